@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything runs in .venv, which the first target that needs it makes. Another interpreter:
+#   make demo PYTHON=python3.13
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# A change in one of these is a reason to install again.
+PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
+TESTS ?=
+ARGS ?=
+
+.PHONY: help demo test bench lint check format types docs notes clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
+	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
+	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
+	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
+	@echo 'make docs                  doc/build/html, warnings are errors'
+	@echo 'make notes                 reno lint of the release notes; needs git history'
+	@echo 'make clean                 remove what these have made'
+
+demo: .venv/installed
+	$(BIN)/valence-sched podm schedule --inventory examples/site.json --flavor gpu-large --alternates 2 --explain
+
+test: .venv/installed-test
+	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)
+
+bench: .venv/installed-test
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+lint: check format types
+
+check: .venv/installed-lint
+	$(BIN)/ruff check .
+
+format: .venv/installed-lint
+	$(BIN)/ruff format --check .
+
+types: .venv/installed-lint
+	$(BIN)/mypy --strict
+
+docs: .venv/installed-docs
+	$(BIN)/sphinx-build -q -W -n --keep-going -b html doc/source doc/build/html
+
+notes: .venv/installed-docs
+	$(BIN)/reno -q lint
+
+clean:
+	rm -rf .venv .tox .stestr .hypothesis .mypy_cache .ruff_cache build dist doc/build cover *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed: $(PACKAGING)
+	@echo 'Installing into .venv ...' >&2
+	$(PYTHON) -m venv .venv
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+.venv/installed-%: .venv/installed
+	@echo 'Installing what "$*" needs into .venv ...' >&2
+	$(PIP_INSTALL) --editable '.[$*]'
+	@touch $@
