@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error of the scheduler, with its code, exit code and HTTP status.
+
+::
+
+    SchedulerError            scheduler_error       1  500
+    ├── InputError            input_invalid         1  400   a file or document that people or podms wrote
+    │   └── NewerSchema       schema_newer          1  400   its major version is newer than this program
+    ├── UsageError            usage                 2  400   a command line that says too little or too much
+    ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, weigher, podm
+    ├── RequestError          request_invalid       1  400   words of a request that contradict each other
+    ├── PluginError           plugin_failed         1  500   a filter or weigher broke its contract
+    ├── NothingFits           nothing_fits          3  409   no pod manager can make the node
+    ├── PlacedInPart          placed_in_part        4  409   fewer nodes placed than asked for
+    └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted (--strict)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class SchedulerError(Exception):
+    """Base of every error this project raises on purpose: one line of text."""
+
+    code: ClassVar[str] = "scheduler_error"
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+
+class InputError(SchedulerError):
+    """A document is not what it must be: which file, where in it, found, expected, and a hint."""
+
+    code = "input_invalid"
+    http_status = 400
+
+    def __init__(
+        self,
+        file: str,
+        place: str = "",
+        found: str = "",
+        expected: str = "",
+        hint: str = "",
+    ) -> None:
+        self.file, self.place, self.found = file, place, found
+        self.expected, self.hint = expected, hint
+        text = ": ".join(part for part in (file, place) if part)
+        if found:
+            text += f": found {found}"
+        if expected:
+            text += f", expected {expected}"
+        if hint:
+            text += f" ({hint})"
+        super().__init__(one_line(text))
+
+
+class NewerSchema(InputError):
+    """A document of a newer major version, which this program cannot read safely."""
+
+    code = "schema_newer"
+
+
+class UsageError(SchedulerError):
+    """A command line that says too little, too much, or contradicts itself."""
+
+    code = "usage"
+    exit_code = 2
+    http_status = 400
+
+
+class UnknownName(SchedulerError):
+    """A name nobody knows; the message carries the nearest one that exists."""
+
+    code = "name_unknown"
+    http_status = 404
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+        self.kind, self.name = kind, name
+        names = sorted(known)
+        text = f"{where}: " if where else ""
+        text += f"no {kind} named {name!r}"
+        text += f" ({nearest(name, names)})"
+        super().__init__(one_line(text))
+
+
+class RequestError(SchedulerError):
+    """A request that asks for nothing, or whose parts contradict each other."""
+
+    code = "request_invalid"
+    http_status = 400
+
+
+class PluginError(SchedulerError):
+    """A filter or weigher raised, or returned what its contract forbids."""
+
+    code = "plugin_failed"
+
+
+class NothingFits(SchedulerError):
+    """No pod manager can make the node; the decision holds the reason for each."""
+
+    code = "nothing_fits"
+    exit_code = 3
+    http_status = 409
+
+
+class PlacedInPart(SchedulerError):
+    """Fewer nodes were placed than asked for."""
+
+    code = "placed_in_part"
+    exit_code = 4
+    http_status = 409
+
+
+class InventoryIncomplete(SchedulerError):
+    """Documents or pod managers are missing, so the answer cannot be trusted."""
+
+    code = "inventory_incomplete"
+    exit_code = 5
+    http_status = 503
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the hint that goes with an unknown name: the nearest known one, or them all."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(names) if names else "none is known"
+
+
+def one_line(text: str, limit: int = 600) -> str:
+    """Return ``text`` on a single line of printable characters, cut at ``limit`` characters."""
+    flat = " ".join(text.split())
+    flat = "".join(char if char.isprintable() else "\ufffd" for char in flat)
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many blocks of each kind every row has, free and in all, as flat read-only arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.float32]
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
+
+    ``kind``, ``free`` and ``every`` have one element an entry: the kind of block, how many of
+    them are free now and how many there are (float32: whole numbers, and half the copying). ``start`` has one element a row and one more.
+    """
+
+    start: Ints
+    kind: Ints
+    free: Counts
+    every: Counts
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def sum(self, amounts: Floats, *, free: bool) -> Floats:
+        """Return per row the total of ``amounts[kind]`` over its blocks; shape ``(rows,)``."""
+        counts = self.free if free else self.every
+        return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
+
+    def sums(self, amounts: Floats) -> Floats:
+        """Return the totals over free blocks for several needs at once; shape ``(needs, rows)``."""
+        return np.add.reduceat(amounts[:, self.kind] * self.free, self.start[:-1], axis=1)
+
+    def window(self, first: int, last: int) -> Census:
+        """Return rows ``[first, last)`` as windows on the same memory."""
+        low, high = int(self.start[first]), int(self.start[last])
+        return Census(
+            self.start[first : last + 1] - low,
+            self.kind[low:high],
+            self.free[low:high],
+            self.every[low:high],
+        )
+
+    def take(self, rows: Ints) -> Census:
+        """Return a copy with these rows in this order."""
+        sizes = (self.start[1:] - self.start[:-1])[rows]
+        start = np.concatenate(([0], np.cumsum(sizes)))
+        entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
+        return frozen(start, self.kind[entries], self.free[entries], self.every[entries])
+
+    def splice(self, first: int, last: int, other: Census) -> Census:
+        """Return a copy in which ``other`` stands in place of rows ``[first, last)``.
+
+        Arrays that stay as they were are shared.
+        """
+        low, high = int(self.start[first]), int(self.start[last])
+        start = self.start
+        if not np.array_equal(start[first : last + 1] - low, other.start):
+            grown = len(other.kind) - (high - low)
+            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + grown))
+        return frozen(
+            start,
+            joined(self.kind, low, high, other.kind),
+            joined(self.free, low, high, other.free),
+            joined(self.every, low, high, other.every),
+        )
+
+    def kinds(self, row: int) -> list[tuple[int, int]]:
+        """Return ``(kind, free blocks)`` of a row, without those that have none free."""
+        low, high = self.start[row], self.start[row + 1]
+        pairs = zip(self.kind[low:high].tolist(), self.free[low:high].tolist(), strict=True)
+        return [(kind, int(free)) for kind, free in pairs if free]
+
+
+def count(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> Census:
+    """Count blocks: ``rows``, ``kinds`` and ``free`` (0 or 1) have one element a block.
+
+    Every row gets an entry of kind 0, a block of nothing, so that no row is empty.
+    """
+    keys = np.concatenate((np.arange(size) * kind_count, rows * kind_count + kinds))
+    order, inverse = np.unique(keys, return_inverse=True)
+    zeros = np.zeros(size)
+    free_count = np.bincount(inverse, np.concatenate((zeros, free)), minlength=len(order))
+    every = np.bincount(
+        inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order)
+    )
+    free_count, every = free_count.astype(np.float32), every.astype(np.float32)
+    start = np.searchsorted(order, np.arange(size + 1) * kind_count)
+    return frozen(start.astype(np.int64), order % kind_count, free_count, every)
+
+
+def joined(mine: Array, first: int, last: int, theirs: Array) -> Array:
+    """Return ``mine`` with ``theirs`` in place of ``[first, last)``; itself where that is equal."""
+    if np.array_equal(mine[first:last], theirs):
+        return mine
+    return np.concatenate((mine[:first], theirs, mine[last:]))
+
+
+def frozen(start: Ints, kind: Ints, free: Counts, every: Counts) -> Census:
+    """Return a census whose arrays cannot be written."""
+    for array in (start, kind, free, every):
+        array.flags.writeable = False
+    return Census(start, kind, free, every)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision as a document: ``valence-sched/decision``, version 1."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Request
+
+SCHEMA = "valence-sched/decision"
+VERSION = "1.0"
+
+Outcome = Literal["placed", "placed_in_part", "nothing_fits"]
+Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
+
+
+class BlockRef(Struct, frozen=True, kw_only=True):
+    """A block of the node."""
+
+    uri: str
+    type: tuple[str, ...]
+
+
+class GrantRef(Struct, frozen=True, kw_only=True):
+    """An amount of a stock for the node, in the stock's unit."""
+
+    uri: str
+    resource: str
+    amount: float
+    unit: str
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A pool and the very blocks and amounts that would make the node.
+
+    ``score`` is 0..1, the weighted mean of ``scores``; ``cost`` is the weighted sum of
+    1,000,000 × (1 - score), in thousandths of a weight, low is best; ``waste`` is what the
+    blocks hold beyond what was asked, in points.
+    """
+
+    podm: str
+    pool: str
+    score: float
+    cost: int
+    scores: dict[str, float]
+    blocks: tuple[BlockRef, ...]
+    grants: tuple[GrantRef, ...]
+    waste: int
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """One node: where it goes, and where else it could have gone at that moment."""
+
+    node: int
+    chosen: Candidate
+    alternates: tuple[Candidate, ...]
+
+
+class Reason(Struct, frozen=True, kw_only=True):
+    """Why a pool was rejected: the filter, what it needs and what it has."""
+
+    filter: str
+    label: str
+    need: Value
+    have: Value
+    unit: str
+
+    @property
+    def text(self) -> str:
+        """Return the reason as a person reads it."""
+        unit = f" {self.unit}" if self.unit else ""
+        return (
+            f"{self.filter}: {self.label}: needs {printed(self.need)}{unit}, "
+            f"has {printed(self.have)}{unit}"
+        )
+
+
+class PodmVerdict(Struct, frozen=True, kw_only=True):
+    """What became of one pod manager: its best pool, or why none of its pools would do.
+
+    ``behind`` is how far its score lies below the chosen one's. ``pools`` counts its pools and
+    ``pools_passed`` those that passed every filter.
+    """
+
+    podm: str
+    pool: str
+    outcome: Literal["chosen", "alternate", "fits", "rejected"]
+    score: float | None
+    behind: float | None
+    pools: int
+    pools_passed: int
+    reason: Reason | None
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One filter of the funnel: how many pools came in and how many went on."""
+
+    filter: str
+    came_in: int = field(name="in")
+    went_on: int = field(name="out")
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """The inventory that was decided on."""
+
+    digest: str
+    podms: int
+    pools: int
+    blocks: int
+    skipped: tuple[str, ...]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """A decision with everything it rests on; the same inputs and seed give the same bytes."""
+
+    schema: str = SCHEMA
+    version: str = VERSION
+    outcome: Outcome
+    requested: int
+    placed: int
+    seed: int
+    request: Request
+    policy: Policy
+    policy_digest: str
+    inventory: Source
+    placements: tuple[Placement, ...]
+    podms: tuple[PodmVerdict, ...]
+    funnel: tuple[Step, ...]
+    warnings: tuple[str, ...]
+
+
+def printed(value: Value) -> str:
+    """Print a value for a person: whole numbers without a point, lists and maps in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.3f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={';'.join(items)}" for key, items in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return "unknown" if value is None else value

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes become nouns here, or one line says what is wrong, where, and what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, TypeVar, get_args
+
+import msgspec
+import yaml
+
+from valence_sched.errors import InputError, NewerSchema, nearest
+
+T = TypeVar("T")
+
+MAX_HUMAN_BYTES = 1 << 20
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, place: str = "$") -> T:
+    """Decode JSON as ``type_``.
+
+    Raises:
+        InputError: naming ``file``, the place below ``place``, what was found and expected.
+    """
+    try:
+        return msgspec.json.decode(data, type=type_)
+    except msgspec.ValidationError as error:
+        value = _untyped(bytes(data))
+        raise _worded(str(error), value, type_, file, place) from None
+    except msgspec.DecodeError as error:
+        where = re.search(r"byte (\d+)", str(error))
+        spot = _line_and_column(bytes(data), int(where[1])) if where else f"{len(data)} bytes in"
+        found = str(error).removeprefix("JSON is malformed: ")
+        raise InputError(file, spot, found, "JSON", "is the file whole?") from None
+    except UnicodeDecodeError as error:
+        raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
+    except RecursionError:
+        raise InputError(file, place, "nesting without end", "JSON of modest depth") from None
+
+
+def convert(value: object, type_: type[T], file: str, place: str = "$") -> T:
+    """Convert plain lists and maps to ``type_``; numbers may be text, as old flavors have them.
+
+    Raises:
+        InputError: as for :func:`decode`.
+    """
+    try:
+        return msgspec.convert(value, type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise _worded(str(error), value, type_, file, place) from None
+    except RecursionError:
+        raise InputError(file, place, "nesting without end", "a document of modest depth") from None
+
+
+def load_yaml(data: bytes, file: str) -> Any:
+    """Load YAML (and so JSON) that a human wrote as plain lists and maps.
+
+    Aliases and duplicate keys are refused: the first can grow without bound, the second loses
+    what was written.
+
+    Raises:
+        InputError: the file is too large, or not such YAML.
+    """
+    if len(data) > MAX_HUMAN_BYTES:
+        raise InputError(file, "", f"{len(data)} bytes", f"at most {MAX_HUMAN_BYTES}")
+    try:
+        return yaml.load(data, Loader=_PlainLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        spot = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
+        raise InputError(file, spot, error.problem or str(error), "YAML or JSON") from None
+    except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
+        raise InputError(file, "", str(error), "YAML or JSON") from None
+    except RecursionError:
+        raise InputError(file, "", "nesting without end", "YAML of modest depth") from None
+
+
+def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
+    """Refuse another schema or a newer major version; return a warning for a newer minor one."""
+    if found != schema:
+        raise InputError(file, "$.schema", repr(found), repr(schema))
+    try:
+        major, minor = (int(part) for part in version.split("."))
+    except ValueError:
+        raise InputError(file, "$.version", repr(version), f"a version such as {ours!r}") from None
+    our_major, our_minor = (int(part) for part in ours.split("."))
+    if major > our_major:
+        hint = "upgrade valence-sched, or convert the file with the program that wrote it"
+        raise NewerSchema(file, "$.version", version, f"at most {our_major}.x", hint)
+    if (major, minor) > (our_major, our_minor):
+        return [f"{file}: {schema} {version} is newer than {ours}: unknown fields are refused"]
+    return []
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """A safe loader that refuses aliases and duplicate keys and reads dates as text."""
+
+    yaml_implicit_resolvers = {
+        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem="an alias (*name)", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen:
+                problem = f"the key {key!r} twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
+
+
+def _worded(message: str, value: object, type_: Any, file: str, place: str) -> InputError:
+    text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
+    inner = inner.rstrip("`")
+    where = place + inner
+    if unknown := re.match(r"Object contains unknown field `(.+)`", text):
+        hint = nearest(unknown[1], _field_names(type_))
+        return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
+    if missing := re.match(r"Object missing required field `(.+)`", text):
+        return InputError(file, where, "no such field", f"field {missing[1]!r}")
+    if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
+        close = difflib.get_close_matches(enum[1], _literals(type_), n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else ""
+        return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
+    if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
+        found = _at(value, inner) if value is not None else expected[2] or "something else"
+        return InputError(file, where, found, expected[1].replace("`", ""))
+    return InputError(file, where, text[0].lower() + text[1:], "a number in range")
+
+
+def _at(value: Any, path: str) -> str:
+    """Show the value at msgspec's ``path``, shortened."""
+    for key, index in _STEP.findall(path):
+        try:
+            value = value[key] if key else value[int(index)]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return "something else"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _untyped(data: bytes) -> object:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _walk(type_: Any, seen: set[Any]) -> None:
+    if type_ in seen:
+        return
+    seen.add(type_)
+    for argument in get_args(type_):
+        try:
+            _walk(argument, seen)
+        except TypeError:  # an unhashable annotation holds no nouns
+            continue
+    origin = getattr(type_, "__origin__", type_)
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        for field in msgspec.structs.fields(type_):
+            _walk(field.type, seen)
+
+
+def _field_names(type_: Any) -> set[str]:
+    seen: set[Any] = set()
+    _walk(type_, seen)
+    names: set[str] = set()
+    for found in seen:
+        origin = getattr(found, "__origin__", found)
+        if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+            names.update(field.encode_name for field in msgspec.structs.fields(found))
+    return names
+
+
+def _literals(type_: Any) -> set[str]:
+    seen: set[Any] = set()
+    _walk(type_, seen)
+    return {item for item in seen if isinstance(item, str)}
+
+
+def _line_and_column(data: bytes, offset: int) -> str:
+    line = data.count(b"\n", 0, offset) + 1
+    column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
+    return f"line {line} column {column}"

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pod managers have: podms, their pools, blocks, devices and stocks.
+
+These nouns are the ``valence-sched/inventory`` document, version 1. They are frozen and strict:
+an unknown field is an error. ``None`` means that the pod manager did not tell, never zero.
+
+``Podm`` and ``Block`` are generic in how far their blocks are decoded: ``Podm[Devices, Status]``
+is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so that a million
+blocks of a few dozen kinds are decoded a few dozen times (``model.view.ViewBuilder``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+SCHEMA = "valence-sched/inventory"
+VERSION = "1.0"
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1, max_length=1024)]
+
+BlockType = Literal[
+    "Compute",
+    "Processor",
+    "Memory",
+    "Network",
+    "Storage",
+    "ComputerSystem",
+    "Expansion",
+    "IndependentResource",
+]
+CompositionState = Literal[
+    "Unused", "Composing", "Composed", "ComposedAndAvailable", "Failed", "Unavailable", "Unknown"
+]
+Health = Literal["OK", "Warning", "Critical"]
+PodmStatus = Literal["Online", "Offline", "Unknown"]
+Fact = float | str | tuple[str, ...]
+
+
+class Processor(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """``count`` identical CPUs. GPUs and their like are accelerators: their cores are not CPU cores."""
+
+    count: Positive = 1
+    cores: Count | None = None
+    threads: Count | None = None
+    model: str | None = None
+    architecture: str | None = None
+    instruction_set: str | None = None
+    speed_mhz: Count | None = None
+
+
+class Accelerator(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """``count`` identical accelerators: GPU, FPGA, DSP, Accelerator, Partition or OEM."""
+
+    kind: Name
+    count: Positive = 1
+    model: str | None = None
+    memory_mib: Count | None = None
+
+
+class Memory(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """``count`` identical memory modules that a system can use as main memory."""
+
+    count: Positive = 1
+    capacity_mib: Count | None = None
+    type: str | None = None
+    speed_mhz: Count | None = None
+
+
+class Drive(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """``count`` identical drives."""
+
+    count: Positive = 1
+    capacity_bytes: Count | None = None
+    media: str | None = None
+    protocol: str | None = None
+    rpm: Count | None = None
+    model: str | None = None
+
+
+class Nic(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """``count`` identical network interfaces."""
+
+    count: Positive = 1
+    speed_mbps: Count | None = None
+
+
+class Devices(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """All that one block hands to its node."""
+
+    processors: tuple[Processor, ...] = ()
+    accelerators: tuple[Accelerator, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    drives: tuple[Drive, ...] = ()
+    nics: tuple[Nic, ...] = ()
+
+
+class Status(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
+    """How far a block is in use, in Redfish's words (``ResourceBlock.CompositionStatus``)."""
+
+    state: CompositionState = "Unused"
+    reserved: bool = False
+    enabled: bool | None = None
+    health: Health | None = None
+    active: bool = False
+    shareable: bool = False
+    max_compositions: Count | None = None
+    compositions: Count = 0
+    client: str | None = None
+
+    @property
+    def slots(self) -> int:
+        """Return how many more nodes may use the block now, by the strictest reading of its state.
+
+        One statement against its use is enough: a reservation, membership of the active pool,
+        a state other than Enabled, Critical health. Only a shareable block is available while
+        it is composed, and then as often as its maximum leaves.
+        """
+        if self.reserved or self.active or self.enabled is False or self.health == "Critical":
+            return 0
+        if self.state == "Unused" and not self.shareable:
+            return 1 if self.compositions == 0 else 0
+        if self.shareable and self.state in ("Unused", "ComposedAndAvailable"):
+            if self.max_compositions is None:
+                return 1
+            return max(0, self.max_compositions - self.compositions)
+        return 0
+
+
+D = TypeVar("D")
+S = TypeVar("S")
+
+
+class Block(
+    Struct,
+    Generic[D, S],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+):
+    """What a podm composes whole; identified by its URI within its podm, never by Id."""
+
+    uri: Name
+    name: str | None = None
+    type: tuple[BlockType, ...] = ()
+    pools: tuple[str, ...] = ()
+    status: S = None  # type: ignore[assignment]
+    devices: D = None  # type: ignore[assignment]
+
+
+class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """How few and how many blocks of one type a node may be composed of."""
+
+    min: Count = 0
+    max: Count | None = None
+
+
+class Pool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The smallest region in which one node can be composed whole; a Redfish ResourceZone."""
+
+    id: Name
+    name: str | None = None
+    limits: dict[BlockType, Limit] = {}
+    traits: tuple[str, ...] = ()
+
+
+class Stock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a podm hands out by amount, each amount from one stock.
+
+    A grant is at least ``min``, at most ``max`` and a multiple of ``step``, all in ``unit``.
+    """
+
+    uri: Name
+    resource: Name
+    unit: str = ""
+    name: str | None = None
+    pools: tuple[str, ...] = ()
+    total: Amount | None = None
+    used: Amount = 0.0
+    min: Amount = 0.0
+    max: Amount | None = None
+    step: Amount = 0.0
+
+
+class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a podm has composed: its URI and the URIs of its blocks."""
+
+    uri: Name
+    name: str | None = None
+    blocks: tuple[str, ...] = ()
+
+
+class Podm(
+    Struct,
+    Generic[D, S],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """A pod manager as it was read. A podm that names no pools is one pool."""
+
+    id: Name
+    name: str | None = None
+    url: str | None = None
+    driver: str | None = None
+    status: PodmStatus = "Online"
+    enabled: bool = True
+    zone: str | None = None
+    aggregates: tuple[str, ...] = ()
+    capabilities: dict[str, tuple[str, ...]] = {}
+    traits: tuple[str, ...] = ()
+    facts: dict[str, Fact] = {}
+    generation: Count = 0
+    read_at: str | None = None
+    pools: tuple[Pool, ...] = ()
+    blocks: tuple[Block[D, S], ...] = ()
+    stocks: tuple[Stock, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+
+FullBlock = Block[Devices, Status]
+FullPodm = Podm[Devices, Status]
+LeanPodm = Podm[Raw, Raw]
+
+FREE = Status()
+NOTHING = Devices()
+
+
+class Inventory(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The document: pod managers as they were captured."""
+
+    schema: str
+    version: str = VERSION
+    captured_at: str | None = None
+    podms: tuple[FullPodm, ...] = ()
+
+
+class Envelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document with its podms undecoded, so that one bad podm does not sink the others."""
+
+    schema: str
+    version: str = VERSION
+    captured_at: str | None = None
+    podms: tuple[Raw, ...] = ()
+
+
+class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The first line of a JSON Lines inventory; the podms follow, one a line."""
+
+    schema: str
+    version: str = VERSION
+    captured_at: str | None = None
+
+
+def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
+    """Parse ``key=value;value, key=value`` into ``{key: (values…)}``.
+
+    Raises:
+        ValueError: an item without ``=``, an empty key or an empty value.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, values = item.partition("=")
+        options = tuple(value.strip() for value in values.split(";"))
+        if not equals or not key.strip() or not all(options):
+            raise ValueError(f"{item!r} is not key=value or key=value;value")
+        found[key.strip()] = found.get(key.strip(), ()) + options
+    return found
+
+
+def print_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
+    """Print ``{key: (values…)}`` as ``key=value;value, key=value``; the inverse of parsing."""
+    return ", ".join(f"{key}={';'.join(values)}" for key, values in capabilities.items())
+
+
+def to_json(value: object) -> bytes:
+    """Encode a noun as JSON with a stable field order and no insignificant space."""
+    return msgspec.json.encode(value, order="deterministic")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an opinion is written: filters and weighers are functions of a View and a Request.
+
+A filter returns a bool per pool. Written as a generator of :class:`Term` under :func:`terms`,
+it explains itself: the comparison that rejects a pool is the one that is shown.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec
+
+import numpy as np
+
+from valence_sched.model.inventory import LeanPodm, Pool
+from valence_sched.model.request import Request
+from valence_sched.model.view import Floats, Labels, Mask, View
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One comparison of a filter: what is needed, what each pool has, and where that holds.
+
+    ``have`` is an array or labels, one value a row. ``holds`` defaults to ``have >= need``;
+    where ``have`` is NaN, which means unknown, that is false.
+    """
+
+    label: str
+    need: Any
+    have: Floats | Mask | Labels
+    unit: str = ""
+    holds: Mask | None = None
+
+    @property
+    def mask(self) -> Mask:
+        """Return per row whether the term holds."""
+        if self.holds is not None:
+            return self.holds
+        assert isinstance(self.have, np.ndarray), "only numbers compare by themselves"
+        return np.greater_equal(self.have, self.need)
+
+
+def terms(
+    make: Callable[Concatenate[View, Request, P], Iterator[Term]],
+) -> Callable[Concatenate[View, Request, P], Mask]:
+    """Turn a generator of terms into a filter that keeps the pools where all of them hold.
+
+    The filter carries the generator as ``terms``: the explanation reads the same comparisons.
+    """
+
+    @functools.wraps(make)
+    def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
+        kept = view.every
+        for term in make(view, request, *args, **options):
+            kept = term.mask if kept is view.every else kept & term.mask
+        return kept
+
+    keep.terms = make  # type: ignore[attr-defined]
+    return keep
+
+
+def per_pool(
+    judge: Callable[Concatenate[LeanPodm, Pool, Request, P], bool | float],
+) -> Callable[Concatenate[View, Request, P], Mask | Floats]:
+    """Turn a plain function of one podm and one pool into a filter or a weigher.
+
+    Slower than arrays, and fine for a few thousand pools: the function runs once a pool.
+    """
+
+    @functools.wraps(judge)
+    def opinion(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask | Floats:
+        answers = [
+            judge(view.podm(row), pool, request, *args, **options)
+            for row, pool in enumerate(view.pools)
+        ]
+        kind = bool if all(isinstance(answer, bool) for answer in answers) else np.float64
+        return np.array(answers, dtype=kind)
+
+    return opinion

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy: which filters and weighers decide, with what weight, and how the winner is taken."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from valence_sched.model.request import Unknown
+
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+
+
+class FilterUse(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A filter by name, with its options."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class WeigherUse(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A weigher by name, with its weight and its options."""
+
+    name: str
+    weight: Weight = 1.0
+    options: dict[str, Any] = {}
+
+
+class Pick(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Take the best, or one of the ``best_of`` best by lot, which keeps schedulers apart."""
+
+    best_of: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A named list of filters and of weighted weighers, in the order in which they run."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    description: str = ""
+    scheduler: str = "filter"
+    filters: tuple[FilterUse, ...] = ()
+    weighers: tuple[WeigherUse, ...] = ()
+    pick: Pick = Pick()
+    unknown: Unknown = "reject"
+
+
+class PolicyText(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A policy as a person writes it: a filter or weigher without options is just its name."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    description: str = ""
+    scheduler: str = "filter"
+    filters: tuple[str | FilterUse, ...] = ()
+    weighers: tuple[str | WeigherUse, ...] = ()
+    pick: Pick = Pick()
+    unknown: Unknown = "reject"
+
+    def policy(self) -> Policy:
+        """Return the policy with every name written out."""
+        return Policy(
+            name=self.name,
+            description=self.description,
+            scheduler=self.scheduler,
+            filters=tuple(FilterUse(use) if isinstance(use, str) else use for use in self.filters),
+            weighers=tuple(
+                WeigherUse(use) if isinstance(use, str) else use for use in self.weighers
+            ),
+            pick=self.pick,
+            unknown=self.unknown,
+        )

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the stocks of every row can still hand out, per resource, as read-only arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from valence_sched.model.census import joined
+from valence_sched.model.inventory import Stock
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One resource; every array has shape ``(rows,)`` and the unit of the resource.
+
+    ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
+    all of the podm's; ``most`` is the largest single grant; ``inverse`` is one over the total.
+    Rows without such a stock hold 0; ``untold`` is true where a stock's total is unknown.
+    """
+
+    free: Floats
+    total: Floats
+    most: Floats
+    podm_free: Floats
+    podm_total: Floats
+    inverse: Floats
+    podm_inverse: Floats
+    untold: npt.NDArray[np.bool_]
+
+    def window(self, first: int, last: int) -> Column:
+        """Return rows ``[first, last)`` as windows on the same memory."""
+        return Column(*(array[first:last] for array in self.arrays()))
+
+    def take(self, rows: Ints) -> Column:
+        """Return a copy with these rows in this order."""
+        return frozen(*(array[rows] for array in self.arrays()))
+
+    def splice(self, first: int, last: int, other: Column) -> Column:
+        """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
+        return frozen(
+            *(
+                joined(mine, first, last, theirs)
+                for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)
+            )
+        )
+
+    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        """Return all arrays, in the order in which they are declared."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+
+def empty(rows: int) -> Column:
+    """Return the column of a resource that nobody has."""
+    return column({}, rows)
+
+
+def column(values: Mapping[int, tuple[float, ...]], rows: int) -> Column:
+    """Return a column from what :func:`row_values` says of some rows; the others have none."""
+    table = np.zeros((6, rows))
+    if values:
+        table[:, list(values)] = np.array(list(values.values())).T
+    free, total, most, podm_free, podm_total, untold = (row.copy() for row in table)
+    return frozen(free, total, most, podm_free, podm_total, inverse(total), inverse(podm_total),
+                  untold > 0.0)  # fmt: skip
+
+
+def inverse(total: Floats) -> Floats:
+    """Return ``1 / total`` and 0 where there is nothing."""
+    return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
+
+
+def frozen(*arrays: npt.NDArray[np.generic]) -> Column:
+    """Return a column whose arrays cannot be written."""
+    for array in arrays:
+        array.flags.writeable = False
+    return Column(*arrays)  # type: ignore[arg-type]
+
+
+def left(stock: Stock) -> float:
+    """Return how much of a stock is free; 0 when its total is unknown."""
+    return max(0.0, stock.total - stock.used) if stock.total is not None else 0.0
+
+
+def largest_grant(stock: Stock) -> float:
+    """Return the largest amount that the stock can hand out at once, 0 for none."""
+    most = min(left(stock), stock.max if stock.max is not None else math.inf)
+    if stock.step:
+        most = math.floor(most / stock.step + 1e-9) * stock.step
+    return most if most >= stock.min else 0.0
+
+
+def grant(stock: Stock, asked: float) -> float | None:
+    """Return the smallest amount the stock hands out that is at least ``asked``, None for none.
+
+    At least ``min``, at most ``max``, a multiple of ``step``: a domain that grows by 64 MiB
+    answers 1,000 MiB with 1,024.
+    """
+    amount = max(asked, stock.min)
+    if stock.step:
+        amount = math.ceil(amount / stock.step - 1e-9) * stock.step
+    return amount if amount <= largest_grant(stock) else None
+
+
+def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...]:
+    """Return one row of a column from the pool's and the podm's stocks of one resource."""
+    return (
+        math.fsum(left(stock) for stock in pool),
+        math.fsum(stock.total or 0.0 for stock in pool),
+        max((largest_grant(stock) for stock in pool), default=0.0),
+        math.fsum(left(stock) for stock in podm),
+        math.fsum(stock.total or 0.0 for stock in podm),
+        any(stock.total is None for stock in pool),
+    )

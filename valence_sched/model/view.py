@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every pool as a row of read-only arrays, with the blocks under it: what plugins look at."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from valence_sched.model import stocks
+from valence_sched.model.census import Census
+from valence_sched.model.inventory import LeanPodm, Pool
+from valence_sched.model.kinds import Kinds
+from valence_sched.model.request import Need
+from valence_sched.model.shelf import Shelf
+
+Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+By = Literal["pool", "podm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """One value a row, interned: ``values[codes[row]]``."""
+
+    values: Sequence[Any]
+    codes: Ints
+
+    def where(self, accepts: Callable[[Any], bool]) -> Mask:
+        """Return per row whether its value is accepted; each distinct value is asked once."""
+        verdicts = np.fromiter(map(accepts, self.values), dtype=bool, count=len(self.values))
+        return verdicts.take(self.codes)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[self.codes[row]]
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """One consistent snapshot. Rows are pools; the rows of one podm stand side by side.
+
+    ``first_row[p]`` is where podm ``p`` begins, ``podm_of[r]`` and ``position_of[r]`` say whose
+    pool a row is and which of its podm's pools.
+
+    A row's answers depend on its own pool and podm alone, so that any selection of rows
+    (``take``, ``window``) answers as the whole does.
+    """
+
+    kinds: Kinds
+    podms: Sequence[LeanPodm]
+    shelves: list[Shelf]
+    pools: Sequence[Pool]
+    first_row: Ints
+    podm_of: Ints
+    position_of: Ints
+    census: Census
+    podm_census: Census
+    resources: Mapping[str, stocks.Column]
+    enabled: Mask
+    zone: Labels
+    status: Labels
+    aggregates: Labels
+    capabilities: Labels
+    traits: Labels
+    lot: npt.NDArray[np.uint64]
+    block_count: int
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.pools)
+
+    @property
+    def every(self) -> Mask:
+        """Return true for every row."""
+        return self._keep("every", lambda: _frozen(np.ones(len(self), dtype=bool)))  # type: ignore[no-any-return]
+
+    def podm(self, row: int) -> LeanPodm:
+        """Return the podm of a row, without its blocks."""
+        return self.podms[self.podm_of[row]]
+
+    def free(self, need: Need, by: By = "pool") -> Floats:
+        """Return per row how much of ``need`` the free blocks or stocks bring, in its unit."""
+        if need.kind == "stock":
+            column = self._column(need.resource)
+            return column.free if by == "pool" else column.podm_free
+        return self._keep(("free", need, by), self._sum, need, by, True)  # type: ignore[no-any-return]
+
+    def count_free(self, needs: tuple[Need, ...]) -> None:
+        """Work out what is free for all these needs in one go, for when they are asked."""
+        blocks = tuple(need for need in needs if need.kind != "stock")
+        if blocks:
+            table = self.kinds.table(blocks)
+            pools, podms = self.census.sums(table), self.podm_census.sums(table)[:, self.podm_of]
+            for need, pool, podm in zip(blocks, pools, podms, strict=True):
+                self._kept["free", need, "pool"] = _frozen(pool)
+                self._kept["free", need, "podm"] = _frozen(podm)
+
+    def total(self, need: Need, by: By = "pool") -> Floats:
+        """Return per row how much of ``need`` all blocks or stocks bring, in use or not."""
+        if need.kind == "stock":
+            column = self._column(need.resource)
+            return column.total if by == "pool" else column.podm_total
+        return self._keep(("total", need.subject, by), self._sum, need, by, False)  # type: ignore[no-any-return]
+
+    def inverse(self, need: Need, by: By = "pool") -> Floats:
+        """Return ``1 / total(need, by)`` per row, and 0 where there is nothing of it."""
+        if need.kind == "stock":
+            column = self._column(need.resource)
+            return column.inverse if by == "pool" else column.podm_inverse
+        key = ("inverse", need.subject, by)
+        return self._keep(key, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
+
+    def most(self, need: Need) -> Floats:
+        """Return per row the largest single grant of a stock; infinite where untold is allowed."""
+        column = self._column(need.resource)
+        if need.unknown == "allow" and column.untold.any():
+            return np.where(column.untold, np.inf, column.most)
+        return column.most
+
+    def number(self, fact: str) -> Floats:
+        """Return a fact per row as a number; NaN where it is unknown or no number."""
+        return self._keep(("number", fact), lambda: self._number(fact))  # type: ignore[no-any-return]
+
+    def text(self, fact: str) -> Labels:
+        """Return a fact per row as it was told; None where it is unknown."""
+        values = [podm.facts.get(fact) for podm in self.podms]
+        return Labels(values, self.podm_of)
+
+    def window(self, first: int, last: int) -> View:
+        """Return rows ``[first, last)``, whole podms only, as windows on the same memory."""
+        low, high = int(self.podm_of[first]), int(self.podm_of[last - 1]) + 1
+        return self._selection(
+            slice(first, last),
+            podms=self.podms[low:high],
+            shelves=self.shelves[low:high],
+            pools=self.pools[first:last],
+            first_row=self.first_row[low : high + 1] - first,
+            podm_of=self.podm_of[first:last] - low,
+            census=self.census.window(first, last),
+            podm_census=self.podm_census.window(low, high),
+            resources={name: c.window(first, last) for name, c in self.resources.items()},
+        )
+
+    def take(self, rows: Sequence[int] | Ints) -> View:
+        """Return a copy with these rows in this order."""
+        index = np.asarray(rows, dtype=np.int64)
+        podms, podm_of = np.unique(self.podm_of[index], return_inverse=True)
+        return self._selection(
+            index,
+            podms=[self.podms[podm] for podm in podms],
+            shelves=[self.shelves[podm] for podm in podms],
+            pools=[self.pools[row] for row in index],
+            first_row=np.searchsorted(podm_of, np.arange(len(podms) + 1)),
+            podm_of=podm_of,
+            census=self.census.take(index),
+            podm_census=self.podm_census.take(podms),
+            resources={name: c.take(index) for name, c in self.resources.items()},
+        )
+
+    def rows_of(self, podm_id: str) -> tuple[int, int]:
+        """Return the first row of a podm and one past its last; KeyError when it is not here."""
+        podm = self._keep("ids", lambda: {p.id: i for i, p in enumerate(self.podms)})[podm_id]
+        return int(self.first_row[podm]), int(self.first_row[podm + 1])
+
+    @property
+    def podm_lots(self) -> npt.NDArray[np.uint64]:
+        """Return 64 bits that stand for each podm; shape ``(podms,)``."""
+        return self._keep(  # type: ignore[no-any-return]
+            "podm lots", lambda: np.array([lot_of(id_, "") for id_ in self.podm_ids], np.uint64)
+        )
+
+    @property
+    def podm_ids(self) -> list[str]:
+        """Return the ids of all podms, in order."""
+        return [podm.id for podm in self.podms]
+
+    def _selection(self, rows: slice | Ints, **parts: Any) -> View:
+        return View(
+            kinds=self.kinds,
+            enabled=self.enabled[rows],
+            zone=Labels(self.zone.values, self.zone.codes[rows]),
+            status=Labels(self.status.values, self.status.codes[rows]),
+            aggregates=Labels(self.aggregates.values, self.aggregates.codes[rows]),
+            capabilities=Labels(self.capabilities.values, self.capabilities.codes[rows]),
+            traits=Labels(self.traits.values, self.traits.codes[rows]),
+            lot=self.lot[rows],
+            position_of=self.position_of[rows],
+            block_count=sum(len(shelf.uris) for shelf in parts["shelves"]),
+            **parts,
+        )
+
+    def _sum(self, need: Need, by: By, free: bool) -> Floats:
+        amounts = self.kinds.amounts(need)
+        if by == "pool":
+            return self.census.sum(amounts, free=free)
+        return self.podm_census.sum(amounts, free=free)[self.podm_of]
+
+    def _column(self, resource: str) -> stocks.Column:
+        column = self.resources.get(resource)
+        if column is None:
+            column = self._keep(("no stock",), lambda: stocks.empty(len(self)))
+        return column  # type: ignore[no-any-return]
+
+    def _number(self, fact: str) -> Floats:
+        told = (podm.facts.get(fact) for podm in self.podms)
+        values = [value if isinstance(value, (int, float)) else np.nan for value in told]
+        return np.array(values, dtype=np.float64)[self.podm_of]
+
+    def _keep(self, key: Any, make: Callable[..., Any], *words: Any) -> Any:
+        found = self._kept.get(key)
+        if found is None:
+            found = make(*words)
+            if isinstance(found, np.ndarray):
+                _frozen(found)
+            self._kept[key] = found
+        return found
+
+
+def _noticed(name: str) -> Any:
+    """Return a property that notes that depletable data was looked at, then returns it."""
+    field_of = getattr(View, name)
+
+    def look(view: Watched) -> Any:
+        view.looked = True
+        return field_of.__get__(view)
+
+    return property(look)
+
+
+class Watched(View):
+    """A View that notices whether anybody looked at what depletion changes.
+
+    All ways to it lead through the census, the resources and the shelves, and through what was
+    kept of them.
+    """
+
+    __slots__ = ("looked",)
+    looked: bool
+    census = _noticed("census")
+    podm_census = _noticed("podm_census")
+    resources = _noticed("resources")
+    shelves = _noticed("shelves")
+
+    def free(self, need: Need, by: By = "pool") -> Floats:
+        """Return what :meth:`View.free` does, noticed also where it was kept."""
+        self.looked = True
+        return View.free(self, need, by)
+
+
+def watch(view: View) -> Watched:
+    """Return the same View, watched; it shares what the View keeps."""
+    watched = object.__new__(Watched)
+    watched.looked = False
+    for name in View.__dataclass_fields__:
+        getattr(View, name).__set__(watched, getattr(view, name))
+    return watched
+
+
+def lot_of(podm: str, pool: str) -> int:
+    """Return 64 bits that stand for a pool, wherever and beside whomever it is listed."""
+    text = f"{podm}\0{pool}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
