@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cheapest cover: how many of each item meet every demand, within the caps.
+
+Minimise ``sum(price * n)`` subject to ``sum(gives[j] * n) >= demand[j]`` for every demand,
+``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All
+numbers are whole, so answers are exact. It is depth-first branch and bound: items in order of
+worth, bounds from what the remaining items can give and what that must cost, and no state
+visited twice at a higher price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+#: States visited in search of a cheaper cover once one is known. Whether there is any cover at
+#: all is never given up on. Counted, not timed: the same question gets the same answer.
+IMPROVE_STATES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One kind of thing to take: how many there are, price of one, gifts of one, caps it uses."""
+
+    available: int
+    price: int
+    gives: tuple[int, ...]
+    caps: tuple[int, ...] = ()
+
+
+def cheapest(
+    items: Sequence[Item], demand: Sequence[int], caps: Sequence[int] = ()
+) -> list[int] | None:
+    """Return how many to take of each item, or None when no choice meets the demand.
+
+    Of equally cheap covers the one that takes more of the earlier items wins, so callers that
+    pass items in a stable order get stable answers.
+    """
+    if not any(demand):
+        return [0] * len(items)
+    search = _Search(items, tuple(demand))
+    search.run(tuple(demand), tuple(caps))
+    if search.best is None:
+        return None
+    counts = [0] * len(items)
+    for place, number in zip(search.order, search.best, strict=False):
+        counts[place] = number
+    return counts
+
+
+def most(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
+    """Return an upper bound of what all items together give to one demand within the caps."""
+    everything = _Search(items, (0,) * (demand + 1))
+    return everything.give(everything.rest[0][demand], tuple(caps))
+
+
+Step = tuple[int, tuple[int, ...], tuple[int, ...], int]
+
+
+class _Search:
+    """One search: the items in order, their bounds, the best cover so far."""
+
+    def __init__(self, items: Sequence[Item], demand: tuple[int, ...]) -> None:
+        self.demands = range(len(demand))
+        self.order = sorted(range(len(items)), key=lambda place: _worth(items[place], demand))
+        self.items = [items[place] for place in self.order]
+        self.best: tuple[int, ...] | None = None
+        self.best_price = 0
+        self.states = 0
+        self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
+        self._bounds(len(demand))
+
+    def _bounds(self, demands: int) -> None:
+        """Prepare, per item onward: what is left to give per cap set, and the least unit price."""
+        size = len(self.items)
+        self.groups = sorted({item.caps for item in self.items})
+        #: [item][demand][group] = (sum of gifts, largest gift) of the items from here on
+        self.rest: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
+        self.unit: list[list[float]] = [[]] * (size + 1)
+        rest = [[(0, 0)] * len(self.groups) for _ in range(demands)]
+        unit = [float("inf")] * demands
+        self.rest[size], self.unit[size] = rest, unit
+        for place in range(size - 1, -1, -1):
+            item = self.items[place]
+            group = self.groups.index(item.caps)
+            rest = [list(row) for row in rest]
+            unit = list(unit)
+            for j, gift in zip(range(demands), item.gives, strict=False):
+                if gift:
+                    total, best = rest[j][group]
+                    rest[j][group] = (total + gift * item.available, max(best, gift))
+                    unit[j] = min(unit[j], item.price / gift)
+            self.rest[place], self.unit[place] = rest, unit
+
+    def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
+        """Search depth first; ``best`` holds the cheapest cover found, None when there is none."""
+        taken: list[int] = []
+        stack = [self._steps(0, demand, caps, 0)]
+        while stack:
+            step = next(stack[-1], None)
+            if step is None:
+                stack.pop()
+                if stack:
+                    taken.pop()
+                continue
+            number, left, room, price = step
+            taken.append(number)
+            if any(left):
+                stack.append(self._steps(len(taken), left, room, price))
+                continue
+            if self.best is None or price < self.best_price:
+                self.best, self.best_price = tuple(taken), price
+            taken.pop()
+
+    def _steps(
+        self, place: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
+    ) -> Iterator[Step]:
+        """Yield the ways to decide the item at ``place``, most of it first."""
+        state = (place, demand, caps)
+        if self.seen.get(state, spent + 1) <= spent or not self._promising(*state, spent):
+            return
+        self.seen[state] = spent
+        self.states += 1
+        item = self.items[place]
+        for number in range(self._useful(item, demand, caps), -1, -1):
+            price = spent + number * item.price
+            if self.best is not None and (price >= self.best_price or self.states > IMPROVE_STATES):
+                continue
+            left = tuple(max(0, d - number * g) for d, g in zip(demand, item.gives, strict=True))
+            room = tuple(
+                cap - number if index in item.caps else cap for index, cap in enumerate(caps)
+            )
+            yield number, left, room, price
+
+    def _promising(
+        self, place: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
+    ) -> bool:
+        rest, unit = self.rest[place], self.unit[place]
+        floor = 0.0
+        for j in self.demands:
+            if demand[j]:
+                if self.give(rest[j], caps) < demand[j]:
+                    return False
+                floor = max(floor, demand[j] * unit[j])
+        return self.best is None or spent + floor < self.best_price
+
+    def give(self, rest: Sequence[tuple[int, int]], caps: tuple[int, ...]) -> int:
+        """Return at most how much the rest gives: per cap set its sum, or room times its best."""
+        give = 0
+        for group, (total, most_) in zip(self.groups, rest, strict=True):
+            room = min((caps[index] for index in group), default=None)
+            give += total if room is None else min(total, room * most_)
+        return give
+
+    def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
+        """Return how many of an item could help at most."""
+        wanted = max((-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g), default=0)
+        return max(0, min([item.available, wanted, *(caps[index] for index in item.caps)]))
+
+
+def _worth(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
+    """Order items by price per share of the demand met, then by price."""
+    met = zip(item.gives, demand, strict=False)
+    share = sum(min(1.0, give / asked) for give, asked in met if asked)
+    return (item.price / share if share else float("inf"), item.price)

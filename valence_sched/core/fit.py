@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks and amounts that make one node in one pool, if any do: the one test of feasibility.
+
+Which devices satisfy which group of the request is a matching; by Hall's theorem it exists just
+when every set of groups finds enough devices that pass for one of them. So a choice of blocks
+makes the node when it covers a list of whole-number demands: the totals, one demand for each
+set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
+least (prices: ``model.kinds``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from valence_sched.core.cover import Item, cheapest, most
+from valence_sched.core.pour import pour
+from valence_sched.model.inventory import BlockType, Limit, Pool, Stock
+from valence_sched.model.kinds import (
+    BYTES_PER_POINT,
+    MIB_PER_POINT,
+    PRICE_ACCELERATOR,
+    PRICE_CORE,
+    PRICE_DRIVE,
+    PRICE_NIC,
+    Kinds,
+    amount,
+)
+from valence_sched.model.request import Need
+from valence_sched.model.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What makes the node: block and stock numbers on the podm's shelf, and the waste in points."""
+
+    row: int
+    blocks: tuple[int, ...]
+    grants: tuple[tuple[int, float], ...]
+    waste: int
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """One line of the cover: how much, of what, and the needs that it speaks for."""
+
+    amount: int
+    needs: tuple[Need, ...]
+
+    @property
+    def label(self) -> str:
+        """Return the demand in an operator's words."""
+        return " and ".join(need.label for need in self.needs)
+
+
+@dataclass(slots=True)
+class Plan:
+    """A request's needs, prepared once and asked of many pools.
+
+    Pools whose free blocks are alike share one search: what a pool offers is cut to what could
+    help, so thousands of pools come down to a few questions.
+    """
+
+    needs: tuple[Need, ...]
+    kinds: Kinds
+    demands: list[Demand] = field(init=False)
+    asked_price: int = field(init=False)
+    _asked: dict[str, list[float]] = field(default_factory=dict)  # amounts of stock by resource
+    _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _useful: dict[object, dict[int, int]] = field(default_factory=dict)
+    _answers: dict[object, dict[int, int] | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.demands = list(_demands(self.needs))
+        for need in self.needs:
+            if need.kind == "stock":
+                self._asked.setdefault(need.resource, []).extend([need.amount] * need.count)
+        self.asked_price = sum(_asked_price(need) for need in self.needs)
+
+    def fit(self, view: View, row: int) -> Fit | None:
+        """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
+        shelf = view.shelves[view.podm_of[row]]
+        position = int(view.position_of[row])
+        grants = self._grants(view, row)
+        if grants is None:
+            return None
+        wanted = self._wanted(view, row)
+        if wanted is None:
+            return None
+        blocks = shelf.free_blocks(position, wanted) if wanted else []
+        price = sum(self.kinds.kinds[kind].price * number for kind, number in wanted.items())
+        return Fit(row, tuple(blocks), tuple(grants), max(0, price - self.asked_price))
+
+    def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
+        """Return why no set of blocks makes the node: what, how much is needed, at most had."""
+        here = self._stocks(view, row)
+        for resource, amounts in self._asked.items():
+            stocks = [stock for _, stock in here.get(resource, ())]
+            if pour(stocks, amounts) is None:
+                return f"grants of {resource}", len(amounts), _placeable(stocks, amounts)
+        _, items, caps, demands = self._question(view, row)
+        for index, wanted in enumerate(demands):
+            had = most(items, index, caps)
+            if had < wanted:
+                least = [f"{name} blocks" for name in _least(view.pools[row].limits)]
+                labels = [demand.label for demand in self.demands] + least
+                return f"{labels[index]} within the pool's block limits", wanted, had
+        return "one set of blocks for all of it", 1, 0
+
+    def _grants(self, view: View, row: int) -> list[tuple[int, float]] | None:
+        grants: list[tuple[int, float]] = []
+        here = self._stocks(view, row) if self._asked else {}
+        for resource, amounts in self._asked.items():
+            stocks = here.get(resource, ())
+            found = pour([stock for _, stock in stocks], amounts)
+            if found is None:
+                return None
+            grants += [(stocks[place][0], granted) for place, granted in found]
+        return grants
+
+    @staticmethod
+    def _stocks(view: View, row: int) -> dict[str, list[tuple[int, Stock]]]:
+        """Return the pool's stocks by resource, with their numbers on the shelf."""
+        shelf = view.shelves[view.podm_of[row]]
+        here: dict[str, list[tuple[int, Stock]]] = {}
+        for number in shelf.stocks_in(int(view.position_of[row])):
+            stock = shelf.stocks[number]
+            here.setdefault(stock.resource, []).append((number, stock))
+        return here
+
+    def _wanted(self, view: View, row: int) -> dict[int, int] | None:
+        """Return how many blocks of each kind make the node; the same offer, the same answer."""
+        pool = view.pools[row]
+        offer = self._offer(view.census.kinds(row), pool)
+        key = (tuple(offer), tuple(pool.limits.items()))
+        if key not in self._answers:
+            _, items, caps, amounts = self._question(view, row)
+            counts = cheapest(items, amounts, caps)
+            self._answers[key] = (
+                None
+                if counts is None
+                else {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
+            )
+        return self._answers[key]
+
+    def _question(
+        self, view: View, row: int
+    ) -> tuple[list[tuple[int, int]], list[Item], list[int], list[int]]:
+        pool = view.pools[row]
+        offer = self._offer(view.census.kinds(row), pool)
+        least = _least(pool.limits)
+        capped = [name for name, limit in pool.limits.items() if limit.max is not None]
+        items = []
+        for kind, number in offer:
+            types = self.kinds.kinds[kind].types
+            gives = self.gives(kind) + tuple(int(name in types) for name in least)
+            uses = tuple(index for index, name in enumerate(capped) if name in types)
+            items.append(Item(number, self.kinds.kinds[kind].price, gives, uses))
+        caps = [pool.limits[name].max or 0 for name in capped]
+        return offer, items, caps, [d.amount for d in self.demands] + list(least.values())
+
+    def _offer(self, free: list[tuple[int, int]], pool: Pool) -> list[tuple[int, int]]:
+        """Return ``(kind, blocks)`` of the free blocks that could help, no more than could.
+
+        In the order of the kinds' own text, so that the answer does not depend on what else
+        the inventory holds.
+        """
+        least = tuple(_least(pool.limits).items())
+        known = self._useful.setdefault(least, {})
+        offer = []
+        for kind, number in free:
+            useful = known.get(kind)
+            if useful is None:
+                useful = known[kind] = self._most_useful(kind, least)
+            if useful:
+                offer.append((kind, number if number < useful else useful))
+        if len(offer) > 1:
+            kinds = self.kinds.kinds
+            offer.sort(key=lambda pair: kinds[pair[0]].order)
+        return offer
+
+    def _most_useful(self, kind: int, least: tuple[tuple[BlockType, int], ...]) -> int:
+        """Return of how many blocks of a kind a node could make use at most."""
+        pairs = zip(self.demands, self.gives(kind), strict=True)
+        useful = [-(-demand.amount // give) for demand, give in pairs if give]
+        useful += [n for name, n in least if name in self.kinds.kinds[kind].types]
+        return max(useful, default=0)
+
+    def gives(self, kind: int) -> tuple[int, ...]:
+        """Return what one block of this kind gives to each demand."""
+        known = self._gives.get(kind)
+        if known is None:
+            lines = self.kinds.lines(kind)
+            known = tuple(
+                sum(max(amount(need, *line) for need in demand.needs) for line in lines)
+                for demand in self.demands
+            )
+            self._gives[kind] = known
+        return known
+
+
+def _demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
+    for need in needs:
+        if need.kind != "stock" and need.measure != "devices":
+            yield Demand(math.ceil(need.amount), (need,))
+    for kind in ("accelerator", "drive", "nic"):
+        groups = [need for need in needs if need.kind == kind]
+        for size in range(1, len(groups) + 1):
+            for chosen in itertools.combinations(groups, size):
+                yield Demand(sum(math.ceil(need.amount) for need in chosen), chosen)
+
+
+def _least(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
+    return {name: limit.min for name, limit in limits.items() if limit.min}
+
+
+def _placeable(stocks: list[Stock], amounts: list[float]) -> int:
+    """Return how many of the amounts can be granted at most: the smallest ones go first."""
+    smallest = sorted(amounts)
+    return max(n for n in range(len(amounts)) if pour(stocks, smallest[:n]) is not None)
+
+
+def _asked_price(need: Need) -> int:
+    amount = int(need.amount)
+    if need.kind == "stock" or need.measure == "sockets":
+        return 0
+    if need.measure == "cores":
+        return amount * PRICE_CORE
+    if need.measure == "capacity_mib":
+        return amount // MIB_PER_POINT
+    if need.kind == "accelerator":
+        return amount * PRICE_ACCELERATOR
+    if need.kind == "nic":
+        return amount * PRICE_NIC
+    sizes = [int(test.value) for test in need.tests if test.attribute == "capacity_bytes"]
+    return amount * (PRICE_DRIVE + (sizes[0] // BYTES_PER_POINT if sizes else 0))

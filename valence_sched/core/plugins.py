@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filters, weighers and schedulers there are, ours and other people's, by entry point."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import stevedore
+
+from valence_sched.errors import PluginError, UnknownName
+
+FILTERS = "valence_sched.filters"
+WEIGHERS = "valence_sched.weighers"
+SCHEDULERS = "valence_sched.schedulers"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """What is installed under one entry point group, and what could not be loaded."""
+
+    kind: str
+    found: Mapping[str, Callable[..., Any]]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, name: str, where: str = "") -> Callable[..., Any]:
+        """Return the plugin of this name.
+
+        Raises:
+            UnknownName: there is none; the message names the nearest.
+            PluginError: it is installed but could not be imported.
+        """
+        if name in self.broken:
+            raise PluginError(f"{self.kind} {name!r} cannot be loaded: {self.broken[name]}")
+        if name not in self.found:
+            raise UnknownName(self.kind, name, self.found, where)
+        return self.found[name]
+
+
+@functools.cache
+def installed(group: str) -> Plugins:
+    """Return the plugins of an entry point group, in name order."""
+    broken: dict[str, str] = {}
+
+    def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
+        broken[entry_point.name] = f"{type(error).__name__}: {error}"
+
+    manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
+        group, on_load_failure_callback=remember
+    )
+    extensions = sorted(manager, key=lambda extension: extension.name)
+    return Plugins(
+        kind=group.rpartition(".")[2].removesuffix("s"),
+        found={extension.name: extension.plugin for extension in extensions},
+        sources={extension.name: extension.entry_point.value for extension in extensions},
+        broken=broken,
+    )
+
+
+def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the options of a filter or weigher: its keyword-only parameters."""
+    signature = inspect.signature(plugin)
+    return {
+        name: parameter
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+
+def summary(plugin: Callable[..., Any]) -> str:
+    """Return the first line of a plugin's docstring: what it keeps or prefers."""
+    return (inspect.getdoc(plugin) or "").partition("\n")[0]

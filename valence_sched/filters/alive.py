@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pod managers known to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def alive(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
+    """Keeps pod managers whose status is Online; with ``unknown`` also those nobody could ask."""
+    accepted = ("Online", "Unknown") if unknown else ("Online",)
+    holds = view.status.where(lambda status: status in accepted)
+    yield Term("status", " or ".join(accepted), view.status, holds=holds)

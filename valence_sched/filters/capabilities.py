@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pod managers with the asked capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def capabilities(view: View, request: Request) -> Iterator[Term]:
+    """Keeps pod managers that have, for every key asked for, one of the asked values."""
+    for key, values in request.capabilities.items():
+        holds = view.capabilities.where(
+            lambda has, key=key, values=values: bool(set(values) & set(has.get(key, ())))
+        )
+        yield Term(f"capability {key}", ";".join(values), view.capabilities, holds=holds)

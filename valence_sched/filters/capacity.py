@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pools whose free blocks and stocks add up to what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def capacity(view: View, request: Request, *, headroom: float = 0.0) -> Iterator[Term]:
+    """Keeps pools with enough free cores, memory and stock; ``headroom`` asks that share more.
+
+    Necessary, not sufficient: whether a set of blocks makes the node is decided by the fit.
+    """
+    for need in request.needs:
+        asked = need.amount * (1.0 + headroom)
+        if need.kind == "stock":
+            yield Term(f"{need.label} at once", need.amount, view.most(need))
+            if need.count > 1 or headroom:
+                yield Term(need.label, asked * need.count, view.free(need))
+        elif need.measure != "devices":
+            yield Term(need.label, asked, view.free(need), need.unit)

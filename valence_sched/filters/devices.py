@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pools with enough free devices of each kind asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def devices(view: View, request: Request) -> Iterator[Term]:
+    """Keeps pools with enough free accelerators, drives and interfaces that pass the tests."""
+    for need in request.needs:
+        if need.measure == "devices":
+            yield Term(need.label, need.amount, view.free(need))

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pod managers an operator has not switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def enabled(view: View, request: Request) -> Iterator[Term]:
+    """Keeps pod managers that are enabled."""
+    yield Term("enabled", True, view.enabled, holds=view.enabled)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps the pod managers a request names, and none that it excludes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import Labels, Mask, View
+
+
+@terms
+def target(view: View, request: Request) -> Iterator[Term]:
+    """Keeps the named pod managers, by id or name, and drops the excluded ones."""
+    if request.podms:
+        named = _named(view, request.podms)
+        yield Term("pod manager", " or ".join(request.podms), _names(view), holds=named)
+    if request.exclude_podms:
+        others = ~_named(view, request.exclude_podms)
+        yield Term("pod manager", "not " + ", ".join(request.exclude_podms), _names(view),
+                   holds=others)  # fmt: skip
+
+
+def _named(view: View, names: tuple[str, ...]) -> Mask:
+    hits = [podm.id in names or podm.name in names for podm in view.podms]
+    return np.array(hits, dtype=bool)[view.podm_of]
+
+
+def _names(view: View) -> Labels:
+    return Labels(view.podm_ids, view.podm_of)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps one availability zone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def zone(view: View, request: Request) -> Iterator[Term]:
+    """Keeps pod managers of the availability zone that is asked for."""
+    if request.zone is not None:
+        holds = view.zone.where(lambda name: name == request.zone)
+        yield Term("zone", request.zone, view.zone, holds=holds)

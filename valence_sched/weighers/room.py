@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that spreads nodes: most room first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valence_sched.model.request import Request
+from valence_sched.model.view import By, Floats, View
+
+
+def room(view: View, request: Request, *, by: By = "podm") -> Floats:
+    """Prefers pod managers (or pools) that stay emptiest once the node is composed.
+
+    The mean over the needs of ``(free - asked) / total``, 0 where nothing would be left; what a
+    pod manager has none of counts as 0. Source: LeastAllocated of kube-scheduler, here absolute.
+    """
+    left, share = np.zeros(len(view)), np.empty(len(view))
+    for need in request.needs:
+        np.subtract(view.free(need, by), need.amount * need.count, out=share)
+        np.multiply(share, view.inverse(need, by), out=share)
+        np.clip(share, 0.0, 1.0, out=share)
+        np.add(left, share, out=left)
+    return np.divide(left, max(1, len(request.needs)), out=left)
