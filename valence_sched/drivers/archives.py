@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zip and tar archives: the documents in them, and nothing that leads out of them.
+
+Archives are not trusted. Nothing is unpacked to disk, links are not followed, names that lead
+out of the archive refuse all of it, and every bound counts the bytes that really come.
+"""
+
+from __future__ import annotations
+
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from valence_sched.drivers.bounds import (
+    BUFFER_BYTES,
+    MAX_DOCUMENT_BYTES,
+    MAX_DOCUMENTS,
+    MAX_MEMBERS,
+    MAX_TREE_BYTES,
+)
+from valence_sched.errors import InputError
+
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
+
+_CENTRAL = b"PK\x01\x02"  # every entry of a zip's directory begins with this
+_ENCRYPTED = 0x1
+_BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def is_inventory_name(name: str) -> bool:
+    """Return whether a file of this name may be an inventory of its own."""
+    return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
+
+
+def zip_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, bytes]:
+    """Return the documents of a zip by name; ``stream`` must be able to seek."""
+    kept = _Kept(file, problems)
+    _check_entries(stream, file)
+    with zipfile.ZipFile(stream) as archive:
+        for info in archive.infolist():
+            mode = info.external_attr >> 16
+            special = bool(stat.S_IFMT(mode)) and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+            name = kept.admit(info.filename, special)
+            if name is None or info.is_dir():
+                continue
+            if info.flag_bits & _ENCRYPTED or info.compress_type not in _BOUNDED_METHODS:
+                expected = "a plain stored or deflated file"
+                kept.fault(name, "an encrypted or unusually compressed file", expected)
+                continue
+            with archive.open(info) as member:
+                kept.keep(name, member.read)
+    return kept.finish()
+
+
+def tar_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, bytes]:
+    """Return the documents of a tar by name; ``stream`` is read once, forward."""
+    kept = _Kept(file, problems)
+    forward: BinaryIO = _Forward(stream, file)  # type: ignore[assignment]
+    with tarfile.open(fileobj=forward, mode="r:") as archive:
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # it would grow with every member
+            name = kept.admit(info.name, not (info.isreg() or info.isdir()))
+            member = archive.extractfile(info) if name and info.isreg() else None
+            if name and member:
+                kept.keep(name, member.read)
+    return kept.finish()
+
+
+class _Kept:
+    """The documents of one archive so far, within the bounds."""
+
+    def __init__(self, file: str, problems: list[str]) -> None:
+        self._file, self._problems = file, problems
+        self._files: dict[str, bytes] = {}
+        self._special: list[str] = []
+        self._count = self._bytes = 0
+
+    def admit(self, name: str, special: bool) -> str | None:
+        """Return the name of a member that may be read, None for one to pass over."""
+        name = name.replace("\\", "/")
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts or name[1:2] == ":":
+            hint = "the archive leads out of itself; do not trust it"
+            raise InputError(self._file, "", f"a member named {name!r}", "names below it", hint)
+        self._count += 1
+        if self._count > MAX_MEMBERS:
+            raise InputError(self._file, "", "more members", f"at most {MAX_MEMBERS}")
+        if special:
+            self._special.append(name)
+            return None
+        name = "/".join(part for part in parts if part not in ("", "."))
+        index = name.rpartition("/")[2] == "index.json"
+        whole = name.count("/") <= 1 and is_inventory_name(name.rpartition("/")[2])
+        return name if (index or whole) and not name.startswith("__MACOSX/") else None
+
+    def keep(self, name: str, read: Callable[[int], bytes]) -> None:
+        """Read a member as far as the bounds allow."""
+        index = name.rpartition("/")[2] == "index.json"
+        most = MAX_DOCUMENT_BYTES if index else MAX_TREE_BYTES
+        room = MAX_TREE_BYTES - self._bytes
+        data = b"".join(_pieces(read, min(most, room) + 1))
+        if len(data) > room:
+            hint = "is it an archive bomb? unpack it and name what you need of it"
+            expected = f"at most {MAX_TREE_BYTES} bytes of documents"
+            raise InputError(self._file, "", "more than that", expected, hint)
+        if len(data) > most:
+            self.fault(name, f"more than {most} bytes", "a smaller document")
+            return
+        self._files[name] = data
+        self._bytes += len(data)
+        if len(self._files) > MAX_DOCUMENTS:
+            raise InputError(self._file, "", "more documents", f"at most {MAX_DOCUMENTS}")
+
+    def fault(self, name: str, found: str, expected: str) -> None:
+        """Note a member that is left out."""
+        self._problems.append(str(InputError(self._file, name, found, expected, "left out")))
+
+    def finish(self) -> dict[str, bytes]:
+        """Return all documents; links and devices are noted in one line."""
+        if self._special:
+            names = ", ".join(self._special[:5])
+            found = f"{len(self._special)} links or devices ({names})"
+            fault = InputError(self._file, "", found, "files and folders", "not followed")
+            self._problems.append(str(fault))
+        return self._files
+
+
+class _Forward:
+    """A stream that tarfile can only read forward, in pieces of bounded size."""
+
+    def __init__(self, stream: BinaryIO, file: str) -> None:
+        self._stream, self._file, self._at = stream, file, 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence or offset < self._at:
+            raise tarfile.ReadError("members that overlap")
+        while self._at < offset and self.read(min(offset - self._at, BUFFER_BYTES)):
+            pass
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= MAX_DOCUMENT_BYTES:  # tarfile reads long names and attributes whole
+            raise InputError(self._file, "", f"a header of {size} bytes", "a sane archive")
+        data = self._stream.read(size)
+        self._at += len(data)
+        return data
+
+
+def _pieces(read: Callable[[int], bytes], most: int) -> Iterator[bytes]:
+    while most > 0 and (piece := read(min(most, BUFFER_BYTES))):
+        most -= len(piece)
+        yield piece
+
+
+def _check_entries(stream: BinaryIO, file: str) -> None:
+    """Count the entries of a zip's directory before zipfile holds them all."""
+    stream.seek(0)
+    count, tail = 0, b""
+    while piece := stream.read(BUFFER_BYTES):
+        count += (tail + piece).count(_CENTRAL)
+        if count > MAX_MEMBERS:
+            raise InputError(file, "", "more members", f"at most {MAX_MEMBERS}")
+        tail = piece[-3:]
+    stream.seek(0)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Redfish resource is a list of declared fields: path, how to read it, meaning and unit.
+
+Types drift in the field: a boolean comes as ``"true"``, a number as ``"16"``, an array as its
+only element. The readers here accept that. What they cannot read is noted and unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+Json = dict[str, Any]
+Note = Callable[[str], None]
+T = TypeVar("T")
+R = TypeVar("R", bound="Resource")
+
+MAX_NUMBER = 2**53
+#: The longest name, URI or other text, in characters; the inventory has the same bound.
+MAX_TEXT = 1024
+
+
+class Resource:
+    """One Redfish object: its URI, its JSON, and where to note what cannot be read."""
+
+    def __init__(self, uri: str, json: Json, note: Note) -> None:
+        self.uri, self.json, self.note = uri, json, note
+
+    def part(self, type_: type[R], json: Json, pointer: str) -> R:
+        """Return an object that stands inside this one and has no URI of its own."""
+        return type_(f"{self.uri}#/{pointer}", json, self.note)
+
+
+class Field(Generic[T]):
+    """A property of a resource. ``path`` uses ``/`` between nested properties."""
+
+    def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
+        self.path, self.read, self.doc, self.unit = path, read, doc, unit
+        self._keys = path.split("/")
+
+    @overload
+    def __get__(self, resource: None, owner: type[Resource]) -> Self: ...
+    @overload
+    def __get__(self, resource: Resource, owner: type[Resource]) -> T: ...
+    def __get__(self, resource: Resource | None, owner: type[Resource]) -> Self | T:
+        return self if resource is None else self.of(resource)
+
+    def of(self, resource: Resource) -> T:
+        """Return the value; what cannot be read is noted and read as if it were absent."""
+        value: Any = resource.json
+        for key in self._keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        try:
+            return self.read(value)
+        except ValueError as error:
+            found = repr(value)
+            found = found if len(found) <= 60 else found[:57] + "…"
+            resource.note(f"{resource.uri}: {self.path}: found {found}, expected {error}")
+            return self.read(None)
+
+
+def amount(value: Any) -> float | None:
+    """Read a number of at least 0, also from text."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError("a number") from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a number")
+    if not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"a number from 0 to {MAX_NUMBER}")
+    return value
+
+
+def number(value: Any) -> int | None:
+    """Read a whole number of at least 0, also from text; a fraction is cut off."""
+    found = amount(value)
+    return None if found is None else math.floor(found)
+
+
+def flag(value: Any) -> bool | None:
+    """Read a boolean, also from text."""
+    if value is None or isinstance(value, bool):
+        return value
+    known = {"true": True, "false": False, "1": True, "0": False}
+    found = known.get(str(value).strip().casefold())
+    if found is None:
+        raise ValueError("true or false")
+    return found
+
+
+def text(value: Any) -> str | None:
+    """Read text, also from a number; empty text is unknown."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("text")
+    found = str(value).strip()
+    if len(found) > MAX_TEXT:
+        raise ValueError(f"at most {MAX_TEXT} characters")
+    return found or None
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Read an array of text, also from its only element."""
+    items = value if isinstance(value, list) else [value]
+    found = (text(item) for item in items)
+    return tuple(item for item in found if item is not None)
+
+
+def objects(value: Any) -> tuple[Json, ...]:
+    """Read an array of objects, also from its only element; what is no object is left out."""
+    items = value if isinstance(value, list) else [value]
+    return tuple(item for item in items if isinstance(item, dict))
+
+
+def links(value: Any) -> tuple[str, ...]:
+    """Read one link or an array of links. A link without ``@odata.id`` becomes empty text."""
+    items = value if isinstance(value, list) else [value]
+    return tuple(_link(item) for item in items if item is not None)
+
+
+def choice(*options: str) -> Callable[[Any], str | None]:
+    """Return a reader of one of these words, in whatever case."""
+    spelled = {option.casefold(): option for option in options}
+
+    def read(value: Any) -> str | None:
+        found = text(value)
+        if found is None:
+            return None
+        if found.casefold() not in spelled:
+            raise ValueError("one of " + ", ".join(options))
+        return spelled[found.casefold()]
+
+    return read
+
+
+def _link(item: Any) -> str:
+    target = item.get("@odata.id") if isinstance(item, dict) else item
+    return target if isinstance(target, str) else ""

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The links between Redfish documents: what they name, and how to follow them safely.
+
+A ``Service`` needs only a function that returns the document at a URI, so a recorded tree and a
+live pod manager are read by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from valence_sched.drivers.fields import MAX_TEXT, Json, Note, Resource
+from valence_sched.drivers.resources import Collection
+from valence_sched.errors import InputError
+
+#: Returns a document, None when there is none; raises InputError when it cannot be read.
+Get = Callable[[str], Json | None]
+R = TypeVar("R", bound=Resource)
+
+ROOT = "/redfish/v1"
+MAX_PAGES = 100_000
+_PORTS = {"https": ":443", "http": ":80"}
+
+
+def path_of(uri: str) -> str:
+    """Return the path of a URI without trailing slash and fragment; a query is kept."""
+    path, _, query = uri.partition("#")[0].partition("?")
+    path = "/" + path.strip("/")
+    return f"{path}?{query}" if query else path
+
+
+class Service:
+    """Documents that link each other; every URI has one spelling, its first or a known one."""
+
+    def __init__(self, get: Get, note: Note, known: Iterable[str] = ()) -> None:
+        self._get = get
+        self.note = note
+        self._known = set(known)
+        self._spelled = {_folded(uri): uri for uri in sorted(self._known, reverse=True)}
+        self._host: str | None = None
+        self._documents: dict[str, Json | None] = {}
+        self._refused: set[str] = set()
+
+    def uri(self, link: str, where: str) -> str | None:
+        """Return the URI that a link names, or None and a note when it leads elsewhere.
+
+        The host of a recording is not known, so the first host that a link names is ours;
+        every other is foreign.
+        """
+        if not link:
+            self._refuse(where, f"{where}: found a link without @odata.id, expected one")
+            return None
+        if len(link) > MAX_TEXT:
+            what = f"a link of {len(link)} characters, expected at most {MAX_TEXT}"
+            self._refuse(link, f"{where}: found {what}")
+            return None
+        if "://" in link:
+            host, link = _host_and_path(link)
+            self._host = self._host or host
+            if host != self._host:
+                what = f"a link to {host or 'nowhere'}{link}, expected links to {self._host} only"
+                self._refuse(link, f"{where}: found {what}")
+                return None
+        uri = path_of(link)
+        if uri in self._known:
+            return uri
+        return self._spelled.setdefault(_folded(uri), uri)
+
+    def json(self, uri: str, where: str) -> Json | None:
+        """Return the document at a URI; a dangling link or bad document is noted once."""
+        if uri not in self._documents:
+            try:
+                self._documents[uri] = found = self._get(uri)
+                if found is None:
+                    self.note(f"{uri}: found no such document, expected it: {where} links it")
+            except InputError as error:
+                self._documents[uri] = None
+                self.note(str(error))
+        return self._documents[uri]
+
+    def follow(self, links: Iterable[str], type_: type[R], where: str) -> Iterator[R]:
+        """Yield what links name, each once; a collection stands for all its members."""
+        seen: set[str] = set()
+        for link in links:
+            uri = self.uri(link, where)
+            if uri is None or uri in seen:
+                continue
+            seen.add(uri)
+            json = self.json(uri, where)
+            if json is None:
+                continue
+            if "Members" not in json:
+                yield type_(uri, json, self.note)
+                continue
+            for page in self._pages(Collection(uri, json, self.note)):
+                inner = (self.uri(member, page.uri) for member in page.members)
+                for member in inner:
+                    if member is None or member in seen:
+                        continue
+                    seen.add(member)
+                    if found := self.json(member, page.uri):
+                        yield type_(member, found, self.note)
+
+    def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
+        """Yield the collections that links name, first pages only."""
+        for link in links:
+            uri = self.uri(link, where)
+            if uri is not None and (json := self.json(uri, where)) and "Members" in json:
+                yield Collection(uri, json, self.note)
+
+    def _pages(self, page: Collection) -> Iterator[Collection]:
+        seen = {page.uri}
+        while len(seen) < MAX_PAGES:
+            yield page
+            link = page.next_page
+            uri = self.uri(link, page.uri) if link else None
+            if uri is None:
+                return
+            json = None if uri in seen else self.json(uri, page.uri)
+            if uri in seen:
+                self.note(f"{page.uri}: found a next page that was read before, expected a new one")
+            if json is None:
+                return
+            seen.add(uri)
+            page = Collection(uri, json, self.note)
+
+    def _refuse(self, key: str, problem: str) -> None:
+        if key not in self._refused:
+            self._refused.add(key)
+            self.note(problem)
+
+
+def _folded(uri: str) -> str:
+    return unquote(uri).casefold()
+
+
+def _host_and_path(link: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return "", link
+    host = parts.netloc.rpartition("@")[2].casefold().removesuffix(_PORTS.get(parts.scheme, " "))
+    return host, parts.path + (f"?{parts.query}" if parts.query else "")

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded tree of Redfish documents, and the pod manager it shows.
+
+The place of a document in the tree is its URI, whatever the document itself says. Documents are
+decoded when a link leads to them, so what nobody links costs nothing and is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_NOTES, said
+from valence_sched.drivers.composition import read_podm
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import ROOT, Service, path_of
+from valence_sched.errors import InputError, one_line
+from valence_sched.model.documents import decode
+from valence_sched.model.inventory import FullPodm
+
+DRIVER = "mockup"
+
+#: Where in a folder a tree may begin.
+STARTS = ("redfish/v1/", "redfish/", "v1/", "")
+
+#: A folder is a tree when one of these documents stands in it.
+MARKS = tuple(
+    f"{start}{part}index.json"
+    for start in STARTS
+    for part in ("", "CompositionService/", "Systems/", "Chassis/")
+)
+
+
+class Tree:
+    """Documents by URI, each as its bytes or as the file that holds them."""
+
+    def __init__(self, documents: Mapping[str, bytes | Path]) -> None:
+        self.documents = documents
+
+    def get(self, uri: str) -> Json | None:
+        """Return the document at a URI, None when there is none.
+
+        Raises:
+            InputError: the document cannot be read.
+        """
+        found = self.documents.get(uri)
+        if isinstance(found, Path):
+            found = _read(found, uri)
+        if found is None:
+            return None
+        if len(found) > MAX_DOCUMENT_BYTES:
+            expected = f"at most {MAX_DOCUMENT_BYTES}"
+            raise InputError(uri, "", "a document of more bytes", expected)
+        return decode(found.removeprefix(b"\xef\xbb\xbf"), dict, uri, "")
+
+
+def tree_of_files(files: Mapping[str, bytes | Path]) -> Tree:
+    """Return the tree of the ``index.json`` files at these places below one folder."""
+    names = sorted(name for name in files if name.rpartition("/")[2] == "index.json")
+    start = next(start for start in STARTS if any(name.startswith(start) for name in names))
+    return Tree(
+        {
+            path_of(f"{ROOT}/{name.removeprefix(start).removesuffix('index.json')}"): files[name]
+            for name in names
+            if name.startswith(start)
+        }
+    )
+
+
+def tree_of_map(documents: Mapping[str, bytes]) -> Tree:
+    """Return the tree of a map from URI to document."""
+    found: dict[str, bytes | Path] = {}
+    for uri, document in documents.items():
+        found.setdefault(path_of(uri), document)
+    return Tree(found)
+
+
+def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
+    """Return the pod manager that a tree shows; ``problems`` gets a line for each fault."""
+    notes: dict[str, None] = {}  # in order, each once
+
+    def note(problem: str) -> None:
+        notes[problem] = None
+
+    service = Service(tree.get, note, tree.documents)
+    podm = read_podm(service, id_, DRIVER)
+    problems += [one_line(f"{file}: {note}") for note in list(notes)[:MAX_NOTES]]
+    if len(notes) > MAX_NOTES:
+        problems.append(f"{file}: and {len(notes) - MAX_NOTES} more of this kind")
+    return podm
+
+
+def is_tree(names: Iterable[str]) -> bool:
+    """Return whether a folder with these files is a tree."""
+    return not set(MARKS).isdisjoint(names)
+
+
+def _read(path: Path, uri: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise InputError(uri, "", said(error), "a document") from None
