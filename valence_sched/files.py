@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files people write and read: flavors, policies, reports and converted inventories."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+import zstandard
+
+from valence_sched.core.policies import bind
+from valence_sched.errors import InputError
+from valence_sched.model.documents import MAX_HUMAN_BYTES, convert, load_yaml
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import (
+    SCHEMA,
+    VERSION,
+    FullPodm,
+    Header,
+    parse_capabilities,
+    to_json,
+)
+from valence_sched.model.policy import Policy, PolicyText
+
+T = TypeVar("T")
+
+
+def read(file: str) -> bytes:
+    """Read a file that a person wrote.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(MAX_HUMAN_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(file, "", reason.lower(), "a readable file") from None
+
+
+def flavors(data: bytes, file: str) -> list[Flavor]:
+    """Parse a flavors file: a list under ``flavors``, or a single flavor.
+
+    Raises:
+        InputError: naming the place, what was found and what was expected.
+    """
+    found = _named_list(load_yaml(data, file), "flavors", Flavor, file)
+    for place, flavor in found:
+        if isinstance(flavor.capabilities, str):
+            try:
+                parse_capabilities(flavor.capabilities)
+            except ValueError as error:
+                raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
+        if not flavor.needs:
+            raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
+    return [flavor for _, flavor in found]
+
+
+def policies(data: bytes, file: str) -> list[Policy]:
+    """Parse a policies file, a list under ``policies`` or a single policy, and bind each.
+
+    Raises:
+        InputError: naming the place, what was found and what was expected.
+        UnknownName: a filter, weigher or scheduler that is not installed.
+    """
+    found = [text.policy() for _, text in _named_list(
+        load_yaml(data, file), "policies", PolicyText, file
+    )]  # fmt: skip
+    for policy in found:
+        bind(policy, file)
+    return found
+
+
+def write_json(document: object, file: str) -> None:
+    """Write a document as indented JSON with a stable order, whole or not at all."""
+    with atomic(file) as stream:
+        stream.write(msgspec.json.format(to_json(document), indent=2) + b"\n")
+
+
+def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
+    """Write podms as one inventory file and return how many podms and blocks it holds.
+
+    ``.jsonl`` has a header and a podm a line, ``.json`` is one document; ``.gz`` and ``.zst``
+    compress. Whole or not at all.
+
+    Raises:
+        InputError: the name ends otherwise, or the file cannot be written.
+    """
+    plain = file.removesuffix(".gz").removesuffix(".zst")
+    if not plain.endswith((".json", ".jsonl")):
+        hint = "end it in .json or .jsonl, with .gz or .zst to compress"
+        raise InputError(file, "", "a name that does not say which form", hint=hint)
+    lines = plain.endswith(".jsonl")
+    head = to_json(Header(schema=SCHEMA, version=VERSION))
+    count = blocks = 0
+    with atomic(file) as raw, _compressed(raw, file) as stream:
+        stream.write(head + b"\n" if lines else head[:-1] + b',"podms":[\n')
+        for podm in podms:
+            if count:
+                stream.write(b"" if lines else b",\n")
+            stream.write(to_json(podm) + (b"\n" if lines else b""))
+            count, blocks = count + 1, blocks + len(podm.blocks)
+        stream.write(b"" if lines else b"\n]}\n")
+    return count, blocks
+
+
+@contextlib.contextmanager
+def atomic(file: str) -> Iterator[IO[bytes]]:
+    """Open a file for writing that takes its name only when all of it is on disk.
+
+    Raises:
+        InputError: it cannot be written; what stood there before is untouched.
+    """
+    path = Path(file)
+    temporary = ""
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a terminal has nothing to replace
+            with open(path, "wb") as stream:
+                yield stream
+            return
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as stream:
+            temporary = stream.name
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = ""
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(file, "", reason, "a place to write to") from None
+    finally:
+        if temporary:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def _compressed(stream: IO[bytes], file: str) -> Iterator[Any]:
+    if file.endswith(".gz"):
+        with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="") as packed:
+            yield packed
+    elif file.endswith(".zst"):
+        with zstandard.ZstdCompressor().stream_writer(stream, closefd=False) as packed:
+            yield packed
+    else:
+        yield stream
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _named_list(document: Any, key: str, type_: type[T], file: str) -> list[tuple[str, T]]:
+    """Return ``(place, noun)`` of every item of a list under ``key``, or of a single item."""
+    many = isinstance(document, dict) and key in document
+    items = document[key] if many else [document]
+    if many and set(document) != {key}:
+        extra = sorted(str(name) for name in set(document) - {key})
+        raise InputError(file, "$", f"unknown field {extra[0]!r}", f"only {key!r}")
+    if not isinstance(items, list) or not items:
+        raise InputError(file, f"$.{key}", "nothing", f"a list of {key}")
+    found: list[tuple[str, T]] = []
+    names: set[str] = set()
+    for number, item in enumerate(items):
+        place = f"$.{key}[{number}]" if many else "$"
+        noun = convert(item, type_, file, place)
+        name: str = noun.name  # type: ignore[attr-defined]
+        if name in names:
+            raise InputError(file, f"{place}.name", f"{name!r} again", "a name of its own")
+        names.add(name)
+        found.append((place, noun))
+    return found

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads configuration once and wires the scheduler from it."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from valence_sched import files
+from valence_sched.drivers import recorded
+from valence_sched.engine import Engine
+from valence_sched.errors import InputError, InventoryIncomplete, UnknownName, UsageError
+from valence_sched.model.build import ViewBuilder
+from valence_sched.model.decision import Report
+from valence_sched.model.documents import MAX_HUMAN_BYTES, decode
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.policy import Policy
+from valence_sched.model.view import View
+
+Progress = Callable[[int | None], None]
+
+
+class Main:
+    """The scheduler's parts, made on demand from files, the environment and standard input.
+
+    ``skipped`` collects one line per document that could not be read; with ``strict`` the first
+    such line is an error.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        stdin: BinaryIO | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._stdin = stdin
+        self._progress = progress or (lambda _podms: None)
+        self.skipped: list[str] = []
+
+    def engine(
+        self, sources: Sequence[str], policy_files: Sequence[str], *, strict: bool = False
+    ) -> Engine:
+        """Return a scheduler for the inventories and all known policies."""
+        known = self.policies(policy_files)
+        view = self.view(sources, strict=strict)
+        return Engine(view, known.values(), skipped=self.skipped, strict=strict)
+
+    def view(self, sources: Sequence[str], *, strict: bool = False) -> View:
+        """Read inventories into one View.
+
+        Raises:
+            UsageError: no inventory is named.
+            InputError: a source cannot be read at all, holds no pod manager, or repeats an id.
+            InventoryIncomplete: with ``strict``, a document had to be skipped.
+        """
+        builder = ViewBuilder()
+        decoder = msgspec.json.Decoder(LeanPodm)
+        for number, record in enumerate(self._records(sources), 1):
+            try:
+                builder.add(_quick(decoder, record), record.file, record.place)
+            except InputError as error:
+                self._skip(error)
+            if number % 256 == 0:
+                self._progress(number)
+        self._check(len(builder.podms), sources, strict)
+        view = builder.view()
+        self._progress(None)
+        return view
+
+    def podms(self, sources: Sequence[str], *, strict: bool = False) -> Iterator[FullPodm]:
+        """Yield pod managers whole, as their documents describe them; errors as for a view."""
+        builder = ViewBuilder()
+        for number, record in enumerate(self._records(sources), 1):
+            try:
+                builder.add(
+                    decode(record.json, LeanPodm, record.file, record.place),
+                    record.file,
+                    record.place,
+                )
+                yield decode(record.json, FullPodm, record.file, record.place)
+            except InputError as error:
+                self._skip(error)
+            self._progress(number)
+        self._progress(None)
+        self._check(len(builder.podms), sources, strict)
+
+    def convert(
+        self, sources: Sequence[str], output: str, *, strict: bool = False
+    ) -> tuple[int, int]:
+        """Write inventories as one file; return how many podms and blocks it holds."""
+        return files.write_inventory(self.podms(sources, strict=strict), output)
+
+    def write_report(self, report: Report, file: str) -> None:
+        """Write a decision as JSON."""
+        files.write_json(report, file)
+
+    def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
+        """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
+        return {
+            policy.name: policy
+            for file, data in self._configured("policies.yaml", paths)
+            for policy in files.policies(data, file)
+        }
+
+    def policies_in(self, path: str) -> list[Policy]:
+        """Return the policies of one file."""
+        return files.policies(self._read(path), path)
+
+    def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
+        """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
+        return {
+            flavor.name: flavor
+            for file, data in self._configured("flavors.yaml", paths)
+            for flavor in files.flavors(data, file)
+        }
+
+    def flavors_in(self, path: str) -> list[Flavor]:
+        """Return the flavors of one file."""
+        return files.flavors(self._read(path), path)
+
+    def flavor(self, word: str, paths: Sequence[str] = ()) -> Flavor:
+        """Return the flavor that a word names: ``-`` is standard input, else a file, else a name.
+
+        Raises:
+            UnknownName: no such flavor.
+            InputError: the file is not one flavor.
+        """
+        if word == "-" or _looks_like_file(word):
+            found = self.flavors_in(word)
+            if len(found) != 1:
+                hint = "name the file with --flavor-file and one of its flavors with --flavor"
+                raise InputError(word, "$", f"{len(found)} flavors", "one", hint)
+            return found[0]
+        known = self.flavors(paths)
+        if word not in known:
+            raise UnknownName("flavor", word, known)
+        return known[word]
+
+    def _records(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
+        named = sources or self._environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)
+        if not any(named):
+            raise UsageError("no inventory: name one with --inventory PATH, or - for stdin")
+        for source in filter(None, named):
+            yield from recorded.records(source, self._input, self.skipped)
+
+    def _skip(self, error: InputError) -> None:
+        """Remember a document that is skipped; an id used twice is no such thing: whose is it?"""
+        if error.place.endswith(".id"):
+            raise error
+        self.skipped.append(str(error))
+
+    def _check(self, found: int, sources: Sequence[str], strict: bool) -> None:
+        if strict and self.skipped:
+            others = f", and {len(self.skipped) - 1} more" if len(self.skipped) > 1 else ""
+            raise InventoryIncomplete(f"incomplete inventory: {self.skipped[0]}{others}")
+        if not found:
+            hint = "see what was skipped" if self.skipped else "is this the right file?"
+            file = ", ".join(sources) or "VALENCE_SCHED_INVENTORY"
+            raise InputError(file, "$", "no pod manager", "at least one", hint)
+
+    def _configured(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        built_in = importlib.resources.files("valence_sched") / "data" / name
+        yield f"built-in {name}", built_in.read_bytes()
+        home = self._environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
+        own = Path(home) / "valence-sched" / name
+        if own.is_file():
+            yield str(own), files.read(str(own))
+        for path in paths:
+            yield path, self._read(path)
+
+    def _read(self, path: str) -> bytes:
+        return self._input.read(MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
+
+    @property
+    def _input(self) -> BinaryIO:
+        return self._stdin or sys.stdin.buffer
+
+
+def _looks_like_file(word: str) -> bool:
+    return os.sep in word or word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
+
+
+def _quick(decoder: msgspec.json.Decoder[LeanPodm], record: recorded.Record) -> LeanPodm:
+    """Decode a podm fast; only a document that fails is decoded again for its error's words."""
+    try:
+        return decoder.decode(record.json)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(record.json, LeanPodm, record.file, record.place)

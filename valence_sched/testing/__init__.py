@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests need, ours and other people's: tiny views in one line and the plug-in contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from valence_sched.model.build import ViewBuilder
+from valence_sched.model.documents import decode
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.request import Request, sealed
+from valence_sched.model.view import View
+from valence_sched.testing import contract
+
+
+def view(*podms: dict[str, Any]) -> View:
+    """Return a View of pod managers in the inventory's JSON form.
+
+    Raises:
+        InputError: a podm is not what the inventory's schema asks for.
+    """
+    builder = ViewBuilder()
+    for number, podm in enumerate(podms):
+        place = f"$.podms[{number}]"
+        builder.add(decode(msgspec.json.encode(podm), LeanPodm, "testing", place), "testing", place)
+    return builder.view()
+
+
+def request(properties: dict[str, Any], **words: Any) -> Request:
+    """Return a request for a node of these flavor properties; ``words`` are its other fields."""
+    flavor = msgspec.convert({"name": "test", "properties": properties}, Flavor, strict=False)
+    document = {**words, "needs": msgspec.to_builtins(flavor.needs)}
+    return sealed(msgspec.convert(document, Request))
+
+
+def check_filter(function: Callable[..., Any], **options: Any) -> None:
+    """Check that a filter keeps the contract of filters, with these options.
+
+    It returns a bool a pool, answers each row by itself and the same when asked again, and
+    writes to nothing.
+
+    Raises:
+        AssertionError: it does not; the message names what broke.
+    """
+    contract.check_signature(function)
+    contract.check_answers(function, options, _scenes(), contract.mask)
+
+
+def check_weigher(function: Callable[..., Any], **options: Any) -> None:
+    """Check that a weigher keeps the contract of weighers, with these options.
+
+    It returns a float within 0..1 a pool, never NaN, answers each row by itself and the same
+    when asked again, and writes to nothing.
+
+    Raises:
+        AssertionError: it does not; the message names what broke.
+    """
+    contract.check_signature(function)
+    contract.check_answers(function, options, _scenes(), contract.scores)
+
+
+def _scenes() -> list[contract.Scene]:
+    """Return views and requests that between them hold every case a plug-in may meet."""
+    asked = [request(properties, **words) for properties, words in contract.REQUESTS]
+    asked += [_allowing(one) for one in asked]
+    return [
+        (view(*(contract.PODMS[number] for number in company)), one)
+        for company in contract.COMPANIES
+        for one in asked
+    ]
+
+
+def _allowing(one: Request) -> Request:
+    needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in one.needs)
+    return msgspec.structs.replace(one, needs=needs)

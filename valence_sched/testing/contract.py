@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of filters and weighers: what is asked of every one of them, and on what.
+
+A plug-in is a pure function of a View and a Request. It answers for each row by itself, so that
+any selection of rows answers as the whole does; it answers the same when asked again, and it
+changes nothing. Each check raises ``AssertionError`` with a line that names what broke.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from valence_sched.core import plugins
+from valence_sched.model.inventory import to_json
+from valence_sched.model.request import Request
+from valence_sched.model.stocks import Column
+from valence_sched.model.view import View
+
+Answer = npt.NDArray[Any]
+Opinion = Callable[..., Any]
+Scene = tuple[View, Request]
+
+_CPU = {"processors": [{"count": 2, "cores": 16, "model": "Intel Xeon Gold 6338"}]}
+_CPU_AND_MEMORY = {**_CPU, "memory": [{"count": 8, "capacity_mib": 16384, "type": "DDR4"}]}
+_GPU = {"accelerators": [{"kind": "GPU", "model": "NVIDIA A100 80GB", "memory_mib": 81920}]}
+_UNTOLD = {
+    "processors": [{}],
+    "memory": [{"count": 4}],
+    "accelerators": [{"kind": "GPU"}],
+    "drives": [{"count": 2}],
+    "nics": [{}],
+}
+
+#: Pod managers that differ in everything a plug-in can look at, in the inventory's JSON form.
+PODMS: tuple[dict[str, Any], ...] = (
+    {
+        "id": "plain",
+        "name": "Plain",
+        "driver": "redfish",
+        "zone": "az1",
+        "aggregates": ["rack-1", "ssd"],
+        "capabilities": {"hypervisor": ["kvm", "xen"], "os": ["linux"]},
+        "traits": ["COOLED"],
+        "facts": {"year": 2024, "noise_db": 40.5, "owner": "physics", "labels": ["a", "b"]},
+        "generation": 7,
+        "blocks": [
+            {"uri": "c1", "type": ["Compute"], "devices": _CPU_AND_MEMORY},
+            {"uri": "c2", "type": ["Compute"], "devices": _CPU_AND_MEMORY},
+            {"uri": "g1", "type": ["Processor"], "devices": _GPU},
+            {
+                "uri": "d1",
+                "type": ["Storage"],
+                "devices": {"drives": [{"count": 4, "capacity_bytes": 10**12, "media": "SSD"}]},
+            },
+            {"uri": "n1", "type": ["Network"], "devices": {"nics": [{"speed_mbps": 25000}]}},
+        ],
+        "stocks": [
+            {"uri": "s1", "resource": "storage_gib", "unit": "GiB", "total": 1000, "used": 250}
+        ],
+        "nodes": [{"uri": "n", "blocks": ["c2"]}],
+    },
+    {
+        "id": "pools",
+        "zone": "az2",
+        "aggregates": ["rack-2"],
+        "capabilities": {"os": ["windows"]},
+        "facts": {"year": 2016, "noise_db": 71},
+        "pools": [
+            {"id": "1", "limits": {"Compute": {"min": 1, "max": 1}}, "traits": ["CXL"]},
+            {"id": "2", "traits": ["WARM"]},
+            {"id": "3"},
+        ],
+        "blocks": [
+            {"uri": "c1", "type": ["Compute"], "pools": ["1"], "devices": _CPU_AND_MEMORY},
+            {"uri": "c2", "type": ["Compute"], "pools": ["1", "2"], "devices": _CPU},
+            {
+                "uri": "c3",
+                "type": ["Compute", "Storage"],
+                "pools": ["2"],
+                "status": {"reserved": True},
+                "devices": _CPU_AND_MEMORY,
+            },
+            {
+                "uri": "g1",
+                "type": ["Processor"],
+                "pools": ["1", "2"],
+                "status": {
+                    "state": "ComposedAndAvailable",
+                    "shareable": True,
+                    "max_compositions": 4,
+                    "compositions": 1,
+                },
+                "devices": _GPU,
+            },
+            {
+                "uri": "g2",
+                "type": ["Processor"],
+                "pools": ["2"],
+                "status": {"state": "Composed", "compositions": 1},
+                "devices": _GPU,
+            },
+        ],
+        "stocks": [
+            {
+                "uri": "s1",
+                "resource": "storage_gib",
+                "pools": ["1", "2"],
+                "total": 640,
+                "used": 64,
+                "min": 64,
+                "max": 256,
+                "step": 64,
+            },
+            {"uri": "s2", "resource": "cxl_memory_mib", "pools": ["2"], "total": 65536},
+        ],
+    },
+    {
+        "id": "untold",
+        "status": "Unknown",
+        "blocks": [
+            {"uri": "x1", "type": ["Compute"], "devices": _UNTOLD},
+            {"uri": "x2", "devices": _UNTOLD},
+        ],
+        "stocks": [{"uri": "s1", "resource": "storage_gib"}],
+    },
+    {
+        "id": "offline",
+        "status": "Offline",
+        "zone": "az1",
+        "facts": {"year": "long ago", "noise_db": -3},
+        "blocks": [{"uri": "c1", "type": ["Compute"], "devices": _CPU_AND_MEMORY}],
+    },
+    {
+        "id": "full",
+        "zone": "az1",
+        "aggregates": ["rack-1"],
+        "facts": {"year": 1e9, "noise_db": 0},
+        "blocks": [
+            {
+                "uri": "c1",
+                "type": ["Compute"],
+                "status": {"state": "Composed", "compositions": 1},
+                "devices": _CPU_AND_MEMORY,
+            }
+        ],
+        "stocks": [{"uri": "s1", "resource": "storage_gib", "total": 10, "used": 10}],
+    },
+    {"id": "bare", "enabled": False, "pools": [{"id": "a"}, {"id": "b"}]},
+)
+
+#: Which of them stand together in a View: all, in another order, one of many pools, one of none.
+COMPANIES: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4, 5), (5, 3, 1, 0), (1,), (5,), (2, 4))
+
+_NODE: dict[str, Any] = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 32768}}
+
+#: Flavor properties, and the other fields of the request.
+REQUESTS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    (_NODE, {}),
+    ({"processor": {"sockets": 1}}, {"zone": "az1", "exclude_podms": ["plain"]}),
+    ({**_NODE, "accelerators": [{"model": "A100"}, {"count": 2}]}, {"podms": ["Plain", "pools"]}),
+    (
+        {"drives": [{"count": 2, "media": "SSD", "capacity_gib": 100}], "nics": [{}]},
+        {"aggregates": ["rack-1"], "capabilities": {"os": ["linux", "windows"]}},
+    ),
+    (
+        {"stocks": [{"resource": "storage_gib", "amount": 100, "count": 2}], **_NODE},
+        {"traits": {"required": ["CXL"], "forbidden": ["WARM"]}},
+    ),
+    ({"stocks": [{"resource": "nobody_has_it", "amount": 1.5}]}, {"count": 3}),
+    ({"processor": {"total_cores": 10**6}}, {"zone": "nowhere", "aggregates": ["none"]}),
+)
+
+
+def check_signature(function: Opinion) -> None:
+    """Check that options are keyword-only and have defaults, and that there is a help text."""
+    name = _name(function)
+    words = plugins.summary(function).split()
+    _claim(len(words) >= 3, f"{name} has no docstring whose first line says what it does")
+    for parameter in inspect.signature(function).parameters.values():
+        what = f"{name}: parameter {parameter.name!r}"
+        _claim(
+            parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
+            f"{what} takes whatever comes: name each option",
+        )
+        keyword = parameter.kind is parameter.KEYWORD_ONLY
+        default = parameter.default is not parameter.empty
+        _claim(not keyword or default, f"{what} is an option without a default")
+        _claim(keyword or not default, f"{what} is an option that is not keyword-only")
+
+
+def check_answers(
+    function: Opinion,
+    options: Mapping[str, Any],
+    scenes: Sequence[Scene],
+    check: Callable[[str, Any, int], Answer],
+) -> None:
+    """Check the form of every answer, that asking changes nothing, and that rows are local."""
+    for view, request in scenes:
+        name = f"{_name(function)} on {view.podm_ids}"
+        before = fingerprint(view, request)
+        answer = check(name, _ask(name, function, view, request, options), len(view)).copy()
+        again = _ask(name, function, view, request, options)
+        _claim(_same(answer, again), f"{name} answers differently when asked again")
+        for what, rows, part in selections(view):
+            found = check(name, _ask(name, function, part, request, options), len(part))
+            _claim(
+                _same(answer[rows], found),
+                f"{name} is not row-local: {what} answers {found.tolist()}, "
+                f"in the whole view {answer[rows].tolist()}",
+            )
+        _claim(fingerprint(view, request) == before, f"{name} wrote to the view or the request")
+        _check_terms(name, function, view, request, options, answer)
+
+
+def mask(name: str, answer: Any, rows: int) -> Answer:
+    """Check that an answer is one bool a row."""
+    return _array(name, answer, rows, np.bool_)
+
+
+def scores(name: str, answer: Any, rows: int) -> Answer:
+    """Check that an answer is one float a row, each within 0..1."""
+    found = _array(name, answer, rows, np.floating)
+    _claim(not np.isnan(found).any(), f"{name} answers NaN")
+    inside = (found >= 0.0) & (found <= 1.0)
+    _claim(bool(inside.all()), f"{name} leaves 0..1: {found[~inside].tolist()}")
+    return found
+
+
+def selections(view: View) -> Iterator[tuple[str, npt.NDArray[np.int64], View]]:
+    """Yield parts of a View: each row alone, each podm as a window, and a mix with a row twice."""
+    for row in range(len(view)):
+        yield f"row {row} taken alone", np.array([row]), view.take([row])
+    for podm in range(len(view.podms)):
+        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
+        yield f"window {first}:{last}", np.arange(first, last), view.window(first, last)
+    mixed = np.array([*range(len(view) - 1, -1, -1), 0])
+    yield "all rows backwards and the first again", mixed, view.take(mixed)
+
+
+def fingerprint(view: View, request: Request) -> bytes:
+    """Return all that a plug-in could write to, as bytes."""
+    labels = (view.zone, view.status, view.aggregates, view.capabilities, view.traits)
+    arrays: list[npt.NDArray[Any]] = [view.first_row, view.podm_of, view.position_of]
+    arrays += [view.enabled, view.lot]
+    arrays += [label.codes for label in labels]
+    for census in (view.census, view.podm_census):
+        arrays += [census.start, census.kind, census.free, census.every]
+    columns: list[Column] = list(view.resources.values())
+    arrays += [array for column in columns for array in column.arrays()]
+    values = [[_plain(value) for value in label.values] for label in labels]
+    shelves = [repr(shelf) for shelf in view.shelves]
+    kinds = [kind.order.decode() for kind in view.kinds.kinds]
+    told = to_json([view.podms, view.pools, values, shelves, kinds, request])
+    return told + b"".join(array.tobytes() for array in arrays)
+
+
+def _check_terms(
+    name: str,
+    function: Opinion,
+    view: View,
+    request: Request,
+    options: Mapping[str, Any],
+    answer: Answer,
+) -> None:
+    make = getattr(function, "terms", None)
+    if make is None:
+        return
+    kept = np.ones(len(view), dtype=bool)
+    for term in make(view, request, **options):
+        _claim(bool(term.label), f"{name} compares without a label")
+        _claim(term.mask.shape == (len(view),), f"{name}: {term.label} is not one comparison a row")
+        for row in range(len(view)):
+            term.have[row]
+        kept &= term.mask
+    _claim(_same(kept, answer), f"{name} explains another answer than it gives")
+
+
+def _ask(
+    name: str, function: Opinion, view: View, request: Request, options: Mapping[str, Any]
+) -> Any:
+    try:
+        return function(view, request, **options)
+    except Exception as error:
+        hint = ""
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            hint = ": it wrote to the view"
+        raise AssertionError(f"{name} raised {type(error).__name__}: {error}{hint}") from error
+
+
+def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
+    _claim(isinstance(answer, np.ndarray), f"{name} returned a {type(answer).__name__}, no array")
+    found: Answer = answer
+    _claim(found.shape == (rows,), f"{name} returned shape {found.shape}, there are {rows} rows")
+    _claim(np.issubdtype(found.dtype, kind), f"{name} returned {found.dtype}, not {kind.__name__}")
+    return found
+
+
+def _same(one: Answer, other: Answer) -> bool:
+    return bool(np.array_equal(one, other, equal_nan=one.dtype != np.bool_))
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _name(function: Opinion) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _claim(holds: bool, text: str) -> None:
+    if not holds:
+        raise AssertionError(text)

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Believable inventories of any size, the same bytes for the same seed.
+
+``python -m valence_sched.testing.generate --podms 1000 --blocks 100 --seed 1 --output site.jsonl``
+writes JSON Lines: a header, then one pod manager a line. Pod manager number *n* depends on the
+seed, on *n* and on the shape of a pod manager, never on how many of them are asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from valence_sched.model.inventory import (
+    SCHEMA,
+    Accelerator,
+    BlockType,
+    Devices,
+    Drive,
+    Header,
+    Health,
+    Limit,
+    Memory,
+    Nic,
+    Podm,
+    Pool,
+    Processor,
+    Status,
+    Stock,
+    to_json,
+)
+
+CAPTURED_AT = "2026-01-05T06:00:00Z"
+BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
+BUFFER_BYTES = 1 << 20
+GB = 10**9
+A80, A40, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 80GB HBM3"
+
+
+class Hardware(NamedTuple):
+    """One kind of block: what its name starts with, its type, its devices, and its sharing."""
+
+    label: str
+    type: BlockType
+    devices: Devices
+    shared: bool = False
+
+
+def _cpu(count: int, cores: int, model: str, mib: int | None) -> Hardware:
+    cpus = Processor(count=count, cores=cores, model=model)
+    return Hardware(
+        "CPU",
+        "Compute",
+        Devices(processors=(cpus,), memory=(Memory(capacity_mib=mib),)),
+    )
+
+
+def _card(count: int, model: str | None, mib: int | None, kind: str = "GPU") -> Hardware:
+    cards = Accelerator(kind=kind, count=count, model=model, memory_mib=mib)
+    return Hardware(kind, "Expansion", Devices(accelerators=(cards,)))
+
+
+def _drives(
+    count: int,
+    gb: int | None,
+    media: str,
+    protocol: str,
+    *,
+    rpm: int | None = None,
+    shared: bool = False,
+) -> Hardware:
+    size = gb * GB if gb else None
+    drives = Drive(count=count, capacity_bytes=size, media=media, protocol=protocol, rpm=rpm)
+    return Hardware(media, "Storage", Devices(drives=(drives,)), shared)
+
+
+def _nics(count: int, mbps: int | None) -> Hardware:
+    return Hardware("NIC", "Network", Devices(nics=(Nic(count=count, speed_mbps=mbps),)))
+
+
+def _modules(count: int, mib: int, type_: str) -> Hardware:
+    modules = Memory(count=count, capacity_mib=mib, type=type_)
+    return Hardware("MEM", "Memory", Devices(memory=(modules,)))
+
+
+def _share(compositions: int, health: Health | None = None) -> Status:
+    return Status(
+        state="ComposedAndAvailable",
+        health=health,
+        shareable=True,
+        max_compositions=8,
+        compositions=compositions,
+    )
+
+
+#: Every kind of block of the site, by what a pod manager buys them for.
+HARDWARE: dict[str, tuple[Hardware, ...]] = {
+    "compute": (
+        _cpu(1, 32, "EPYC 7543", 262144),
+        _cpu(1, 32, "EPYC 9354", 393216),
+        _cpu(2, 32, "EPYC 9354", 786432),
+        _cpu(2, 64, "EPYC 7742", 1048576),
+        _cpu(2, 96, "EPYC 9654", 1572864),
+        _cpu(2, 16, "Xeon Gold 6326", 262144),
+        _cpu(2, 24, "Xeon Gold 6342", 524288),
+        _cpu(2, 32, "Xeon Platinum 8358", 524288),
+        _cpu(2, 32, "Xeon Platinum 8358", 2097152),
+        _cpu(2, 56, "Xeon Platinum 8480+", 2097152),
+        _cpu(1, 80, "Altra Q80-30", 524288),
+        _cpu(2, 20, "Xeon Gold 6248", None),
+    ),
+    "memory": (
+        _modules(4, 65536, "DDR5"),
+        _modules(8, 65536, "DDR5"),
+        _modules(8, 131072, "DDR5"),
+        _modules(8, 32768, "DDR4"),
+    ),
+    "cards": (
+        *(_card(count, A80, 81920) for count in (1, 2, 4, 8)),
+        *(_card(count, A40, 40960) for count in (1, 2)),
+        *(_card(count, H100, 81920) for count in (1, 4, 8)),
+        *(_card(count, "NVIDIA L40S", 49152) for count in (1, 2, 4)),
+        _card(1, "NVIDIA A10", 24576),
+        _card(2, "AMD Instinct MI210", 65536),
+        _card(1, None, None),
+        _card(1, "AMD Alveo U55C", 16384, kind="FPGA"),
+    ),
+    "drives": (
+        _drives(1, 960, "SSD", "NVMe"),
+        _drives(1, 1920, "SSD", "NVMe"),
+        _drives(1, 3840, "SSD", "NVMe"),
+        _drives(4, 3840, "SSD", "NVMe"),
+        _drives(8, 7680, "SSD", "NVMe"),
+        _drives(8, 15360, "SSD", "NVMeOverFabrics", shared=True),
+        _drives(2, 480, "SSD", "SATA"),
+        _drives(2, 1920, "SSD", "SAS"),
+        _drives(1, None, "SSD", "NVMe"),
+        _drives(12, 16000, "HDD", "SAS", rpm=7200),
+        _drives(4, 2400, "HDD", "SAS", rpm=10500),
+    ),
+    "nics": (_nics(2, 10000), _nics(2, 25000), _nics(1, 100000), _nics(2, 200000), _nics(2, None)),
+}
+
+#: What pod managers are for: of each sort of hardware, how many kinds and what share of blocks.
+PROFILES: tuple[dict[str, tuple[int, int]], ...] = (
+    {"compute": (3, 45), "memory": (1, 8), "drives": (4, 30), "nics": (1, 17)},
+    {"compute": (2, 25), "cards": (3, 31), "drives": (3, 28), "nics": (1, 16)},
+    {"compute": (2, 30), "memory": (3, 40), "drives": (2, 20), "nics": (1, 10)},
+    {"compute": (1, 15), "drives": (6, 70), "nics": (2, 15)},
+)
+PROFILE_WEIGHTS = (40, 30, 10, 20)
+
+#: How blocks are in use: percent, one that is not shared, one that is. The first two share what
+#: the others leave, by how busy the podm is.
+STATES: tuple[tuple[int, Status, Status], ...] = (
+    (0, Status(), Status(shareable=True, max_compositions=8)),
+    (0, Status(state="Composed"), _share(3)),
+    (3, Status(reserved=True), Status(reserved=True, shareable=True, max_compositions=8)),
+    (2, Status(health="Warning"), _share(1)),
+    (1, Status(health="Critical"), _share(2, health="Critical")),
+    (1, Status(state="Composing"), _share(8)),
+    (1, Status(state="Unavailable", enabled=False), Status(state="Unavailable", shareable=True)),
+)
+#: How many percent of a podm may be composed; 30 on average.
+BUSY = (5, 10, 20, 25, 30, 30, 35, 85)
+
+AGGREGATES = ("gold", "silver", "liquid-cooled", "pci-dss", "lab")
+FABRICS = (("ib",), ("ethernet",), ("ethernet", "ib"), ("cxl", "ethernet"))
+SYSTEMS = (("linux",), ("linux", "windows"), ("esxi", "linux", "windows"))
+TRAITS = ("HW_CPU_X86_AVX2", "HW_CPU_X86_AVX512F", "HW_GPU_NVLINK", "HW_NIC_SRIOV")
+RESOURCES: tuple[tuple[str, str, int, int], ...] = (  # resource, unit, largest total, step
+    ("cores", "cores", 4096, 1),
+    ("memory_mib", "MiB", 33554432, 1024),
+    ("gpu", "devices", 128, 1),
+    ("storage_gib", "GiB", 1048576, 1),
+    ("cxl_memory_mib", "MiB", 16777216, 4096),
+    ("nvme_gib", "GiB", 262144, 1),
+    ("network_mbps", "Mbit/s", 3200000, 1000),
+    ("fpga", "devices", 32, 1),
+)
+
+
+class Ware(NamedTuple):
+    """A kind of block as text: what stands before its number, before its pools, and after them.
+
+    ``tails`` has one text a line of ``STATES``.
+    """
+
+    head: str
+    middle: str
+    tails: tuple[str, ...]
+
+
+def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -> Iterator[bytes]:
+    """Yield ``count`` pod managers as JSON, each with so many blocks, pools and stocks.
+
+    Pod managers without blocks hand out amounts only and are one pool each. About one block in
+    seven stands in two pools, about three in ten are composed.
+
+    Raises:
+        ValueError: a number below 0, or no pool at all.
+    """
+    if min(count, blocks, stocks) < 0 or pools < 1:
+        raise ValueError(f"{count} podms of {blocks} blocks, {stocks} stocks, {pools} pools")
+    wares = {sort: tuple(map(_ware, kinds)) for sort, kinds in HARDWARE.items()}
+    names = tuple(f"z{number}" for number in range(1, (pools if blocks else 1) + 1))
+    return (_podm(number, blocks, seed, names, stocks, wares) for number in range(1, count + 1))
+
+
+def header() -> bytes:
+    """Return the first line of a JSON Lines inventory."""
+    return to_json(Header(schema=SCHEMA, captured_at=CAPTURED_AT))
+
+
+def _ware(kind: Hardware) -> Ware:
+    devices = to_json(kind.devices).decode()
+    tails = []
+    for _, alone, shared in STATES:
+        status = to_json(shared if kind.shared else alone).decode()
+        told = "" if status == "{}" else f',"status":{status}'
+        tails.append(f'{told},"devices":{devices}}}')
+    return Ware(
+        f'{{"uri":"{BLOCKS_URI}{kind.label}', f'","type":["{kind.type}"],"pools":', tuple(tails)
+    )
+
+
+def _podm(
+    number: int,
+    blocks: int,
+    seed: int,
+    pools: Sequence[str],
+    stocks: int,
+    wares: dict[str, tuple[Ware, ...]],
+) -> bytes:
+    rng = random.Random(f"{seed}/{number}")  # noqa: S311 - believable, not secret
+    busy = rng.choice(BUSY)
+    profile = rng.choices(PROFILES, PROFILE_WEIGHTS)[0]
+    parts = [to_json(_manager(rng, number, pools, busy))[:-1]]
+    if blocks:
+        text = _blocks(rng, blocks, pools, busy, profile, wares)
+        parts += [b',"blocks":[', text.encode(), b"]"]
+    if stocks:
+        parts += [b',"stocks":', to_json(_stocks(rng, stocks, pools, busy))]
+    return b"".join([*parts, b"}"])
+
+
+def _manager(rng: random.Random, number: int, pools: Sequence[str], busy: int) -> Podm[None, None]:
+    """Draw a pod manager without its blocks and stocks."""
+    year = rng.randint(2019, 2025)
+    return Podm(
+        id=f"podm-{number:05d}",
+        url=f"https://podm-{number:05d}.example.org/redfish/v1",
+        driver="redfish",
+        status=rng.choices(("Online", "Offline", "Unknown"), (97, 2, 1))[0],
+        enabled=rng.random() > 0.01,
+        zone=f"zone-{rng.randint(1, 8)}",
+        aggregates=tuple(sorted(rng.sample(AGGREGATES, rng.randint(0, 2)))),
+        capabilities={"fabric": rng.choice(FABRICS), "os": rng.choice(SYSTEMS)},
+        traits=tuple(sorted(rng.sample(TRAITS, rng.randint(0, 2)))),
+        facts={
+            "power_free_w": float(rng.randint(0, 40000)),
+            "price": float(round(rng.uniform(0.5, 2.0), 2)),
+            "rack": f"R{rng.randint(1, 400):03d}",
+            "year": float(year),
+        },
+        generation=rng.randint(1, 9999),
+        pools=tuple(
+            Pool(id=pool, limits={"Compute": Limit(min=1, max=1)} if rng.random() < 0.8 else {})
+            for pool in pools
+        ),
+    )
+
+
+def _blocks(
+    rng: random.Random,
+    count: int,
+    pools: Sequence[str],
+    busy: int,
+    profile: dict[str, tuple[int, int]],
+    wares: dict[str, tuple[Ware, ...]],
+) -> str:
+    kinds: list[Ware] = []
+    shares: list[float] = []
+    for sort, (number, share) in profile.items():
+        kinds += rng.sample(wares[sort], number)
+        shares += [share / number] * number
+    rest = [weight for weight, *_ in STATES[2:]]
+    states = [100 - sum(rest) - busy, busy, *rest]
+    drawn = zip(
+        range(1, count + 1),
+        rng.choices(kinds, shares, k=count),
+        rng.choices(range(len(STATES)), states, k=count),
+        rng.choices(*_memberships(pools), k=count),
+        strict=True,
+    )
+    return ",".join(
+        [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in drawn]
+    )
+
+
+def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
+    """Return the ways to stand in pools as JSON, and their weights: one pool, or two neighbours."""
+    alone = [f'["{pool}"]' for pool in pools]
+    both = [f'["{one}","{other}"]' for one, other in pairwise(pools)]
+    return alone + both, [6 / len(alone)] * len(alone) + [1 / max(1, len(both))] * len(both)
+
+
+def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> tuple[Stock, ...]:
+    """Draw stocks, one a resource; past the last resource, a second of the first, and so on."""
+    found = []
+    for number in range(count):
+        resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]
+        total = max(1, int(largest * rng.uniform(0.1, 1.0)) // step) * step
+        used = int(total * min(95, rng.gauss(busy, 10)) / 100) // step * step
+        found.append(
+            Stock(
+                uri=f"/redfish/v1/Storage/StoragePools/{number + 1}",
+                resource=resource,
+                unit=unit,
+                pools=tuple(pools),
+                total=float(total),
+                used=float(max(0, used)),
+                step=float(step),
+            )
+        )
+    return tuple(found)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write an inventory as the command line asks; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    lines: Iterable[bytes] = chain(
+        [header()],
+        podms(arguments.podms, arguments.blocks, arguments.seed, arguments.pools, arguments.stocks),
+    )
+    lines = _watched(lines, arguments.podms, sys.stderr)
+    try:
+        if arguments.output == "-":
+            _print(lines, sys.stdout.buffer)
+        else:
+            _save(lines, Path(arguments.output))
+    except OSError as error:
+        sys.stderr.write(f"{arguments.output}: {error.strerror or error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m valence_sched.testing.generate",
+        description="Write a believable inventory as JSON Lines, the same bytes for the same seed.",
+    )
+    least_0, least_1 = _at_least(0), _at_least(1)
+    parser.add_argument("--podms", type=least_0, required=True, help="how many pod managers")
+    parser.add_argument("--blocks", type=least_0, required=True, help="blocks of each of them")
+    parser.add_argument("--seed", type=int, default=0, help="a whole number (default: 0)")
+    parser.add_argument(
+        "--pools", type=least_1, default=2, help="pools of each that has blocks (default: 2)"
+    )
+    parser.add_argument("--stocks", type=least_0, default=0, help="stocks of each (default: 0)")
+    parser.add_argument("--output", default="-", metavar="FILE", help="default: -, standard output")
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value} is less than {least}")
+        return value
+
+    return number
+
+
+def _watched(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
+    """Yield the lines, and tell a terminal how far they are once that takes over a second."""
+    if not stream.isatty():
+        yield from lines
+        return
+    told = 0.0
+    due = time.monotonic() + 1
+    for number, line in enumerate(lines):
+        if time.monotonic() >= due:
+            told = due = time.monotonic()
+            due += 0.2
+            stream.write(f"\r{number} of {podms} pod managers")
+            stream.flush()
+        yield line
+    if told:
+        stream.write("\r\033[K")
+        stream.flush()
+
+
+def _write(lines: Iterable[bytes], file: BinaryIO) -> None:
+    for line in lines:
+        file.write(line)
+        file.write(b"\n")
+    file.flush()
+
+
+def _print(lines: Iterable[bytes], file: BinaryIO) -> None:
+    """Write to a pipe or terminal; a reader that has seen enough is no error."""
+    try:
+        _write(lines, file)
+    except BrokenPipeError:
+        with Path(os.devnull).open("wb") as nowhere:  # or the interpreter complains when it exits
+            os.dup2(nowhere.fileno(), file.fileno())
+
+
+def _save(lines: Iterable[bytes], path: Path) -> None:
+    """Write beside the file, then put it in place whole; devices and pipes are written directly."""
+    path = path.resolve()
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with path.open("wb") as file:
+            _print(lines, file)
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("xb", buffering=BUFFER_BYTES) as file:
+            _write(lines, file)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

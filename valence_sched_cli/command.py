@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share: no login, an exit code of their own, errors on one line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from cliff import lister, show
+
+from valence_sched.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from valence_sched.main import Main
+
+
+class Podm:
+    """A command that works without a cloud; mixed into cliff's Lister and ShowOne."""
+
+    auth_required = False
+    app: Any
+    exit_code = 0
+    _main: Main | None = None
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run and return the exit code: the command's own, else that of its error."""
+        try:
+            status: int = super().run(parsed_args)  # type: ignore[misc]
+        except SchedulerError as error:
+            if getattr(self.app.options, "debug", False):
+                raise
+            self.tell(str(error))
+            return error.exit_code
+        finally:
+            self._tell_skipped()
+        return self.exit_code or status
+
+    @property
+    def main(self) -> Main:
+        """Return the scheduler's parts; they are imported when first asked for."""
+        if self._main is None:
+            self._main = self.app.client_manager.podm
+        return self._main
+
+    def tell(self, text: str) -> None:
+        """Write one line for the person at the terminal; data goes elsewhere."""
+        self.app.stderr.write(f"{text}\n")
+
+    def _tell_skipped(self) -> None:
+        if self._main is not None:
+            for line in self._main.skipped:
+                self.tell(f"skipped: {line}")
+            if len(self._main.skipped) > 1:
+                self.tell(f"skipped {len(self._main.skipped)} documents in all")
+
+
+class Lister(Podm, lister.Lister):
+    """A command that prints rows."""
+
+
+class ShowOne(Podm, show.ShowOne):
+    """A command that prints one thing."""
+
+
+def add_inventory_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what to read."""
+    parser.add_argument(
+        "--inventory",
+        metavar="<path>",
+        action="append",
+        default=[],
+        help="inventory to decide on: a file, a directory or archive of recorded Redfish "
+        "documents, or - for standard input; repeat for several "
+        "(default: VALENCE_SCHED_INVENTORY)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 5 when any document had to be skipped, and fail when a plug-in does",
+    )
+
+
+def add_flavor_file_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for flavors of one's own."""
+    parser.add_argument(
+        "--flavor-file",
+        metavar="<file>",
+        action="append",
+        default=[],
+        help="YAML or JSON file of flavors, beside the built-in ones (repeat for several)",
+    )
+
+
+def add_policy_file_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for policies of one's own."""
+    parser.add_argument(
+        "--policy-file",
+        metavar="<file>",
+        action="append",
+        default=[],
+        help="YAML file of policies, beside the built-in ones (repeat for several)",
+    )

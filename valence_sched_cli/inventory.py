@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about inventories: validate, convert."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from valence_sched_cli import command
+from valence_sched_cli.columns import Words
+
+
+class ValidateInventory(command.Lister):
+    """Check inventories: what is in each, and what had to be skipped.
+
+    Exits 1 when a source cannot be read, 5 with --strict when a document had to be skipped.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
+        )
+        parser.add_argument(
+            "--strict", action="store_true", help="exit 5 when any document had to be skipped"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import InputError
+
+        rows: list[tuple[Any, ...]] = []
+        for source in parsed_args.source:
+            skipped: list[str] = []
+            try:
+                view = self.main.view([source])
+                counts = (len(view.podms), len(view), view.block_count)
+                error = ""
+            except InputError as caught:
+                counts, error = (0, 0, 0), str(caught)
+                self.exit_code = 1
+            skipped, self.main.skipped[:] = list(self.main.skipped), []
+            if skipped and parsed_args.strict and not self.exit_code:
+                self.exit_code = 5
+            rows.append((source, not error, *counts, Words(skipped), error))
+        return ("Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"), rows
+
+
+class ConvertInventory(command.ShowOne):
+    """Read inventories of any kind and write them as one inventory file.
+
+    The name decides the form: .json is one document, .jsonl has a pod manager a line; .gz and
+    .zst are compressed.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        command.add_inventory_options(parser)
+        parser.add_argument(
+            "--output", "-o", metavar="<file>", required=True, help="file to write"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        podms, blocks = self.main.convert(
+            parsed_args.inventory, parsed_args.output, strict=parsed_args.strict
+        )
+        return ("File", "Podms", "Blocks"), (parsed_args.output, podms, blocks)

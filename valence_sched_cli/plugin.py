@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-in of OpenStackClient: ``openstack podm …`` and ``openstack scheduler …``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from valence_sched.main import Main
+
+API_NAME = "podm"
+API_VERSION_OPTION = "os_podm_api_version"
+DEFAULT_API_VERSION = "1"
+API_VERSIONS = ("1",)
+
+
+def make_client(instance: Any) -> Main:
+    """Return the scheduler's parts for one run of the program; no cloud is needed."""
+    from valence_sched_cli.progress import progress
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
+    from valence_sched.main import Main
+
+    return Main(progress=progress())
+
+
+def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the global option that OpenStackClient expects of every plug-in."""
+    parser.add_argument(
+        "--os-podm-api-version",
+        metavar="<podm-api-version>",
+        default=os.environ.get("OS_PODM_API_VERSION", DEFAULT_API_VERSION),
+        choices=API_VERSIONS,
+        help=f"pod manager scheduling API version, default={DEFAULT_API_VERSION} "
+        "(Env: OS_PODM_API_VERSION)",
+    )
+    return parser

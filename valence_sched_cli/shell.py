@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The standalone program: a cliff application over the same commands that ``openstack`` has."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+
+if TYPE_CHECKING:
+    from valence_sched.main import Main
+
+GROUP = "openstack.podm.v1"
+
+
+class Commands(CommandManager):
+    """The commands of our group, found without importing any of them."""
+
+    def load_commands(self, namespace: str) -> None:
+        """Remember the entry points of a group; a command is imported when it runs."""
+        self.group_list.append(namespace)
+        for entry_point in importlib.metadata.entry_points(group=namespace):
+            self.commands[entry_point.name.replace("_", " ")] = entry_point
+
+
+class ClientManager:
+    """What commands find under ``app.client_manager`` inside ``openstack``, without a cloud."""
+
+    @functools.cached_property
+    def podm(self) -> Main:
+        """Return the scheduler's parts."""
+        from valence_sched_cli.plugin import make_client
+
+        return make_client(self)
+
+
+class Shell(App):
+    """valence-sched: which pod manager, which pool, which blocks."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            description="Decide which pod manager, which pool and which blocks make a node.",
+            version=importlib.metadata.version("valence-sched"),
+            command_manager=Commands(GROUP),
+            deferred_help=True,
+        )
+        self.client_manager = ClientManager()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return int(Shell().run(arguments))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
