@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks: ``python -m tests.benchmarks [NAME…]``, one JSON line a measurement."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.benchmarks import deciding, reading, starting
+
+ALL = {
+    "amounts": deciding.amounts,
+    "flavors": deciding.flavors,
+    "reading": reading.reading,
+    "starting": starting.starting,
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, or all."""
+    unknown = [name for name in names if name not in ALL]
+    if unknown:
+        sys.stderr.write(f"no benchmark {unknown[0]!r}: choose from {', '.join(ALL)}\n")
+        return 2
+    for name in names or ALL:
+        for measurement in ALL[name]():
+            sys.stdout.write(measurement.line() + "\n")
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

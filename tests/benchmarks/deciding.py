@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a decision takes: amounts only, a new flavor, the same again, after a change, many."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+
+from tests.benchmarks.measure import Measurement, against, median_ms, numpy_pass
+from valence_sched.engine import Engine
+from valence_sched.main import Main
+from valence_sched.model.build import ViewBuilder
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+from valence_sched.testing.generate import podms
+
+PODMS, BLOCKS, SEED = 10_000, 100, 1
+
+
+def amounts() -> Iterator[Measurement]:
+    """10,000 pools of 8 resource classes, every request a new one: at most 5 numpy passes."""
+    engine = _engine(blocks=0, stocks=8)
+    resources = sorted(engine.look().resources)
+    numbers = itertools.count(1)
+
+    def decide() -> None:
+        more = next(numbers)
+        asked = [{"resource": name, "amount": 1.0 + more / 1000} for name in resources]
+        decision = engine.select_destinations(_request({"stocks": asked}))
+        assert decision.batch.placed
+
+    for _ in range(100):  # the engine keeps the last judgements: let that memory fill
+        decide()
+    probe = median_ms(numpy_pass(), 300)
+    yield against("amounts: a new request", median_ms(decide, 300), probe, 5)
+
+
+def flavors() -> Iterator[Measurement]:
+    """10,000 podms of 100 blocks: a flavor first, again, after a change, and 1,000 nodes."""
+    engine = _engine(blocks=BLOCKS, stocks=0)
+    flavor = Main(environ={}).flavors()["medium"]
+    probe = median_ms(numpy_pass(), 300)
+    memory = itertools.count(flavor.needs[1].amount, 1)
+    request = Request(needs=flavor.needs)
+
+    def new() -> None:
+        needs = list(flavor.needs)
+        needs[1] = msgspec.structs.replace(needs[1], amount=next(memory))
+        assert engine.select_destinations(Request(needs=tuple(needs))).batch.placed
+
+    def same() -> None:
+        assert engine.select_destinations(request).batch.placed
+
+    changes = itertools.cycle(_changes(20))
+
+    def change() -> None:
+        engine.replace(next(changes))
+        same()
+
+    def thousand() -> None:
+        many = msgspec.structs.replace(request, count=1000)
+        assert len(engine.select_destinations(many).batch.placed) == 1000
+
+    yield against("flavors: seen for the first time", median_ms(new, 20), probe, 250)
+    same()
+    yield against("flavors: the same again", median_ms(same, 50), probe, 10)
+    yield against("flavors: after one podm changed", median_ms(change, 20), probe, 20)
+    yield against("flavors: 1,000 nodes with depletion", median_ms(thousand, 5), probe, 1000)
+
+
+def _changes(count: int) -> Iterator[LeanPodm]:
+    """Yield podms as they might be read again: one block in ten changed hands."""
+    for number, line in enumerate(podms(count, BLOCKS, SEED)):
+        podm = msgspec.json.decode(line, type=LeanPodm)
+        status = msgspec.Raw(b'{"state":"Composed"}')
+        blocks = tuple(
+            msgspec.structs.replace(block, status=status) if index % 10 == number % 10 else block
+            for index, block in enumerate(podm.blocks)
+        )
+        yield msgspec.structs.replace(podm, blocks=blocks)
+
+
+def _engine(blocks: int, stocks: int) -> Engine:
+    return Engine(view(blocks, stocks), Main(environ={}).policies().values())
+
+
+def view(blocks: int, stocks: int) -> View:
+    """Return the View of the generated inventory."""
+    builder = ViewBuilder()
+    decoder = msgspec.json.Decoder(LeanPodm)
+    for line in podms(PODMS, blocks, SEED, stocks=stocks):
+        builder.add(decoder.decode(line), "generated")
+    return builder.view()
+
+
+def _request(properties: dict[str, object]) -> Request:
+    flavor = msgspec.convert({"name": "benchmark", "properties": properties}, Flavor)
+    return Request(needs=flavor.needs)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A measurement, its probe, and their ratio."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+
+class Measurement(msgspec.Struct, kw_only=True):
+    """One line of output: ``ratio`` is ``value / probe`` and should be at most ``target``."""
+
+    name: str
+    value: float
+    unit: str
+    probe: float
+    ratio: float
+    target: float
+
+    def line(self) -> str:
+        """Return the measurement as a JSON line with few digits."""
+        rounded = {
+            key: float(f"{value:.4g}") if isinstance(value, float) else value
+            for key, value in msgspec.to_builtins(self).items()
+        }
+        return msgspec.json.encode(rounded).decode()
+
+
+def against(
+    name: str, value: float, probe: float, target: float, unit: str = "ms"
+) -> Measurement:
+    """Return a measurement with its ratio to a probe."""
+    return Measurement(
+        name=name, value=value, unit=unit, probe=probe, ratio=value / probe, target=target
+    )
+
+
+def median_ms(run: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> float:
+    """Return the median time of a call in milliseconds; ``before`` is not counted."""
+    found = []
+    for _ in range(times):
+        if before is not None:
+            before()
+        started = time.perf_counter()
+        run()
+        found.append((time.perf_counter() - started) * 1000)
+    return statistics.median(found)
+
+
+def numpy_pass(rows: int = 10_000, classes: int = 8) -> Callable[[], int]:
+    """Return the probe: one preallocated pass over a table of float64 columns.
+
+    Compares every column with what is asked, combines, weighs every column, takes the best.
+    """
+    random = np.random.default_rng(1)
+    table = random.uniform(0.0, 1000.0, (classes, rows))
+    asked = np.full(classes, 10.0)
+    weights = np.full(classes, 1.0 / classes)
+    mask, fits = np.empty(rows, dtype=bool), np.empty(rows, dtype=bool)
+    score, term = np.empty(rows), np.empty(rows)
+
+    def run() -> int:
+        fits[:] = True
+        score[:] = 0.0
+        for column, need, weight in zip(table, asked, weights, strict=True):
+            np.greater_equal(column, need, out=mask)
+            np.logical_and(fits, mask, out=fits)
+            np.multiply(column, weight, out=term)
+            np.add(score, term, out=score)
+        np.multiply(score, fits, out=score)
+        return int(score.argmax())
+
+    return run

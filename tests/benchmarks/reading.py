@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long it takes to read 10,000 podms of 100 blocks into a View, and how much memory."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tests.benchmarks.measure import Measurement, against, median_ms
+from valence_sched.main import Main
+from valence_sched.model.inventory import FullPodm
+
+PODMS, BLOCKS, SEED = 10_000, 100, 1
+
+
+def reading() -> Iterator[Measurement]:
+    """At most 3.5 times the typed decoding of the same lines, and at most 1.2 GiB."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "inventory.jsonl")
+        _python("-m", "valence_sched.testing.generate", "--podms", str(PODMS),
+                "--blocks", str(BLOCKS), "--seed", str(SEED), "--output", str(path))  # fmt: skip
+        figures = [_figures(path) for _ in range(3)]
+    read, decode, memory = (sorted(column)[1] for column in zip(*figures, strict=True))
+    yield against("reading: inventory into a View", read, decode, 3.5)
+    yield against("reading: peak memory", memory, 1.2 * 1024, 1.0, "MiB")
+
+
+def _figures(path: Path) -> tuple[float, float, float]:
+    """Return ms to read, ms to decode, and the peak MiB of a process that only reads."""
+    decode = float(_python("-m", "tests.benchmarks.reading", "decode", str(path)))
+    read, memory = _python("-m", "tests.benchmarks.reading", "read", str(path)).split()
+    return float(read), decode, float(memory)
+
+
+def _python(*words: str) -> str:
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def _decode(path: str) -> None:
+    decoder = msgspec.json.Decoder(FullPodm)
+    with open(path, "rb") as stream:
+        next(stream)
+        for line in stream:
+            decoder.decode(line)
+
+
+if __name__ == "__main__":
+    what, name = sys.argv[1:]
+    if what == "decode":
+        sys.stdout.write(f"{median_ms(lambda: _decode(name), 1)}\n")
+    else:
+        took = median_ms(lambda: Main(environ={}).view([name]), 1)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        sys.stdout.write(f"{took} {peak}\n")

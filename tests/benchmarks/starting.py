@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to start: our program, our main job, and what ``openstack`` pays for us."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks.measure import Measurement, against
+
+ROOT = Path(__file__).parents[2]
+BARE = """
+import sys
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+class Bare(App):
+    def __init__(self):
+        super().__init__("bare", "1", CommandManager("nobody.has.this"))
+Bare().run(sys.argv[1:])
+"""
+OPENSTACK = """
+import importlib.metadata as metadata, sys
+found = metadata.entry_points
+def without(**words):
+    entries = found(**words)
+    if words.get("group") != "openstack.cli.extension" or {keep}:
+        return entries
+    return metadata.EntryPoints(e for e in entries if e.name != "podm")
+metadata.entry_points = without
+import stevedore._cache
+stevedore._cache.Cache.get_group_all = lambda self, group, path=None: list(without(group=group))
+from openstackclient.shell import main
+sys.exit(main(["--version"]))
+"""
+
+
+def starting() -> Iterator[Measurement]:
+    """``--version`` within 1.5 bare cliff applications; the main job within 300 ms of CPU."""
+    program = str(Path(sys.executable).with_name("valence-sched"))
+    bare = cpu_ms([sys.executable, "-c", BARE, "--version"])
+    yield against("starting: valence-sched --version", cpu_ms([program, "--version"]), bare, 1.5)
+    job = [program, "podm", "schedule", "--inventory", str(ROOT / "examples/site.json"),
+           "--flavor", "gpu-large"]  # fmt: skip
+    yield against("starting: podm schedule, CPU", cpu_ms(job), 300.0, 1.0)
+    with_plugin = cpu_ms([sys.executable, "-c", OPENSTACK.format(keep=True)])
+    without = cpu_ms([sys.executable, "-c", OPENSTACK.format(keep=False)])
+    yield against("starting: openstack --version, more for us", with_plugin - without, 15.0, 1.0)
+
+
+def cpu_ms(command: list[str], times: int = 15) -> float:
+    """Return the median CPU time of a command in milliseconds, children included."""
+    found = []
+    for _ in range(times + 1):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=False, env=os.environ.copy())
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(
+            (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
+        )
+    return statistics.median(found[1:])

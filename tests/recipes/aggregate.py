@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about aggregates: list."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from valence_sched_cli import command
+from valence_sched_cli.columns import Words
+
+
+class ListAggregate(command.Lister):
+    """List the aggregates and the pod managers in each."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the options."""
+        parser = super().get_parser(prog_name)
+        command.add_inventory_options(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        """Return the columns and the rows."""
+        members: dict[str, list[str]] = {}
+        for podm in self.main.view(parsed_args.inventory, strict=parsed_args.strict).podms:
+            for name in podm.aggregates:
+                members.setdefault(name, []).append(podm.id)
+        rows = [(name, len(podms), Words(podms)) for name, podms in sorted(members.items())]
+        return ("Name", "Count", "Pod Managers"), rows

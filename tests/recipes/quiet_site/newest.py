@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that prefers new hardware."""
+
+import numpy as np
+
+from valence_sched.model.request import Request
+from valence_sched.model.view import Floats, View
+
+
+def newest(view: View, request: Request, *, fact: str = "year", oldest: float = 2015) -> Floats:
+    """Prefers pods that were built lately: 0 in the year ``oldest``, 1 twenty years after it."""
+    score = np.clip((view.number(fact) - oldest) / 20, 0, 1)
+    # The year is NaN where a pod does not tell it; not preferred is 0.
+    return np.nan_to_num(score, nan=0.0)

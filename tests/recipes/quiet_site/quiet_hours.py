@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps noisy pod managers out of office hours."""
+
+from valence_sched.model.request import Request
+from valence_sched.model.view import Mask, View
+
+
+def quiet_hours(
+    view: View, request: Request, *, fact: str = "noise_db", limit: float = 60.0
+) -> Mask:
+    """Keeps pods whose noise is known and at most ``limit``."""
+    # An unknown fact is NaN, and no comparison with NaN holds.
+    quiet: Mask = view.number(fact) <= limit
+    return quiet

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every installed filter and weigher keeps the contract, and the contract catches who does not."""
+
+import importlib
+import unittest
+
+import numpy as np
+
+from valence_sched import testing
+from valence_sched.core import plugins
+from valence_sched.model.opinion import Term, per_pool, terms
+
+FILTERS = plugins.installed(plugins.FILTERS)
+WEIGHERS = plugins.installed(plugins.WEIGHERS)
+
+
+class TestInstalled(unittest.TestCase):
+    """Ours and other people's, by entry point."""
+
+    def test_filters_are_installed_and_each_keeps_the_contract(self):
+        self.assertGreaterEqual(len(FILTERS.found), 9)
+        for name, function in FILTERS.found.items():
+            with self.subTest(name):
+                testing.check_filter(function)
+
+    def test_weighers_are_installed_and_each_keeps_the_contract(self):
+        self.assertGreaterEqual(len(WEIGHERS.found), 4)
+        for name, function in WEIGHERS.found.items():
+            with self.subTest(name):
+                testing.check_weigher(function)
+
+    def test_options_keep_the_contract_too(self):
+        testing.check_filter(FILTERS.get("capacity"), headroom=0.25)
+        testing.check_filter(FILTERS.get("alive"), unknown=True)
+        for name in ("room", "pack", "balance"):
+            with self.subTest(name):
+                testing.check_weigher(WEIGHERS.get(name), by="pool")
+
+    def test_none_is_broken(self):
+        for group in (FILTERS, WEIGHERS, plugins.installed(plugins.SCHEDULERS)):
+            self.assertEqual({}, dict(group.broken))
+
+    def test_our_entry_points_functions_and_files_have_one_name(self):
+        for group, room in ((FILTERS, "filters"), (WEIGHERS, "weighers")):
+            for name, source in group.sources.items():
+                if source.startswith("valence_sched."):
+                    self.assertEqual(f"valence_sched.{room}.{name}:{name}", source)
+                    module = importlib.import_module(f"valence_sched.{room}.{name}")
+                    self.assertIs(group.found[name], getattr(module, name))
+
+    def test_a_filter_keeps_and_a_weigher_prefers(self):
+        for name, function in FILTERS.found.items():
+            self.assertTrue(plugins.summary(function).startswith("Keeps "), name)
+        for name, function in WEIGHERS.found.items():
+            self.assertTrue(plugins.summary(function).startswith("Prefers "), name)
+
+
+class TestViolators(unittest.TestCase):
+    """Each of these breaks one rule, and the message names it."""
+
+    def refuses(self, words, check, function, **options):
+        with self.assertRaises(AssertionError) as caught:
+            check(function, **options)
+        self.assertIn(words, str(caught.exception))
+        self.assertIn(function.__name__, str(caught.exception))
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_an_innocent_filter_and_weigher_pass(self):
+        def innocent(view, request, *, word: str = "redfish"):
+            """Keeps pods of a driver."""
+            return np.array([view.podm(row).driver == word for row in range(len(view))], dtype=bool)
+
+        def plain(view, request, *, fact: str = "year"):
+            """Prefers pods that tell a fact."""
+            return np.isfinite(view.number(fact)).astype(float)
+
+        testing.check_filter(innocent)
+        testing.check_filter(innocent, word="rsd")
+        testing.check_weigher(plain)
+        testing.check_weigher(plain, fact="noise_db")
+
+    def test_a_plain_function_of_a_pool_passes(self):
+        @per_pool
+        def traited(podm, pool, request, *, trait: str = "CXL"):
+            """Keeps pools with a trait."""
+            return trait in pool.traits
+
+        @per_pool
+        def young(podm, pool, request):
+            """Prefers pods of few generations."""
+            return 1 / (1 + podm.generation)
+
+        testing.check_filter(traited, trait="WARM")
+        testing.check_weigher(young)
+
+    def test_one_that_writes_to_an_array(self):
+        def writer(view, request):
+            """Keeps pods and changes them."""
+            free = view.free(request.needs[0])
+            free -= 1
+            return free >= 0
+
+        self.refuses("wrote to the view", testing.check_filter, writer)
+
+    def test_one_that_switches_a_read_only_array_to_writable(self):
+        def burglar(view, request):
+            """Keeps pods and breaks in."""
+            free = view.census.free if view.census.free.base is None else view.census.free.base
+            free.flags.writeable = True
+            free += 1
+            return view.every
+
+        self.refuses("wrote to the view", testing.check_filter, burglar)
+
+    def test_one_that_writes_to_a_map_of_the_request(self):
+        def scribbler(view, request):
+            """Keeps pods and takes notes."""
+            request.capabilities["seen"] = ("yes",)
+            return view.every
+
+        self.refuses("wrote to the view or the request", testing.check_filter, scribbler)
+
+    def test_one_that_writes_to_the_facts_of_a_podm(self):
+        def marker(view, request):
+            """Keeps pods and marks them."""
+            for podm in view.podms:
+                podm.facts["seen"] = 1.0
+            return view.every
+
+        self.refuses("wrote to the view", testing.check_filter, marker)
+
+    def test_a_weigher_that_compares_rows_with_each_other(self):
+        def relative(view, request):
+            """Prefers pods with the most of something among those that are left."""
+            free = view.free(request.needs[0])
+            return free / max(1.0, free.max(initial=1.0))
+
+        self.refuses("is not row-local", testing.check_weigher, relative)
+
+    def test_a_filter_that_keeps_the_first_row_only(self):
+        def first(view, request):
+            """Keeps the first pool."""
+            return np.arange(len(view)) == 0
+
+        self.refuses("is not row-local", testing.check_filter, first)
+
+    def test_a_weigher_that_knows_its_row_number(self):
+        def numbered(view, request):
+            """Prefers pools at the top."""
+            return 1.0 / (1.0 + np.arange(len(view)))
+
+        self.refuses("is not row-local", testing.check_weigher, numbered)
+
+    def test_one_that_answers_differently_each_time(self):
+        draws = iter(range(10**6))
+
+        def moody(view, request):
+            """Prefers pods by mood."""
+            return np.full(len(view), 1.0 / (1.0 + next(draws)))
+
+        self.refuses("differently when asked again", testing.check_weigher, moody)
+
+    def test_nan(self):
+        def absent(view, request):
+            """Prefers pods by a fact that some do not tell."""
+            return np.clip(view.number("year") / 4000.0, 0.0, 1.0)
+
+        self.refuses("answers NaN", testing.check_weigher, absent)
+
+    def test_a_wrong_shape(self):
+        def short(view, request):
+            """Keeps all but one."""
+            return view.every[1:]
+
+        def column(view, request):
+            """Prefers them all."""
+            return np.ones((len(view), 1))
+
+        def single(view, request):
+            """Keeps none of them."""
+            return False
+
+        self.refuses("returned shape", testing.check_filter, short)
+        self.refuses("returned shape", testing.check_weigher, column)
+        self.refuses("returned a bool", testing.check_filter, single)
+
+    def test_a_wrong_type(self):
+        def floats(view, request):
+            """Keeps those above nothing."""
+            return np.ones(len(view))
+
+        def flags(view, request):
+            """Prefers what is there."""
+            return view.enabled
+
+        self.refuses("returned float64", testing.check_filter, floats)
+        self.refuses("returned bool", testing.check_weigher, flags)
+
+    def test_a_weigher_out_of_range(self):
+        def amounts(view, request):
+            """Prefers more of it."""
+            return view.free(request.needs[0]) + 0.0
+
+        def signed(view, request):
+            """Prefers less of it."""
+            return -np.ones(len(view))
+
+        self.refuses("leaves 0..1", testing.check_weigher, amounts)
+        self.refuses("leaves 0..1", testing.check_weigher, signed)
+
+    def test_one_that_raises(self):
+        def told(view, request):
+            """Keeps those that tell their year."""
+            return np.array([podm.facts["year"] > 0 for podm in view.podms], dtype=bool)
+
+        self.refuses("raised KeyError", testing.check_filter, told)
+
+    def test_options_that_are_not_keyword_only_or_have_no_default(self):
+        def positional(view, request, limit=1.0):
+            """Keeps pods below a limit."""
+            return view.every
+
+        def demanding(view, request, *, limit):
+            """Keeps pods below a limit."""
+            return view.every
+
+        def anything(view, request, **options):
+            """Keeps whatever you say."""
+            return view.every
+
+        self.refuses("not keyword-only", testing.check_filter, positional)
+        self.refuses("without a default", testing.check_filter, demanding, limit=1)
+        self.refuses("name each option", testing.check_filter, anything)
+
+    def test_one_that_does_not_say_what_it_does(self):
+        def silent(view, request):
+            return view.every
+
+        self.refuses("docstring", testing.check_filter, silent)
+
+    def test_a_filter_that_explains_something_else(self):
+        @terms
+        def honest(view, request):
+            """Keeps pods that are enabled."""
+            yield Term("enabled", True, view.enabled, holds=view.enabled)
+
+        testing.check_filter(honest)
+
+        def other(view, request):
+            yield Term("zone", "az1", view.zone, holds=view.zone.where(lambda z: z == "az1"))
+
+        honest.terms = other
+        self.refuses("explains another answer", testing.check_filter, honest)
