@@ -103,9 +103,7 @@ class Engine:
         self._check_names(request)
         request = for_policy(sealed(request), bound.policy)
         key = (text, request.question)
-        judgement, plan = self._kept.judgement(
-            self._view, request, bound, key, strict=self._strict
-        )
+        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
         return request, bound, judgement, plan
 
     def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:

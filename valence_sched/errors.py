@@ -4,15 +4,13 @@
 ::
 
     SchedulerError            scheduler_error       1  500
-    ├── InputError            input_invalid         1  400   a file or document that people or podms wrote
-    │   └── NewerSchema       schema_newer          1  400   its major version is newer than this program
-    ├── UsageError            usage                 2  400   a command line that says too little or too much
-    ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, weigher, podm
-    ├── RequestError          request_invalid       1  400   words of a request that contradict each other
-    ├── PluginError           plugin_failed         1  500   a filter or weigher broke its contract
-    ├── NothingFits           nothing_fits          3  409   no pod manager can make the node
-    ├── PlacedInPart          placed_in_part        4  409   fewer nodes placed than asked for
-    └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted (--strict)
+    ├── InputError            input_invalid         1  400   a document is not what it must be
+    │   └── NewerSchema       schema_newer          1  400   its major version is newer than ours
+    ├── UsageError            usage                 2  400   the command line contradicts itself
+    ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
+    ├── RequestError          request_invalid       1  400   the request contradicts itself
+    ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
+    └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
 """
 
 from __future__ import annotations
@@ -98,28 +96,18 @@ class PluginError(SchedulerError):
     code = "plugin_failed"
 
 
-class NothingFits(SchedulerError):
-    """No pod manager can make the node; the decision holds the reason for each."""
-
-    code = "nothing_fits"
-    exit_code = 3
-    http_status = 409
-
-
-class PlacedInPart(SchedulerError):
-    """Fewer nodes were placed than asked for."""
-
-    code = "placed_in_part"
-    exit_code = 4
-    http_status = 409
-
-
 class InventoryIncomplete(SchedulerError):
     """Documents or pod managers are missing, so the answer cannot be trusted."""
 
     code = "inventory_incomplete"
     exit_code = 5
     http_status = 503
+
+
+class Remark(str):
+    """A line about something that was read but is doubtful; nothing was left out for it."""
+
+    __slots__ = ()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib.resources
 import os
 import sys
@@ -15,7 +17,7 @@ import msgspec
 from valence_sched import files
 from valence_sched.drivers import recorded
 from valence_sched.engine import Engine
-from valence_sched.errors import InputError, InventoryIncomplete, UnknownName, UsageError
+from valence_sched.errors import InputError, InventoryIncomplete, Remark, UnknownName, UsageError
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.decision import Report
 from valence_sched.model.documents import MAX_HUMAN_BYTES, decode
@@ -30,8 +32,8 @@ Progress = Callable[[int | None], None]
 class Main:
     """The scheduler's parts, made on demand from files, the environment and standard input.
 
-    ``skipped`` collects one line per document that could not be read; with ``strict`` the first
-    such line is an error.
+    ``problems`` collects one line per document that could not be read, and remarks on those
+    that are doubtful; with ``strict`` the first document that could not be read is an error.
     """
 
     def __init__(
@@ -43,7 +45,12 @@ class Main:
         self._environ = os.environ if environ is None else environ
         self._stdin = stdin
         self._progress = progress or (lambda _podms: None)
-        self.skipped: list[str] = []
+        self.problems: list[str] = []
+
+    @property
+    def skipped(self) -> list[str]:
+        """Return the lines about documents that were left out."""
+        return [line for line in self.problems if not isinstance(line, Remark)]
 
     def engine(
         self, sources: Sequence[str], policy_files: Sequence[str], *, strict: bool = False
@@ -63,15 +70,16 @@ class Main:
         """
         builder = ViewBuilder()
         decoder = msgspec.json.Decoder(LeanPodm)
-        for number, record in enumerate(self._records(sources), 1):
-            try:
-                builder.add(_quick(decoder, record), record.file, record.place)
-            except InputError as error:
-                self._skip(error)
-            if number % 256 == 0:
-                self._progress(number)
-        self._check(len(builder.podms), sources, strict)
-        view = builder.view()
+        with _collector_paused():
+            for number, record in enumerate(self._records(sources), 1):
+                try:
+                    builder.add(_quick(decoder, record), record.file, record.place)
+                except InputError as error:
+                    self._skip(error)
+                if number % 256 == 0:
+                    self._progress(number)
+            self._check(len(builder.podms), sources, strict)
+            view = builder.view()
         self._progress(None)
         return view
 
@@ -149,18 +157,18 @@ class Main:
         if not any(named):
             raise UsageError("no inventory: name one with --inventory PATH, or - for stdin")
         for source in filter(None, named):
-            yield from recorded.records(source, self._input, self.skipped)
+            yield from recorded.records(source, self._input, self.problems)
 
     def _skip(self, error: InputError) -> None:
         """Remember a document that is skipped; an id used twice is no such thing: whose is it?"""
         if error.place.endswith(".id"):
             raise error
-        self.skipped.append(str(error))
+        self.problems.append(str(error))
 
     def _check(self, found: int, sources: Sequence[str], strict: bool) -> None:
-        if strict and self.skipped:
-            others = f", and {len(self.skipped) - 1} more" if len(self.skipped) > 1 else ""
-            raise InventoryIncomplete(f"incomplete inventory: {self.skipped[0]}{others}")
+        if strict and (skipped := self.skipped):
+            others = f", and {len(skipped) - 1} more" if len(skipped) > 1 else ""
+            raise InventoryIncomplete(f"incomplete inventory: {skipped[0]}{others}")
         if not found:
             hint = "see what was skipped" if self.skipped else "is this the right file?"
             file = ", ".join(sources) or "VALENCE_SCHED_INVENTORY"
@@ -182,6 +190,22 @@ class Main:
     @property
     def _input(self) -> BinaryIO:
         return self._stdin or sys.stdin.buffer
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking a million new objects again and again.
+
+    What was made meanwhile lives as long as the inventory does: it is left out of later walks.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.freeze()
+            gc.enable()
 
 
 def _looks_like_file(word: str) -> bool:

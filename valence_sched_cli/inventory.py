@@ -25,26 +25,31 @@ class ValidateInventory(command.Lister):
         parser.add_argument(
             "--strict", action="store_true", help="exit 5 when any document had to be skipped"
         )
+        parser.add_argument(
+            "--long", action="store_true", help="also list remarks: read, but doubtful"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.errors import InputError
+        from valence_sched.errors import InputError, Remark
 
         rows: list[tuple[Any, ...]] = []
         for source in parsed_args.source:
-            skipped: list[str] = []
             try:
                 view = self.main.view([source])
-                counts = (len(view.podms), len(view), view.block_count)
-                error = ""
+                counts, error = (len(view.podms), len(view), view.block_count), ""
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
                 self.exit_code = 1
-            skipped, self.main.skipped[:] = list(self.main.skipped), []
+            skipped = self.main.skipped
+            remarks = [line for line in self.main.problems if isinstance(line, Remark)]
+            self.main.problems.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            rows.append((source, not error, *counts, Words(skipped), error))
-        return ("Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"), rows
+            rows.append((source, not error, *counts, Words(skipped), error, Words(remarks)))
+        columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
+        columns += ["Remarks"] if parsed_args.long else []
+        return columns, [row[: len(columns)] for row in rows]
 
 
 class ConvertInventory(command.ShowOne):
@@ -57,9 +62,7 @@ class ConvertInventory(command.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         command.add_inventory_options(parser)
-        parser.add_argument(
-            "--output", "-o", metavar="<file>", required=True, help="file to write"
-        )
+        parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:

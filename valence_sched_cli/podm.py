@@ -146,9 +146,7 @@ class SchedulePodm(command.Lister):
             action="store_true",
             help="every pod manager, every reason, the scores, and the funnel (on stderr)",
         )
-        parser.add_argument(
-            "--report", metavar="<file>", help="write the whole decision as JSON"
-        )
+        parser.add_argument("--report", metavar="<file>", help="write the whole decision as JSON")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
@@ -160,7 +158,17 @@ class SchedulePodm(command.Lister):
         self.exit_code = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}[decision.outcome]
         if parsed_args.report:
             self.main.write_report(decision.report(), parsed_args.report)
-        columns = ["Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason"]
+        columns = [
+            "Node",
+            "Rank",
+            "Podm",
+            "Pool",
+            "Score",
+            "Outcome",
+            "Blocks",
+            "Amounts",
+            "Reason",
+        ]
         if parsed_args.explain:
             columns += ["Scores", "Waste", "Reasons"]
             self._tell_funnel(decision)

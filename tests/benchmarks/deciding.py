@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterator
 
@@ -94,7 +95,9 @@ def view(blocks: int, stocks: int) -> View:
     decoder = msgspec.json.Decoder(LeanPodm)
     for line in podms(PODMS, blocks, SEED, stocks=stocks):
         builder.add(decoder.decode(line), "generated")
-    return builder.view()
+    built = builder.view()
+    gc.freeze()  # as Main does for an inventory that it reads
+    return built
 
 
 def _request(properties: dict[str, object]) -> Request:

@@ -31,9 +31,7 @@ class Measurement(msgspec.Struct, kw_only=True):
         return msgspec.json.encode(rounded).decode()
 
 
-def against(
-    name: str, value: float, probe: float, target: float, unit: str = "ms"
-) -> Measurement:
+def against(name: str, value: float, probe: float, target: float, unit: str = "ms") -> Measurement:
     """Return a measurement with its ratio to a probe."""
     return Measurement(
         name=name, value=value, unit=unit, probe=probe, ratio=value / probe, target=target

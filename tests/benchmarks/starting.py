@@ -59,7 +59,5 @@ def cpu_ms(command: list[str], times: int = 15) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, capture_output=True, check=False, env=os.environ.copy())
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(
-            (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
-        )
+        found.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
     return statistics.median(found[1:])

@@ -61,8 +61,10 @@ def place(
         fit = best(batch.view, rows, fits, request, bound, turn, batch.barren)
         if fit is None:
             break
-        rows = order(batch.view, batch.judgement.cost, request, turn)
-        others = alternates(batch.view, rows, fits, request, fit)
+        others: list[Fit] = []
+        if request.alternates:
+            rows = order(batch.view, batch.judgement.cost, request, turn)
+            others = alternates(batch.view, rows, fits, request, fit)
         batch.placed.append(_placed(batch.judgement, fit, others))
         if turn + 1 < request.count:
             if ahead is None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from valence_sched.core.batch import Batch
@@ -68,7 +69,7 @@ class Decision:
         return next(row for row in range(first, last) if self.view.pools[row].id == pool)
 
     def verdicts(self) -> Iterator[words.PodmVerdict]:
-        """Yield one verdict per pod manager: the chosen, then the others best first, then the rest."""
+        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
         found = [self._verdict(podm) for podm in range(len(self.view.podms))]
         rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
         yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
@@ -102,7 +103,7 @@ class Decision:
         )
 
     def reasons(self, row: int) -> list[words.Reason]:
-        """Return every reason against pool ``row``, in filter order; the fit's when none filters."""
+        """Return every reason against pool ``row`` in filter order, else why there is no fit."""
         part = self.batch.view.take([row])
         found: list[words.Reason] = []
         for filter_, verdict in zip(self.bound.filters, self.batch.judgement.verdicts, strict=True):
@@ -122,7 +123,11 @@ class Decision:
     def _verdict(self, podm: int) -> words.PodmVerdict:
         first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
         passed = int(self.judgement.verdicts[:, first:last].all(axis=0).sum())
-        common = {"podm": self.view.podms[podm].id, "pools": last - first, "pools_passed": passed}
+        common: dict[str, Any] = {
+            "podm": self.view.podms[podm].id,
+            "pools": last - first,
+            "pools_passed": passed,
+        }
         chosen = self._placed_on(podm)
         if chosen is not None:
             outcome, row, cost = chosen
@@ -218,8 +223,10 @@ def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> word
 
 
 def _from_term(name: str, term: Term) -> words.Reason:
-    have = term.have[0]
-    return _reason(name, term.label, _plain(term.need), _plain(have), term.unit)
+    reason = _reason(name, term.label, _plain(term.need), _plain(term.have[0]), term.unit)
+    if term.podm_have is None or term.podm_have[0] < term.need:
+        return reason
+    return msgspec.structs.replace(reason, podm_have=_plain(term.podm_have[0]))
 
 
 def _plain(value: Any) -> Any:
@@ -235,5 +242,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): [str(item) for item in items] for key, items in value.items()}
     return value
-
-

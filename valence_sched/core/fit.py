@@ -82,15 +82,12 @@ class Plan:
 
     def fit(self, view: View, row: int) -> Fit | None:
         """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
+        grants = self._grants(view, row) if self._asked else []
+        wanted = self._wanted(view, row) if grants is not None else None
+        if grants is None or wanted is None:
+            return None
         shelf = view.shelves[view.podm_of[row]]
-        position = int(view.position_of[row])
-        grants = self._grants(view, row)
-        if grants is None:
-            return None
-        wanted = self._wanted(view, row)
-        if wanted is None:
-            return None
-        blocks = shelf.free_blocks(position, wanted) if wanted else []
+        blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
         price = sum(self.kinds.kinds[kind].price * number for kind, number in wanted.items())
         return Fit(row, tuple(blocks), tuple(grants), max(0, price - self.asked_price))
 
@@ -112,7 +109,7 @@ class Plan:
 
     def _grants(self, view: View, row: int) -> list[tuple[int, float]] | None:
         grants: list[tuple[int, float]] = []
-        here = self._stocks(view, row) if self._asked else {}
+        here = self._stocks(view, row)
         for resource, amounts in self._asked.items():
             stocks = here.get(resource, ())
             found = pour([stock for _, stock in stocks], amounts)

@@ -55,12 +55,17 @@ class Kept:
         self._entries.move_to_end(key)
         if entry.seen < len(self._splices):
             dirty = self._take_in(entry)
-            part = judge(view.take(dirty), request, bound, strict=strict)
+            first, last = int(dirty[0]), int(dirty[-1]) + 1
+            together = last - first == len(dirty)
+            moved = view.window(first, last) if together else view.take(dirty)
+            part = judge(moved, request, bound, strict=strict)
             entry.judgement.verdicts[:, dirty] = part.verdicts
             entry.judgement.scores[:, dirty] = part.scores
             entry.judgement.cost[dirty] = part.cost
             entry.judgement.notes += part.notes
             self.rows_judged += len(dirty)
+            if part.notes:
+                del self._entries[key]  # a plugin failed: ask again next time
         return entry.judgement, entry.plan
 
     def _take_in(self, entry: _Entry) -> Ints:
@@ -76,10 +81,8 @@ class Kept:
             judged = Judgement(
                 np.hstack((judged.verdicts[:, :first], verdicts, judged.verdicts[:, last:])),
                 np.hstack((judged.scores[:, :first], scores, judged.scores[:, last:])),
-                np.concatenate(
-                    (judged.cost[:first], np.full(count, NEVER), judged.cost[last:])
-                ),
-                old.notes,
+                np.concatenate((judged.cost[:first], np.full(count, NEVER), judged.cost[last:])),
+                list(old.notes),
                 old.moving,
             )
         entry.judgement, entry.seen = judged, len(self._splices)

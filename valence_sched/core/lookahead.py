@@ -18,7 +18,7 @@ from valence_sched.core.pipeline import NEVER, Judgement, by_lot, judge_again
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.model.draft import Draft, Undo
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.model.view import Floats, Ints, Mask, View
 
 FARTHEST = 64  # pods looked ahead at once, at most
 
@@ -29,9 +29,9 @@ class _Next:
 
     fit: Fit
     undo: Undo
-    verdicts: np.ndarray  # type: ignore[type-arg]
-    scores: np.ndarray  # type: ignore[type-arg]
-    cost: np.ndarray  # type: ignore[type-arg]
+    verdicts: Mask
+    scores: Floats
+    cost: Ints
 
 
 class Lookahead:

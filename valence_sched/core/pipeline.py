@@ -20,6 +20,7 @@ from valence_sched.model.view import Floats, Ints, Mask, View, watch
 
 #: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
 SCALE = 1_000_000
+FAILED = object()  # stands for the answer of a plugin that raised
 NEVER = np.iinfo(np.int64).max
 
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -50,7 +51,11 @@ class Judgement:
     def copy(self) -> Judgement:
         """Return a judgement whose arrays can be changed without changing this one."""
         return Judgement(
-            self.verdicts.copy(), self.scores.copy(), self.cost.copy(), list(self.notes), self.moving
+            self.verdicts.copy(),
+            self.scores.copy(),
+            self.cost.copy(),
+            list(self.notes),
+            self.moving,
         )
 
     def window(self, first: int, last: int) -> Judgement:
@@ -136,7 +141,7 @@ def _verdict(
     answer = _ask("filter", filter_, view, request, notes, strict)
     if isinstance(answer, np.ndarray) and answer.shape == (len(view),) and answer.dtype == bool:
         return answer
-    if answer is not None:
+    if answer is not FAILED:
         text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
         _complain(text, notes, strict)
     return False
@@ -146,7 +151,7 @@ def _score(
     weigher: BoundWeigher, view: View, request: Request, notes: list[str], strict: bool
 ) -> Any:
     answer = _ask("weigher", weigher, view, request, notes, strict)
-    if answer is None:
+    if answer is FAILED:
         return 0.0
     name = f"weigher {weigher.name!r}"
     numbers = isinstance(answer, np.ndarray) and np.issubdtype(answer.dtype, np.number)
@@ -174,7 +179,7 @@ def _ask(
         if strict:
             raise PluginError(text) from error
         notes.append(text)
-        return None
+        return FAILED
 
 
 def _complain(text: str, notes: list[str], strict: bool) -> None:
@@ -224,7 +229,7 @@ def ranked(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]
         best = left.min()
         if best == NEVER:
             return
-        rows = np.flatnonzero(left == best)
+        rows = (left == best).nonzero()[0]
         yield from by_lot(view, rows, request).tolist()
         left = left.copy() if left is cost else left
         left[rows] = NEVER

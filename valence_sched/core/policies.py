@@ -97,13 +97,14 @@ def _checked(
 ) -> dict[str, Any]:
     known = plugins.options(function)
     hints = typing.get_type_hints(function)
+    checked = {}
     for option, value in given.items():
         place = f"option {option!r} of {name!r}"
         if option not in known:
             raise InputError(where, place, "no such option", hint=nearest(option, known))
-        if option in hints:
-            convert(value, hints[option], where, place)
-    return given
+        hint = hints.get(option, Any)
+        checked[option] = convert(value, hint, where, place)
+    return checked
 
 
 def unread(request: Request, bound: BoundPolicy) -> list[str]:

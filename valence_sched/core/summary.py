@@ -10,9 +10,7 @@ from valence_sched.model.view import View
 
 CORES = Need(kind="processor", measure="cores", amount=0)
 MEMORY = Need(kind="memory", measure="capacity_mib", amount=0)
-GPUS = Need(
-    kind="accelerator", measure="devices", amount=0, tests=(Test("kind", "equal", "GPU"),)
-)
+GPUS = Need(kind="accelerator", measure="devices", amount=0, tests=(Test("kind", "equal", "GPU"),))
 ACCELERATORS = Need(kind="accelerator", measure="devices", amount=0)
 DRIVES = Need(kind="drive", measure="devices", amount=0)
 NICS = Need(kind="nic", measure="devices", amount=0)

@@ -25,6 +25,7 @@ from valence_sched.drivers.resources import (
     Zone,
 )
 from valence_sched.drivers.stocks import stocks
+from valence_sched.errors import Remark
 from valence_sched.model.inventory import FullBlock, FullPodm, Node, Pool, Status
 
 #: The pool of a pod manager that has blocks but no zones: it carries the limits.
@@ -50,7 +51,9 @@ def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
     everywhere = tuple(pool.id for pool in pools)
     amounts = stocks(service, found.root, everywhere)
     if not found.blocks and not amounts:
-        service.note(f"{found.root.uri}: found no resource block and no memory domain to compose")
+        service.note(
+            Remark(f"{found.root.uri}: found no resource block and no memory domain to compose")
+        )
     return FullPodm(
         id=id_,
         name=found.root.name,
@@ -142,7 +145,9 @@ def _blocks(
     for block in blocks:
         status: Status = states[block.uri]
         if status.slots and not members[block.uri]:
-            service.note(f"{block.uri}: found in no zone, expected in one (no node can have it)")
+            service.note(
+                Remark(f"{block.uri}: found in no zone, expected in one (no node can have it)")
+            )
         yield FullBlock(
             uri=block.uri,
             name=block.name,

@@ -20,6 +20,7 @@ from valence_sched.drivers.device_resources import (
     ProcessorMemory,
     ProcessorSummary,
 )
+from valence_sched.errors import Remark
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
 #: From here on a memory summary is taken for MiB written as GiB (8 GiB would be 8192), so it is
@@ -140,7 +141,9 @@ def _memory(summary: MemorySummary) -> Memory | None:
     if gib < DOUBTFUL_GIB:
         return Memory(capacity_mib=round(gib * 1024))
     place = f"{summary.uri}/{MemorySummary.size_gib.path}"
-    summary.note(f"{place}: found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)")
+    summary.note(
+        Remark(f"{place}: found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)")
+    )
     return Memory()
 
 

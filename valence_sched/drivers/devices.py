@@ -29,6 +29,7 @@ from valence_sched.drivers.resources import (
     ResourceBlock,
     System,
 )
+from valence_sched.errors import Remark
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
@@ -61,9 +62,8 @@ def owned(
     owner = {uri: min(of, key=lambda b: _rank(statuses[b])) for uri, of in holders.items()}
     for uri, of in holders.items():
         if len(of) > 1:
-            service.note(
-                f"{uri}: found in {', '.join(of)}, expected one block ({owner[uri]} has it)"
-            )
+            found_in = f"found in {', '.join(of)}, expected one block"
+            service.note(Remark(f"{uri}: {found_in} ({owner[uri]} has it)"))
     return {
         block: [device for uri, device in found.items() if owner[uri] == block]
         for block, found in reached.items()

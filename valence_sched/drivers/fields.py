@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
+from valence_sched.errors import Remark
+
 Json = dict[str, Any]
 Note = Callable[[str], None]
 T = TypeVar("T")
@@ -56,7 +58,7 @@ class Field(Generic[T]):
         except ValueError as error:
             found = repr(value)
             found = found if len(found) <= 60 else found[:57] + "…"
-            resource.note(f"{resource.uri}: {self.path}: found {found}, expected {error}")
+            resource.note(Remark(f"{resource.uri}: {self.path}: found {found}, expected {error}"))
             return self.read(None)
 
 

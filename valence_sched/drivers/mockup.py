@@ -76,7 +76,10 @@ def tree_of_map(documents: Mapping[str, bytes]) -> Tree:
 
 
 def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
-    """Return the pod manager that a tree shows; ``problems`` gets a line for each fault."""
+    """Return the pod manager that a tree shows; ``problems`` gets a line for each fault.
+
+    A line that is a :class:`~valence_sched.errors.Remark` left nothing out.
+    """
     notes: dict[str, None] = {}  # in order, each once
 
     def note(problem: str) -> None:
@@ -84,7 +87,7 @@ def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
 
     service = Service(tree.get, note, tree.documents)
     podm = read_podm(service, id_, DRIVER)
-    problems += [one_line(f"{file}: {note}") for note in list(notes)[:MAX_NOTES]]
+    problems += [type(note)(one_line(f"{file}: {note}")) for note in list(notes)[:MAX_NOTES]]
     if len(notes) > MAX_NOTES:
         problems.append(f"{file}: and {len(notes) - MAX_NOTES} more of this kind")
     return podm

@@ -18,6 +18,7 @@ from valence_sched.drivers.resources import (
     Root,
     System,
 )
+from valence_sched.errors import Remark
 from valence_sched.model.inventory import Stock
 
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
@@ -35,7 +36,7 @@ def stocks(service: Service, root: Root, pools: tuple[str, ...]) -> tuple[Stock,
                 found[domain.uri] = _stock(service, domain, pools)
             else:
                 state = f"found {domain.state}, expected Enabled"
-                service.note(f"{domain.uri}: Status/State: {state} (left out)")
+                service.note(Remark(f"{domain.uri}: Status/State: {state} (left out)"))
     return tuple(found.values())
 
 
@@ -53,7 +54,9 @@ def _stock(service: Service, domain: MemoryDomain, pools: tuple[str, ...]) -> St
     sizes = [chunk.size_mib for chunk in chunks]
     total = domain.size_mib
     if None in sizes:
-        domain.note(f"{domain.uri}: found a chunk of unknown size (what is free is unknown)")
+        domain.note(
+            Remark(f"{domain.uri}: found a chunk of unknown size (what is free is unknown)")
+        )
         total = None
     return Stock(
         uri=domain.uri,
@@ -93,4 +96,4 @@ def _check_modules(domain: MemoryDomain, modules: list[MemoryDevice]) -> None:
         return
     if sum(known) < domain.size_mib:
         found = f"found {domain.size_mib}, expected at most {sum(known)}, all its modules together"
-        domain.note(f"{domain.uri}: MemorySizeMiB: {found}")
+        domain.note(Remark(f"{domain.uri}: MemorySizeMiB: {found}"))

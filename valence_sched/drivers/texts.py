@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from valence_sched.drivers import mockup
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, Remark
 from valence_sched.model.documents import check_schema, decode
 from valence_sched.model.inventory import SCHEMA, VERSION, Envelope, Header, to_json
 
@@ -137,7 +137,7 @@ def _check_header(fields: Fields, file: str, problems: list[str]) -> bool:
     version = fields.get("version")
     text = decode(version, str, file, "$.version") if version else VERSION
     warnings = check_schema(schema, text, SCHEMA, VERSION, file)
-    problems += warnings
+    problems += [Remark(warning) for warning in warnings]
     return bool(warnings)
 
 

@@ -14,5 +14,5 @@ from valence_sched.model.view import View
 def aggregates(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that are members of every aggregate asked for."""
     for name in request.aggregates:
-        holds = view.aggregates.where(lambda members, name=name: name in members)
+        holds = view.aggregates.where({name}.issubset)
         yield Term("aggregate", name, view.aggregates, holds=holds)

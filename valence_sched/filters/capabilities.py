@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
@@ -14,7 +14,9 @@ from valence_sched.model.view import View
 def capabilities(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that have, for every key asked for, one of the asked values."""
     for key, values in request.capabilities.items():
-        holds = view.capabilities.where(
-            lambda has, key=key, values=values: bool(set(values) & set(has.get(key, ())))
-        )
+        holds = view.capabilities.where(_offers(key, set(values)))
         yield Term(f"capability {key}", ";".join(values), view.capabilities, holds=holds)
+
+
+def _offers(key: str, values: set[str]) -> Callable[[Mapping[str, tuple[str, ...]]], bool]:
+    return lambda has: not values.isdisjoint(has.get(key, ()))

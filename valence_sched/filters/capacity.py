@@ -23,4 +23,5 @@ def capacity(view: View, request: Request, *, headroom: float = 0.0) -> Iterator
             if need.count > 1 or headroom:
                 yield Term(need.label, asked * need.count, view.free(need))
         elif need.measure != "devices":
-            yield Term(need.label, asked, view.free(need), need.unit)
+            yield Term(need.label, asked, view.free(need), need.unit,
+                       podm_have=view.free(need, "podm"))  # fmt: skip

@@ -15,4 +15,5 @@ def devices(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools with enough free accelerators, drives and interfaces that pass the tests."""
     for need in request.needs:
         if need.measure == "devices":
-            yield Term(need.label, need.amount, view.free(need))
+            have, podm_have = view.free(need), view.free(need, "podm")
+            yield Term(need.label, need.amount, have, podm_have=podm_have)

@@ -14,8 +14,8 @@ from valence_sched.model.view import View
 def traits(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools that have every required trait, their podm's included, and no forbidden one."""
     for name in request.traits.required:
-        holds = view.traits.where(lambda has, name=name: name in has)
+        holds = view.traits.where({name}.issubset)
         yield Term("trait", name, view.traits, holds=holds)
     for name in request.traits.forbidden:
-        holds = view.traits.where(lambda has, name=name: name not in has)
+        holds = view.traits.where({name}.isdisjoint)
         yield Term("trait", f"not {name}", view.traits, holds=holds)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from valence_sched.model.inventory import FREE, Block, LeanPodm, Pool, Status, S
 from valence_sched.model.kinds import Kinds
 from valence_sched.model.shelf import Positions, Shelf
 from valence_sched.model.view import Ints, Labels, View, lot_of
+
+Layout = dict[tuple[str, ...], Positions]
 
 WHOLE = "all"  # the pool of a podm that names none
 
@@ -34,8 +37,9 @@ class ViewBuilder:
         self.shelves: list[Shelf] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        self._statuses: dict[bytes, tuple[int, bool]] = {b"": (FREE.slots, False)}
+        self._uses: dict[bytes, tuple[int, bool]] = {b"": (FREE.slots, False)}
         self._positions: dict[Positions, Positions] = {}
+        self._layouts: dict[tuple[str, ...], Layout] = {}
 
     def add(self, podm: LeanPodm, file: str, place: str = "$") -> None:
         """Add a podm.
@@ -60,9 +64,9 @@ class ViewBuilder:
         counts = [len(podm.pools) or 1 for podm in self.podms]
         first_row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         podm_of = np.repeat(np.arange(len(counts)), counts)
-        kind = np.fromiter((k for s in self.shelves for k in s.kinds), dtype=np.int64)
-        free = np.fromiter((n > 0 for s in self.shelves for n in s.slots), dtype=np.float64)
         sizes = [len(shelf.kinds) for shelf in self.shelves]
+        kind = _flat((shelf.kinds for shelf in self.shelves), sum(sizes))
+        free = (_flat((shelf.slots for shelf in self.shelves), sum(sizes)) > 0).astype(np.float64)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         block, row = self._memberships(first_row, owner)
         podms = [self.podms[podm] for podm in podm_of]
@@ -86,77 +90,68 @@ class ViewBuilder:
             traits=_labels([podms[r].traits + self.pools[r].traits for r in rows], frozenset),
             lot=np.array([lot_of(podms[r].id, self.pools[r].id) for r in rows], dtype=np.uint64),
             block_count=int(sum(sizes)),
-        )
+        ).frozen()
 
     def _shelf(self, podm: LeanPodm, file: str, place: str) -> Shelf:
-        blocks = podm.blocks
-        uris = [block.uri for block in blocks]
+        uris = [block.uri for block in podm.blocks]
         if len(set(uris)) != len(uris):
             self._refuse_repeated(podm, file, place)
-        positions = self._pool_positions(podm, file, place)
+        layout = self._layout(podm, file, place)
         try:
-            pools = [positions[block.pools] for block in blocks]
-            stock_pools = tuple(positions[stock.pools] for stock in podm.stocks)
-        except KeyError:
-            pools, stock_pools = self._resolve_pools(podm, positions, file, place)
-        kinds = self._known_kinds(blocks) or [
-            self.kinds.number(block.type, block.devices, file, f"{place}.blocks[{index}].devices")
-            for index, block in enumerate(blocks)
-        ]
-        use = [
-            self._use(block.status, file, f"{place}.blocks[{i}].status")
-            for i, block in enumerate(blocks)
-        ]
-        return Shelf(uris, kinds, [slots for slots, _ in use], [used for _, used in use],
-                     pools, podm.stocks, stock_pools)  # fmt: skip
+            return self._look_up(podm, uris, layout)
+        except KeyError:  # a text that was not met before
+            self._learn(podm, layout, file, place)
+            return self._look_up(podm, uris, layout)
 
-    def _known_kinds(self, blocks: Sequence[Block[Raw, Raw]]) -> list[int] | None:
-        known = self.kinds.known
-        try:
-            return [known[block.type, bytes(block.devices or b"")] for block in blocks]
-        except KeyError:
-            return None
+    def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> Shelf:
+        """Return the shelf of a podm of which every text was met before, else KeyError."""
+        blocks, known, uses = podm.blocks, self.kinds.known, self._uses
+        use = [uses[bytes(block.status or b"")] for block in blocks]
+        return Shelf(
+            uris,
+            [known[block.type, bytes(block.devices or b"")] for block in blocks],
+            [slots for slots, _ in use],
+            [shared for _, shared in use],
+            [layout[block.pools] for block in blocks],
+            podm.stocks,
+            tuple(layout[stock.pools] for stock in podm.stocks),
+        )
 
-    def _use(self, raw: Raw | None, file: str, place: str) -> tuple[int, bool]:
-        key = bytes(raw) if raw else b""
-        known = self._statuses.get(key)
-        if known is None:
-            status = decode(key, Status, file, place)
-            known = self._statuses[key] = (status.slots, status.state == "ComposedAndAvailable")
-        return known
+    def _learn(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
+        """Decode every text of a podm that was not met before."""
+        for index, block in enumerate(podm.blocks):
+            at = f"{place}.blocks[{index}]"
+            self.kinds.number(block.type, block.devices, file, f"{at}.devices")
+            self._place(podm, block.pools, layout, file, at)
+            key = bytes(block.status or b"")
+            if key not in self._uses:
+                status = decode(key, Status, file, f"{at}.status")
+                self._uses[key] = (status.slots, status.state == "ComposedAndAvailable")
+        for index, stock in enumerate(podm.stocks):
+            self._place(podm, stock.pools, layout, file, f"{place}.stocks[{index}]")
 
-    def _pool_positions(
-        self, podm: LeanPodm, file: str, place: str
-    ) -> dict[tuple[str, ...], Positions]:
-        if not podm.pools:
-            return {(): self._positions.setdefault((0,), (0,))}
-        names = [pool.id for pool in podm.pools]
+    def _layout(self, podm: LeanPodm, file: str, place: str) -> Layout:
+        """Return the positions that lists of pool ids stand for; podms of equal pools share it."""
+        names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
             raise InputError(file, f"{place}.pools", "a pool id twice", "an id of its own")
-        return {
-            (name,): self._positions.setdefault((number,), (number,))
-            for number, name in enumerate(names)
-        }
+        everywhere = {} if names else {(): self._interned((0,))}
+        return self._layouts.setdefault(names, everywhere)
 
-    def _resolve_pools(
-        self, podm: LeanPodm, positions: dict[tuple[str, ...], Positions], file: str, place: str
-    ) -> tuple[list[Positions], tuple[Positions, ...]]:
+    def _place(
+        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, place: str
+    ) -> None:
+        if pools in layout:
+            return
         number = {pool.id: index for index, pool in enumerate(podm.pools)}
+        for name in pools:
+            if name not in number:
+                raise InputError(file, f"{place}.pools", repr(name),
+                                 "a pool of this podm", nearest(name, number))  # fmt: skip
+        layout[pools] = self._interned(tuple(sorted({number[name] for name in pools})))
 
-        def resolve(member: Block[Raw, Raw] | Stock, at: str) -> Positions:
-            if member.pools not in positions:
-                for name in member.pools:
-                    if name not in number:
-                        raise InputError(file, f"{place}.{at}.pools", repr(name),
-                                         "a pool of this podm", nearest(name, number))  # fmt: skip
-                found = tuple(sorted({number[name] for name in member.pools}))
-                positions[member.pools] = self._positions.setdefault(found, found)
-            return positions[member.pools]
-
-        return (
-            [resolve(block, f"blocks[{index}]") for index, block in enumerate(podm.blocks)],
-            tuple(resolve(stock, f"stocks[{index}]") for index, stock in enumerate(podm.stocks)),
-        )
+    def _interned(self, positions: Positions) -> Positions:
+        return self._positions.setdefault(positions, positions)
 
     def _refuse_repeated(self, podm: LeanPodm, file: str, place: str) -> None:
         seen: set[str] = set()
@@ -169,9 +164,8 @@ class ViewBuilder:
     def _memberships(self, first_row: Ints, owner: Ints) -> tuple[Ints, Ints]:
         """Return parallel arrays: a block's number and the row of a pool that it stands in."""
         codes = {positions: code for code, positions in enumerate(self._positions)}
-        code_of = np.fromiter(
-            (codes[positions] for shelf in self.shelves for positions in shelf.pools),
-            dtype=np.int64,
+        code_of = _flat(
+            (list(map(codes.__getitem__, shelf.pools)) for shelf in self.shelves), len(owner)
         )
         blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for positions, code in codes.items():
@@ -182,7 +176,13 @@ class ViewBuilder:
         return np.concatenate(blocks), np.concatenate(rows)
 
 
-def _labels(values: Sequence[Hashable], shape: Callable[[Any], Any] = lambda value: value) -> Labels:
+def _flat(lists: Iterable[list[int]], size: int) -> Ints:
+    return np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int64, count=size)
+
+
+def _labels(
+    values: Sequence[Hashable], shape: Callable[[Any], Any] = lambda value: value
+) -> Labels:
     numbers: dict[Hashable, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in values]
     return Labels([shape(value) for value in numbers], np.array(codes, dtype=np.int64))
@@ -204,4 +204,3 @@ def _resources(
                 pool = [shelf.stocks[n] for n in numbers if position in shelf.stock_pools[n]]
                 rows[int(row)] = stocks.row_values(pool, every)
     return {name: stocks.column(rows, len(podm_of)) for name, rows in found.items()}
-

@@ -20,7 +20,8 @@ class Census:
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     ``kind``, ``free`` and ``every`` have one element an entry: the kind of block, how many of
-    them are free now and how many there are (float32: whole numbers, and half the copying). ``start`` has one element a row and one more.
+    them are free now and how many there are, whole numbers in float32 to halve the copying.
+    ``start`` has one element a row and one more.
     """
 
     start: Ints
@@ -90,19 +91,21 @@ def count(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> 
     order, inverse = np.unique(keys, return_inverse=True)
     zeros = np.zeros(size)
     free_count = np.bincount(inverse, np.concatenate((zeros, free)), minlength=len(order))
-    every = np.bincount(
-        inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order)
-    )
-    free_count, every = free_count.astype(np.float32), every.astype(np.float32)
+    every = np.bincount(inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order))
     start = np.searchsorted(order, np.arange(size + 1) * kind_count)
-    return frozen(start.astype(np.int64), order % kind_count, free_count, every)
+    return frozen(
+        start.astype(np.int64),
+        order % kind_count,
+        free_count.astype(np.float32),
+        every.astype(np.float32),
+    )
 
 
 def joined(mine: Array, first: int, last: int, theirs: Array) -> Array:
     """Return ``mine`` with ``theirs`` in place of ``[first, last)``; itself where that is equal."""
     if np.array_equal(mine[first:last], theirs):
         return mine
-    return np.concatenate((mine[:first], theirs, mine[last:]))
+    return np.concatenate((mine[:first], theirs, mine[last:]))  # type: ignore[return-value]
 
 
 def frozen(start: Ints, kind: Ints, free: Counts, every: Counts) -> Census:

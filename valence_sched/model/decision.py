@@ -60,21 +60,29 @@ class Placement(Struct, frozen=True, kw_only=True):
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """Why a pool was rejected: the filter, what it needs and what it has."""
+    """Why a pool was rejected: the filter, what it needs and what it has.
+
+    ``podm_have`` is what the pod manager has in all its pools together, where that is enough:
+    a node is made in one pool, so it does not help.
+    """
 
     filter: str
     label: str
     need: Value
     have: Value
     unit: str
+    podm_have: Value = None
 
     @property
     def text(self) -> str:
         """Return the reason as a person reads it."""
         unit = f" {self.unit}" if self.unit else ""
+        elsewhere = ""
+        if self.podm_have is not None:
+            elsewhere = f" ({printed(self.podm_have)} in all its pools, but a node is made in one)"
         return (
             f"{self.filter}: {self.label}: needs {printed(self.need)}{unit}, "
-            f"has {printed(self.have)}{unit}"
+            f"has {printed(self.have)}{unit}{elsewhere}"
         )
 
 

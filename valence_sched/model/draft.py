@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from valence_sched.model import stocks
 from valence_sched.model.census import Array, Census, Counts
 from valence_sched.model.view import View
-
 
 Undo = Callable[[], None]
 
@@ -68,8 +70,10 @@ class Draft:
     def _undo(self, podm: int, resources: Iterable[str]) -> Undo:
         first, last = self.rows(podm)
         start, podm_start = self.view.census.start, self.view.podm_census.start
-        slices = [(self._free, int(start[first]), int(start[last]))]
-        slices.append((self._podm_free, int(podm_start[podm]), int(podm_start[podm + 1])))
+        slices: list[tuple[npt.NDArray[np.generic], int, int]] = [
+            (self._free, int(start[first]), int(start[last])),
+            (self._podm_free, int(podm_start[podm]), int(podm_start[podm + 1])),
+        ]
         slices += [(array, first, last) for name in resources for array in self._stocks[name]]
         shelf = self._shelves[podm]
         kept = [(array, low, array[low:high].copy()) for array, low, high in slices]

@@ -45,7 +45,7 @@ Fact = float | str | tuple[str, ...]
 class Processor(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """``count`` identical CPUs. GPUs and their like are accelerators: their cores are not CPU cores."""
+    """``count`` identical CPUs; GPUs are accelerators, and their cores are not CPU cores."""
 
     count: Positive = 1
     cores: Count | None = None
@@ -248,9 +248,7 @@ FREE = Status()
 NOTHING = Devices()
 
 
-class Inventory(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Inventory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The document: pod managers as they were captured."""
 
     schema: str

@@ -101,8 +101,8 @@ class Kinds:
             return known
         per_line = np.array([amount(need, *line) for line in self._lines], dtype=np.float64)
         weights = per_line[self._line_of] if self._line_of else None
-        found = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
-        found = found.astype(np.float64)
+        counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
+        found = counted.astype(np.float64)
         found.flags.writeable = False
         self._amounts[need] = found
         return found

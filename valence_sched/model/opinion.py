@@ -26,7 +26,8 @@ class Term:
     """One comparison of a filter: what is needed, what each pool has, and where that holds.
 
     ``have`` is an array or labels, one value a row. ``holds`` defaults to ``have >= need``;
-    where ``have`` is NaN, which means unknown, that is false.
+    where ``have`` is NaN, which means unknown, that is false. ``podm_have`` is what the pod
+    manager has in all its pools, shown where that would have been enough.
     """
 
     label: str
@@ -34,6 +35,7 @@ class Term:
     have: Floats | Mask | Labels
     unit: str = ""
     holds: Mask | None = None
+    podm_have: Floats | None = None
 
     @property
     def mask(self) -> Mask:
@@ -41,7 +43,8 @@ class Term:
         if self.holds is not None:
             return self.holds
         assert isinstance(self.have, np.ndarray), "only numbers compare by themselves"
-        return np.greater_equal(self.have, self.need)
+        mask: Mask = np.greater_equal(self.have, self.need)
+        return mask
 
 
 def terms(
@@ -60,7 +63,7 @@ def terms(
         return kept
 
     keep.terms = make  # type: ignore[attr-defined]
-    return keep
+    return keep  # type: ignore[return-value]
 
 
 def per_pool(
@@ -80,4 +83,4 @@ def per_pool(
         kind = bool if all(isinstance(answer, bool) for answer in answers) else np.float64
         return np.array(answers, dtype=kind)
 
-    return opinion
+    return opinion  # type: ignore[return-value]

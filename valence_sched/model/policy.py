@@ -45,9 +45,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     unknown: Unknown = "reject"
 
 
-class PolicyText(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class PolicyText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A policy as a person writes it: a filter or weigher without options is just its name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]

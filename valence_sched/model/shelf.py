@@ -50,9 +50,7 @@ class Shelf:
 
     def stocks_in(self, position: int) -> list[int]:
         """Return the stocks that stand in the pool at ``position``."""
-        return [
-            number for number, pools in enumerate(self.stock_pools) if position in pools
-        ]
+        return [number for number, pools in enumerate(self.stock_pools) if position in pools]
 
     def less(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Shelf:
         """Return the shelf with one slot of each block and the granted amounts taken."""

@@ -67,7 +67,7 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         lot=joined(view.lot, first, last, part.lot),
         block_count=view.block_count - old_blocks + part.block_count,
     )
-    return changed, Splice(first, last, len(part))
+    return changed.frozen(), Splice(first, last, len(part))
 
 
 def _labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
@@ -80,5 +80,3 @@ def _code(values: list[object], value: object) -> int:
     if value not in values:
         values.append(value)
     return values.index(value)
-
-

@@ -37,7 +37,7 @@ class Column:
 
     def window(self, first: int, last: int) -> Column:
         """Return rows ``[first, last)`` as windows on the same memory."""
-        return Column(*(array[first:last] for array in self.arrays()))
+        return Column(*(array[first:last] for array in self.arrays()))  # type: ignore[arg-type]
 
     def take(self, rows: Ints) -> Column:
         """Return a copy with these rows in this order."""

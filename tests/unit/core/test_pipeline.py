@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging, costs, lots and the funnel."""
+
+import unittest
+from collections import Counter
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.bound import bound
+from tests.unit.core.sites import quietly
+from valence_sched.core.pipeline import (
+    NEVER,
+    SCALE,
+    by_lot,
+    drawn,
+    first_failures,
+    funnel,
+    judge,
+    ranked,
+)
+from valence_sched.core.policies import BoundPolicy, BoundWeigher
+from valence_sched.errors import PluginError
+from valence_sched.model.policy import Policy
+from valence_sched.testing import request, view
+
+ASKED = request({"processor": {"total_cores": 8}})
+
+
+def site(size: int):
+    return view(*({"id": f"p{number}", "facts": {"n": number}} for number in range(size)))
+
+
+def chi_square(counts: Counter, classes: int) -> float:
+    mean = sum(counts.values()) / classes
+    return sum((counts[c] - mean) ** 2 / mean for c in counts) + mean * (classes - len(counts))
+
+
+class TestCost(unittest.TestCase):
+    """S31: low is best, whole numbers from 0."""
+
+    @quietly(200)
+    @given(st.lists(
+        st.tuples(st.integers(0, 5000), st.lists(st.floats(0, 1), min_size=4, max_size=4)),
+        max_size=4,
+    ))  # fmt: skip
+    def test_cost_is_the_weighted_sum_of_a_million_times_what_is_missing(self, weighers):
+        """S31: total = sum of weight × cost of each weigher; the order is ascending."""
+        seen = site(4)
+        policy = BoundPolicy(
+            Policy(name="p"),
+            (),
+            tuple(
+                BoundWeigher(f"w{n}", weight, lambda v, r, s=scores: np.array(s))
+                for n, (weight, scores) in enumerate(weighers)
+            ),
+        )
+        found = judge(seen, ASKED, policy)
+        for row in range(4):
+            costs = [(weight, SCALE - round(s[row] * SCALE)) for weight, s in weighers]
+            self.assertTrue(all(0 <= cost <= SCALE for _, cost in costs))
+            self.assertEqual(sum(weight * cost for weight, cost in costs), found.cost[row])
+            self.assertLessEqual(found.cost[row], SCALE * policy.worst)
+        self.assertEqual(np.dtype(np.int64), found.cost.dtype)
+        order = list(ranked(seen, found.cost, ASKED, 0))
+        self.assertEqual(sorted(found.cost.tolist()), found.cost[order].tolist())
+        self.assertEqual([0, 1, 2, 3], sorted(order))
+
+    def test_a_rejected_pool_has_no_cost_that_could_win(self):
+        def even(view, request):
+            return view.number("n") % 2 == 0
+
+        def last(view, request):
+            return view.number("n") / 10
+
+        found = judge(site(4), ASKED, bound(last, filters=(even,)))
+        self.assertEqual([NEVER] * 2, found.cost[[1, 3]].tolist())
+        self.assertEqual([2, 0], list(ranked(site(4), found.cost, ASKED, 0)))
+
+    def test_no_filter_and_no_weigher_cost_nothing(self):
+        self.assertEqual([0, 0], judge(site(2), ASKED, bound()).cost.tolist())
+
+    def test_ranking_leaves_the_costs_as_they_were(self):
+        cost = np.array([3, 1, 3, NEVER])
+        self.assertEqual(1, next(ranked(site(4), cost, ASKED, 0)))
+        self.assertEqual({0, 2}, set(list(ranked(site(4), cost, ASKED, 0))[1:]))
+        self.assertEqual([3, 1, 3, NEVER], cost.tolist())
+
+
+class TestLots(unittest.TestCase):
+    """Equals are drawn."""
+
+    def test_ties_are_drawn_uniformly_over_3000_requests(self):
+        seen, first, orders = site(3), Counter(), Counter()
+        for number in range(3000):
+            asked = msgspec.structs.replace(ASKED, id=f"request-{number}")
+            order = tuple(by_lot(seen, np.arange(3), asked).tolist())
+            first[order[0]] += 1
+            orders[order] += 1
+        self.assertLess(chi_square(first, 3), 9.21)  # 2 degrees of freedom, p = 0.01
+        self.assertLess(chi_square(orders, 6), 15.09)  # 5 degrees of freedom, p = 0.01
+
+    def test_seeds_draw_uniformly_too(self):
+        seen, first = site(5), Counter()
+        for seed in range(3000):
+            asked = msgspec.structs.replace(ASKED, seed=seed)
+            first[int(by_lot(seen, np.arange(5), asked)[0])] += 1
+        self.assertLess(chi_square(first, 5), 13.28)  # 4 degrees of freedom, p = 0.01
+
+    def test_a_draw_is_the_same_on_replay_and_another_for_another_seed(self):
+        lots = site(50).lot
+        other = msgspec.structs.replace(ASKED, seed=1)
+        self.assertEqual(drawn(lots, ASKED, 0).tolist(), drawn(lots, ASKED, 0).tolist())
+        self.assertNotEqual(drawn(lots, ASKED, 0).tolist(), drawn(lots, other, 0).tolist())
+
+    def test_who_goes_first_does_not_depend_on_who_else_is_there(self):
+        seen = site(20)
+        order = by_lot(seen, np.arange(20), ASKED).tolist()
+        few = [3, 7, 11, 19]
+        self.assertEqual([row for row in order if row in few],
+                         by_lot(seen, np.array(few), ASKED).tolist())  # fmt: skip
+        part = seen.take(few)
+        again = [few[row] for row in by_lot(part, np.arange(4), ASKED)]
+        self.assertEqual([row for row in order if row in few], again)
+
+
+def fine(view, request):
+    return np.full(len(view), 0.5)
+
+
+def raising(view, request):
+    raise KeyError("tea\npot")
+
+
+def short(view, request):
+    return np.ones(1)
+
+
+def words(view, request):
+    return np.array(["x"] * len(view))
+
+
+def nan(view, request):
+    return np.where(view.number("n") == 0, np.nan, 0.5)
+
+
+def wide(view, request):
+    return view.number("n") - 1.0
+
+
+def nothing(view, request):
+    return None
+
+
+def ones(view, request):
+    return np.ones(len(view), dtype=int)
+
+
+class TestBrokenPlugins(unittest.TestCase):
+    """A plugin that breaks its contract is named, and never stops a decision unless strict."""
+
+    def judged(self, policy, note: str):
+        found = judge(site(3), ASKED, policy)
+        (said,) = found.notes
+        self.assertIn(note, said)
+        self.assertNotIn("\n", said)
+        with self.assertRaises(PluginError) as caught:
+            judge(site(3), ASKED, policy, strict=True)
+        self.assertEqual(said, str(caught.exception))
+        return found
+
+    def test_a_weigher_that_fails_counts_as_0(self):
+        for weigher, note in (
+            (raising, "weigher 'raising' failed: KeyError: 'tea"),
+            (short, "weigher 'short' returned an array of float64 of shape (1,), not 3 numbers"),
+            (words, "weigher 'words' returned an array of <U1"),
+            (nothing, "weigher 'nothing'"),
+        ):
+            with self.subTest(weigher.__name__):
+                found = self.judged(bound(weigher, fine), note)
+                self.assertEqual([[0, 0, 0], [0.5] * 3], found.scores.tolist())
+                self.assertEqual([1500 * SCALE] * 3, found.cost.tolist())
+
+    def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
+        found = self.judged(bound(wide), "weigher 'wide' left 0..1")
+        self.assertEqual([[0, 0, 1]], found.scores.tolist())
+        found = self.judged(bound(nan), "weigher 'nan' left 0..1: clamped, and NaN counted as 0")
+        self.assertEqual([[0, 0.5, 0.5]], found.scores.tolist())
+
+    def test_a_filter_that_fails_rejects_everything(self):
+        for filter_, note in (
+            (raising, "filter 'raising' failed: KeyError"),
+            (short, "filter 'short' returned an array of float64 of shape (1,), not 3 bools"),
+            (ones, "filter 'ones' returned an array of int64 of shape (3,), not 3 bools"),
+            (nothing, "filter 'nothing'"),
+        ):
+            with self.subTest(filter_.__name__):
+                found = self.judged(bound(filters=(filter_,)), note)
+                self.assertEqual([NEVER] * 3, found.cost.tolist())
+
+    def test_whole_numbers_are_scores_too(self):
+        self.assertEqual([[1, 1, 1]], judge(site(3), ASKED, bound(ones)).scores.tolist())
+
+
+class TestFunnel(unittest.TestCase):
+    """How many came in and went on."""
+
+    VERDICTS = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 1]], dtype=bool)
+
+    def test_each_filter_counts_what_those_before_it_left(self):
+        def a(view, request): ...
+        def b(view, request): ...
+        def c(view, request): ...
+
+        steps = funnel(bound(filters=(a, b, c)), self.VERDICTS, 4)
+        self.assertEqual([("a", 4, 3), ("b", 3, 2), ("c", 2, 1)], steps)
+
+    def test_the_first_filter_that_rejects_is_the_reason(self):
+        self.assertEqual([2, 1, 0, -1], list(first_failures(self.VERDICTS)))
+        self.assertEqual([-1, -1], list(first_failures(np.ones((0, 2), dtype=bool))))

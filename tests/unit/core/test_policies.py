@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy is bound to its plugins, or one line says why not."""
+
+import unittest
+
+from valence_sched.core import plugins
+from valence_sched.core.policies import bind, for_policy, unread
+from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
+from valence_sched.model.policy import FilterUse, Policy, PolicyText, WeigherUse
+from valence_sched.model.request import Request
+from valence_sched.testing import request, view
+
+SITE = view({"id": "a", "blocks": [{"uri": "c", "devices": {"processors": [{"cores": 10}]}}]})
+CORES = request({"processor": {"total_cores": 8}})
+
+
+def policy(filters: tuple = (), weighers: tuple = (), **words) -> Policy:
+    return Policy(name="mine", filters=filters, weighers=weighers, **words)
+
+
+class TestBind(unittest.TestCase):
+    """Names and options."""
+
+    def refuses(self, kind: type[SchedulerError], found: Policy) -> str:
+        with self.assertRaises(kind) as caught:
+            bind(found, "policies.yaml")
+        text = str(caught.exception)
+        self.assertTrue(text.startswith("policies.yaml: policy 'mine': "), text)
+        self.assertNotIn("\n", text)
+        return text
+
+    def test_an_unknown_filter_is_answered_with_the_nearest(self):
+        text = self.refuses(UnknownName, policy((FilterUse("capasity"),)))
+        self.assertIn("no filter named 'capasity' (did you mean 'capacity'?)", text)
+
+    def test_an_unknown_weigher_is_answered_with_the_nearest(self):
+        text = self.refuses(UnknownName, policy((), (WeigherUse("rooom"),)))
+        self.assertIn("no weigher named 'rooom' (did you mean 'room'?)", text)
+
+    def test_an_unknown_scheduler_is_answered_with_all_when_none_is_near(self):
+        text = self.refuses(UnknownName, policy(scheduler="zzz"))
+        self.assertIn("no scheduler named 'zzz' (known: chance, filter", text)
+
+    def test_a_filter_is_no_weigher(self):
+        self.refuses(UnknownName, policy((FilterUse("room"),)))
+
+    def test_an_unknown_option_is_answered_with_the_nearest(self):
+        text = self.refuses(InputError, policy((FilterUse("capacity", {"headrom": 1}),)))
+        self.assertIn("option 'headrom' of 'capacity'", text)
+        self.assertIn("no such option (did you mean 'headroom'?)", text)
+
+    def test_an_option_of_a_plugin_that_has_none(self):
+        text = self.refuses(InputError, policy((FilterUse("zone", {"name": "a"}),)))
+        self.assertIn("none is known", text)
+
+    def test_an_option_of_the_wrong_type(self):
+        for use, found, expected in (
+            (FilterUse("capacity", {"headroom": "much"}), '"much"', "float"),
+            (FilterUse("capacity", {"headroom": [1]}), "[1]", "float"),
+            (FilterUse("alive", {"unknown": "perhaps"}), '"perhaps"', "bool"),
+        ):
+            with self.subTest(use):
+                text = self.refuses(InputError, policy((use,)))
+                self.assertIn(f"found {found}, expected {expected}", text)
+
+    def test_an_option_that_is_none_of_the_words(self):
+        text = self.refuses(InputError, policy((), (WeigherUse("room", 1.0, {"by": "pod"}),)))
+        self.assertIn("'pod'", text)
+        self.assertIn("did you mean 'podm'?", text)
+
+    def test_options_reach_the_plugin(self):
+        for headroom, verdict in ((0.0, True), (0.5, False)):
+            bound = bind(policy((FilterUse("capacity", {"headroom": headroom}),)))
+            self.assertEqual([verdict], bound.filters[0].judge(SITE, CORES).tolist())
+            (term,) = bound.filters[0].terms(SITE, CORES)
+            self.assertEqual(8 * (1 + headroom), term.need)
+
+    def test_an_option_written_as_text_is_the_number_it_says(self):
+        bound = bind(policy((FilterUse("capacity", {"headroom": "0.5"}),)))
+        self.assertEqual([False], bound.filters[0].judge(SITE, CORES).tolist())
+
+    def test_weights_count_in_thousandths(self):
+        bound = bind(policy((), (WeigherUse("room", 1.5), WeigherUse("pack", 0.25))))
+        self.assertEqual([1500, 250], [weigher.weight for weigher in bound.weighers])
+        self.assertEqual(1750, bound.worst)
+
+
+class TestUnknown(unittest.TestCase):
+    """What an attribute means that nobody told."""
+
+    def test_reject_keeps_the_request_and_allow_and_penalise_change_its_needs(self):
+        for unknown, found in (("reject", "reject"), ("allow", "allow"), ("penalise", "allow")):
+            asked = for_policy(CORES, policy(unknown=unknown))
+            self.assertEqual([found], [need.unknown for need in asked.needs])
+            self.assertEqual("mine", asked.policy)
+
+    def test_penalise_weighs_what_is_known_heavier_than_all_else_together(self):
+        bound = bind(policy((), (WeigherUse("room", 2.0), WeigherUse("pack")), unknown="penalise"))
+        weights = {weigher.name: weigher.weight for weigher in bound.weighers}
+        self.assertGreater(weights["known"], weights["room"] + weights["pack"])
+
+    def test_penalise_leaves_a_weight_that_the_policy_chose_itself(self):
+        bound = bind(policy((), (WeigherUse("known", 0.5),), unknown="penalise"))
+        self.assertEqual([("known", 500)], [(w.name, w.weight) for w in bound.weighers])
+
+    def test_penalise_without_any_weigher_still_prefers_what_is_known(self):
+        bound = bind(policy(unknown="penalise"))
+        self.assertEqual(["known"], [weigher.name for weigher in bound.weighers])
+
+
+class TestUnread(unittest.TestCase):
+    """A wish that no filter reads would be ignored."""
+
+    def test_wishes_without_their_filter_are_named(self):
+        asked = Request(
+            podms=("a",),
+            zone="z",
+            aggregates=("g",),
+            capabilities={"k": ("v",)},
+            traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
+        )
+        names = ["target", "zone", "aggregates", "capabilities", "traits"]
+        self.assertEqual(names, unread(asked, bind(policy())))
+        with_all = bind(policy(tuple(map(FilterUse, names))))
+        self.assertEqual([], unread(asked, with_all))
+
+    def test_no_wish_needs_no_filter(self):
+        self.assertEqual([], unread(CORES, bind(policy())))
+
+
+class TestText(unittest.TestCase):
+    """A policy as people write it."""
+
+    def test_a_plugin_without_options_is_just_its_name(self):
+        text = PolicyText(
+            name="mine", filters=("zone", FilterUse("alive")), weighers=("room", WeigherUse("pack"))
+        )
+        found = text.policy()
+        self.assertEqual((FilterUse("zone"), FilterUse("alive")), found.filters)
+        self.assertEqual((WeigherUse("room"), WeigherUse("pack")), found.weighers)
+
+
+class TestPlugins(unittest.TestCase):
+    """What is installed."""
+
+    def test_a_plugin_that_cannot_be_imported_says_why(self):
+        found = plugins.Plugins("filter", {}, broken={"mine": "ImportError: no module"})
+        with self.assertRaisesRegex(PluginError, "'mine' cannot be loaded: ImportError: no module"):
+            found.get("mine")
+
+    def test_names_come_in_order(self):
+        for group in (plugins.FILTERS, plugins.WEIGHERS, plugins.SCHEDULERS):
+            names = list(plugins.installed(group).found)
+            self.assertEqual(sorted(names), names)
+
+    def test_options_and_summary_are_read_from_the_function(self):
+        capacity = plugins.installed(plugins.FILTERS).get("capacity")
+        self.assertEqual(["headroom"], list(plugins.options(capacity)))
+        self.assertTrue(plugins.summary(capacity).startswith("Keeps pools with enough free cores"))
+        self.assertEqual("", plugins.summary(lambda view, request: None))

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each filter on the smallest view that shows what it keeps."""
+
+import unittest
+
+from valence_sched.filters.aggregates import aggregates
+from valence_sched.filters.alive import alive
+from valence_sched.filters.capabilities import capabilities
+from valence_sched.filters.capacity import capacity
+from valence_sched.filters.devices import devices
+from valence_sched.filters.enabled import enabled
+from valence_sched.filters.target import target
+from valence_sched.filters.traits import traits
+from valence_sched.filters.zone import zone
+from valence_sched.model.request import Request
+from valence_sched.testing import request, view
+
+CORES = {"processor": {"total_cores": 16}}
+
+
+def ids(*podms: dict) -> list[dict]:
+    return [{"id": f"p{number}", **podm} for number, podm in enumerate(podms)]
+
+
+def block(**devices: list) -> dict:
+    return {"blocks": [{"uri": "b", "devices": devices}]}
+
+
+class FilterCase(unittest.TestCase):
+    """Says which podms of a list a filter keeps."""
+
+    def keeps(self, verdicts: list[bool], function, asked: Request, podms: list[dict], **options):
+        self.assertEqual(verdicts, function(view(*podms), asked, **options).tolist())
+
+
+class TestPodmFilters(FilterCase):
+    """What is said of a pod manager."""
+
+    def test_enabled_keeps_what_is_not_switched_off(self):
+        self.keeps([True, False, True], enabled, Request(),
+                   ids({}, {"enabled": False}, {"enabled": True}))  # fmt: skip
+
+    def test_alive_keeps_online_and_with_an_option_unknown(self):
+        podms = ids({}, {"status": "Offline"}, {"status": "Unknown"})
+        self.keeps([True, False, False], alive, Request(), podms)
+        self.keeps([True, False, True], alive, Request(), podms, unknown=True)
+
+    def test_target_keeps_the_named_by_id_or_name_and_drops_the_excluded(self):
+        podms = [{"id": "a", "name": "Rack A"}, {"id": "b", "name": "Rack B"}, {"id": "c"}]
+        for words, verdicts in (
+            ({}, [True, True, True]),
+            ({"podms": ("b",)}, [False, True, False]),
+            ({"podms": ("Rack A", "c")}, [True, False, True]),
+            ({"exclude_podms": ("Rack B",)}, [True, False, True]),
+            ({"podms": ("a", "b"), "exclude_podms": ("a",)}, [False, True, False]),
+        ):
+            with self.subTest(words):
+                self.keeps(verdicts, target, Request(**words), podms)
+
+    def test_zone_keeps_the_asked_one_and_a_podm_without_zone_is_in_none(self):
+        podms = ids({"zone": "a"}, {"zone": "b"}, {})
+        self.keeps([True, False, False], zone, Request(zone="a"), podms)
+        self.keeps([True, True, True], zone, Request(), podms)
+
+    def test_aggregates_keeps_members_of_all_that_are_asked(self):
+        podms = ids({"aggregates": ["x", "y"]}, {"aggregates": ["x"]}, {})
+        self.keeps([True, True, False], aggregates, Request(aggregates=("x",)), podms)
+        self.keeps([True, False, False], aggregates, Request(aggregates=("y", "x")), podms)
+        self.keeps([True, True, True], aggregates, Request(), podms)
+
+    def test_capabilities_keeps_one_value_of_every_key(self):
+        podms = ids(
+            {"capabilities": {"os": ["linux", "windows"], "hv": ["kvm"]}},
+            {"capabilities": {"os": ["windows"]}},
+            {"capabilities": {"hv": ["kvm"]}},
+            {},
+        )
+        for asked, verdicts in (
+            ({"os": ("linux",)}, [True, False, False, False]),
+            ({"os": ("linux", "windows")}, [True, True, False, False]),
+            ({"os": ("windows",), "hv": ("kvm", "xen")}, [True, False, False, False]),
+            ({"os": ("Linux",)}, [False, False, False, False]),
+            ({}, [True, True, True, True]),
+        ):
+            with self.subTest(asked):
+                self.keeps(verdicts, capabilities, Request(capabilities=asked), podms)
+
+    def test_traits_of_podm_and_pool_are_required_and_forbidden(self):
+        podm = {"id": "a", "traits": ["COOLED"],
+                "pools": [{"id": "1", "traits": ["CXL"]}, {"id": "2"}]}  # fmt: skip
+        for words, verdicts in (
+            ({"required": ("COOLED",)}, [True, True]),
+            ({"required": ("COOLED", "CXL")}, [True, False]),
+            ({"forbidden": ("CXL",)}, [False, True]),
+            ({"forbidden": ("COOLED",)}, [False, False]),
+            ({"required": ("CXL",), "forbidden": ("COOLED",)}, [False, False]),
+        ):
+            with self.subTest(words):
+                asked = request(CORES, traits=words)
+                self.keeps(verdicts, traits, asked, [podm])
+
+
+class TestCapacity(FilterCase):
+    """Totals and stocks."""
+
+    def test_free_cores_add_up_over_the_blocks_of_the_pool(self):
+        cpus = [{"uri": str(n), "devices": {"processors": [{"cores": 8}]}} for n in range(2)]
+        used = [{**cpus[0], "status": {"state": "Composed"}}, cpus[1]]
+        self.keeps([True, False], capacity, request(CORES), ids({"blocks": cpus}, {"blocks": used}))
+
+    def test_cores_of_another_model_do_not_count(self):
+        asked = request({"processor": {"total_cores": 16, "model": "EPYC"}})
+        podms = ids(
+            block(processors=[{"cores": 16, "model": "AMD EPYC 7313"}]),
+            block(processors=[{"cores": 64, "model": "Xeon"}]),
+            block(processors=[{"cores": 64}]),
+        )
+        self.keeps([True, False, False], capacity, asked, podms)
+
+    def test_headroom_asks_that_share_more(self):
+        podms = ids(block(processors=[{"cores": 16}]), block(processors=[{"cores": 20}]))
+        self.keeps([True, True], capacity, request(CORES), podms)
+        self.keeps([False, True], capacity, request(CORES), podms, headroom=0.25)
+        self.keeps([False, False], capacity, request(CORES), podms, headroom=0.3)
+
+    def test_devices_are_another_filters_matter(self):
+        self.keeps([True], capacity, request({"nics": [{}]}), ids({}))
+
+    def test_an_amount_comes_from_one_stock_and_several_from_all_together(self):
+        def stocks(*totals: float) -> dict:
+            return {"stocks": [{"uri": str(n), "resource": "gib", "total": t}
+                               for n, t in enumerate(totals)]}  # fmt: skip
+
+        podms = ids(stocks(10, 10), stocks(30), stocks(19))
+        one = request({"stocks": [{"resource": "gib", "amount": 15}]})
+        two = request({"stocks": [{"resource": "gib", "amount": 10, "count": 2}]})
+        self.keeps([False, True, True], capacity, one, podms)
+        self.keeps([True, True, False], capacity, two, podms)
+
+    def test_headroom_of_a_stock_is_what_stays_free_not_one_larger_grant(self):
+        podms = ids({"stocks": [{"uri": "s", "resource": "gib", "total": 100, "max": 10}]})
+        asked = request({"stocks": [{"resource": "gib", "amount": 10}]})
+        self.keeps([True], capacity, asked, podms, headroom=1.0)
+        self.keeps([False], capacity, asked, podms, headroom=10.0)
+
+    def test_an_untold_amount_counts_only_where_the_unknown_is_allowed(self):
+        asked = request(CORES)
+        allowed = Request(needs=tuple(
+            type(need)(kind=need.kind, measure=need.measure, amount=need.amount, unknown="allow")
+            for need in asked.needs
+        ))  # fmt: skip
+        podms = ids(block(processors=[{}]))
+        self.keeps([False], capacity, asked, podms)
+        self.keeps([True], capacity, allowed, podms)
+
+
+class TestDevices(FilterCase):
+    """Things that are counted."""
+
+    def test_enough_of_each_kind_that_pass_the_tests(self):
+        gpu = {"kind": "GPU", "model": "NVIDIA A100", "memory_mib": 40960, "count": 2}
+        podms = ids(block(accelerators=[gpu]), block(accelerators=[{**gpu, "kind": "FPGA"}]), {})
+        for group, verdicts in (
+            ({"count": 2}, [True, False, False]),
+            ({"count": 3}, [False, False, False]),
+            ({"model": "A100"}, [True, False, False]),
+            ({"model": "A10"}, [False, False, False]),
+            ({"kind": "FPGA"}, [False, True, False]),
+            ({"memory_mib": 40961}, [False, False, False]),
+        ):
+            with self.subTest(group):
+                self.keeps(verdicts, devices, request({"accelerators": [group]}), podms)
+
+    def test_drives_and_interfaces_too(self):
+        asked = request({"drives": [{"media": "SSD"}], "nics": [{"speed_mbps": 10000}]})
+        ssd, nic = {"media": "SSD"}, {"speed_mbps": 25000}
+        podms = ids(
+            block(drives=[ssd], nics=[nic]),
+            block(drives=[{"media": "HDD"}], nics=[nic]),
+            block(drives=[ssd], nics=[{"speed_mbps": 1000}]),
+            block(drives=[ssd], nics=[{}]),
+        )
+        self.keeps([True, False, False, False], devices, asked, podms)
+
+    def test_totals_are_another_filters_matter(self):
+        self.keeps([True], devices, request(CORES), ids({}))

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors compile to needs."""
+
+import unittest
+
+import msgspec
+
+from valence_sched.model.documents import convert
+from valence_sched.model.flavor import GIB, Flavor
+from valence_sched.model.request import Need, Test
+
+
+def needs(properties: dict) -> list[tuple]:
+    """Compile and write each need as (kind, measure, amount, count, tests, resource)."""
+    flavor = convert({"name": "f", "properties": properties}, Flavor, "f")
+    return [
+        (
+            n.kind,
+            n.measure,
+            n.amount,
+            n.count,
+            tuple((t.attribute, t.operator, t.value) for t in n.tests),
+            n.resource,
+        )
+        for n in flavor.needs
+    ]
+
+
+def devices(kind: str, count: int, *tests: tuple) -> tuple:
+    return (kind, "devices", count, 1, tests, "")
+
+
+def total(kind: str, measure: str, amount: int, *tests: tuple) -> tuple:
+    return (kind, measure, amount, 1, tests, "")
+
+
+class TestCompile(unittest.TestCase):
+    """Properties, and what they ask for."""
+
+    TABLE = (
+        ({"processor": {"total_cores": 16}}, [total("processor", "cores", 16)]),
+        ({"processor": {"sockets": 2}}, [total("processor", "sockets", 2)]),
+        ({"processor": {}}, [total("processor", "sockets", 1)]),
+        (
+            {"processor": {"total_cores": 16, "sockets": 2, "model": "Xeon"}},
+            [
+                total("processor", "cores", 16, ("model", "words", "Xeon")),
+                total("processor", "sockets", 2, ("model", "words", "Xeon")),
+            ],
+        ),
+        (
+            {"processor": {"architecture": "ARM", "instruction_set": "ARM-A64", "speed_mhz": 9}},
+            [
+                total(
+                    "processor",
+                    "sockets",
+                    1,
+                    ("architecture", "equal", "ARM"),
+                    ("instruction_set", "equal", "ARM-A64"),
+                    ("speed_mhz", "at_least", 9),
+                )
+            ],
+        ),
+        ({"memory": {"capacity_mib": 2048}}, [total("memory", "capacity_mib", 2048)]),
+        (
+            {"memory": {"capacity_mib": 1, "type": "DDR5", "speed_mhz": 4800}},
+            [
+                total(
+                    "memory",
+                    "capacity_mib",
+                    1,
+                    ("type", "equal", "DDR5"),
+                    ("speed_mhz", "at_least", 4800),
+                )
+            ],
+        ),
+        ({"accelerators": [{}]}, [devices("accelerator", 1, ("kind", "equal", "GPU"))]),
+        (
+            {"accelerators": [{"kind": "FPGA", "count": 2}, {"model": "A100", "memory_mib": 5}]},
+            [
+                devices("accelerator", 2, ("kind", "equal", "FPGA")),
+                devices(
+                    "accelerator",
+                    1,
+                    ("kind", "equal", "GPU"),
+                    ("model", "words", "A100"),
+                    ("memory_mib", "at_least", 5),
+                ),
+            ],
+        ),
+        (
+            {"drives": [{"count": 3, "capacity_gib": 2, "media": "SSD", "protocol": "NVMe"}]},
+            [
+                devices(
+                    "drive",
+                    3,
+                    ("media", "equal", "SSD"),
+                    ("protocol", "equal", "NVMe"),
+                    ("capacity_bytes", "at_least", 2 * GIB),
+                )
+            ],
+        ),
+        (
+            {"drives": [{"rpm": 7200, "model": "Exos"}]},
+            [devices("drive", 1, ("model", "words", "Exos"), ("rpm", "at_least", 7200))],
+        ),
+        (
+            {"nics": [{"count": 2, "speed_mbps": 25000}]},
+            [devices("nic", 2, ("speed_mbps", "at_least", 25000))],
+        ),
+        (
+            {"stocks": [{"resource": "watts", "amount": 0.5, "count": 3}]},
+            [("stock", "amount", 0.5, 3, (), "watts")],
+        ),
+        # Valence's own words
+        (
+            {"processor": {"total_cores": "8", "model": "Intel"}, "memory": {"capacity_mib": "9"}},
+            [
+                total("processor", "cores", 8, ("model", "words", "Intel")),
+                total("memory", "capacity_mib", 9),
+            ],
+        ),
+        (
+            {"pci_device": {"type": ["NIC", "SSD", "NIC", "GPU"]}},
+            [
+                devices("nic", 2),
+                devices("drive", 1, ("media", "equal", "SSD")),
+                devices("accelerator", 1, ("kind", "equal", "GPU")),
+            ],
+        ),
+        (
+            {"remote_storage": {"capacity_gib": 100}},
+            [("stock", "amount", 100, 1, (), "storage_gib")],
+        ),
+        ({}, []),
+    )
+
+    def test_properties_compile_to_needs(self):
+        for properties, expected in self.TABLE:
+            with self.subTest(properties):
+                self.assertEqual(expected, needs(properties))
+
+    def test_totals_come_first(self):
+        kinds = [
+            n[0] for n in needs({"nics": [{}], "memory": {"capacity_mib": 1}, "processor": {}})
+        ]
+        self.assertEqual(["processor", "memory", "nic"], kinds)
+
+    def test_capabilities_are_a_map_or_text(self):
+        words = {"name": "f", "properties": {}}
+        for capabilities in ("a=1;2, b=3", {"a": ["1", "2"], "b": ["3"]}):
+            flavor = msgspec.convert({**words, "capabilities": capabilities}, Flavor)
+            self.assertEqual({"a": ("1", "2"), "b": ("3",)}, flavor.wanted_capabilities)
+
+
+class TestLabels(unittest.TestCase):
+    """A need in an operator's words."""
+
+    def test_labels_and_units(self):
+        gpu, a100 = Test("kind", "equal", "GPU"), Test("model", "words", "A100")
+        big = Test("memory_mib", "at_least", 5)
+        for need, label, unit in (
+            (Need(kind="accelerator", measure="devices", amount=1, tests=(gpu, a100, big)),
+             "GPU A100", ""),
+            (Need(kind="accelerator", measure="devices", amount=1), "accelerator", ""),
+            (Need(kind="drive", measure="devices", amount=1,
+                  tests=(Test("media", "equal", "SSD"),)), "drive SSD", ""),
+            (Need(kind="processor", measure="cores", amount=1), "cores", ""),
+            (Need(kind="processor", measure="sockets", amount=1), "sockets", ""),
+            (Need(kind="memory", measure="capacity_mib", amount=1), "memory", "MiB"),
+            (Need(kind="stock", measure="amount", amount=1, resource="watts"), "watts", ""),
+        ):  # fmt: skip
+            with self.subTest(label):
+                self.assertEqual((label, unit), (need.label, need.unit))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests: checked, and given an identity."""
+
+import unittest
+
+import msgspec
+
+from valence_sched.errors import RequestError
+from valence_sched.model.request import MAX_GROUPS, Request, sealed
+from valence_sched.testing import request
+
+CORES = {"processor": {"total_cores": 8}}
+
+
+class TestSealed(unittest.TestCase):
+    """Checks and identity."""
+
+    def test_a_request_for_nothing_is_refused(self):
+        with self.assertRaisesRegex(RequestError, "asks for nothing"):
+            sealed(Request())
+
+    def test_for_and_against_one_pod_manager_is_refused_by_name(self):
+        with self.assertRaisesRegex(RequestError, "'b' is both asked for and excluded"):
+            request(CORES, podms=["a", "b"], exclude_podms=["b"])
+
+    def test_too_many_groups_of_one_kind_are_refused(self):
+        request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_GROUPS)]})
+        with self.assertRaisesRegex(RequestError, "9 groups of nics, at most 8"):
+            request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_GROUPS + 1)]})
+
+    def test_an_id_of_its_own_stays(self):
+        self.assertEqual("mine", request(CORES, id="mine").id)
+
+    def test_equal_requests_have_one_id_and_different_ones_have_not(self):
+        self.assertEqual(request(CORES).id, request(CORES).id)
+        others = [
+            request(CORES, zone="a"),
+            request(CORES, podms=["a"]),
+            request({"processor": {"total_cores": 9}}),
+        ]
+        self.assertEqual(4, len({request(CORES).id, *(other.id for other in others)}))
+
+    def test_asking_for_more_of_the_same_has_the_same_id(self):
+        more = request(CORES, count=5, alternates=2)
+        self.assertEqual(request(CORES).id, more.id)
+
+    def test_the_seed_is_no_part_of_the_identity(self):
+        self.assertEqual(request(CORES).id, request(CORES, seed=5).id)
+
+    def test_the_question_is_what_plugins_may_look_at(self):
+        one = request(CORES, zone="a")
+        for words in ({"seed": 3}, {"id": "x"}, {"count": 5}, {"alternates": 2}, {"flavor": "f"}):
+            self.assertEqual(one.question, request(CORES, zone="a", **words).question, words)
+        for words in ({"zone": "b"}, {"zone": "a", "podms": ["p"]}, {"zone": "a", "traits": {
+            "required": ["T"]}}):  # fmt: skip
+            self.assertNotEqual(one.question, request(CORES, **words).question, words)
+
+    def test_a_request_makes_the_round_trip(self):
+        one = request({**CORES, "accelerators": [{"model": "A100"}]}, zone="a", count=3, seed=9)
+        text = msgspec.json.encode(one)
+        self.assertEqual(one, msgspec.json.decode(text, type=Request))

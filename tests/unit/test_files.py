@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files people write and read: flavors, policies, reports, inventories."""
+
+import gzip
+import json
+import os
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+import zstandard
+
+from valence_sched import files
+from valence_sched.errors import InputError, UnknownName
+from valence_sched.model.inventory import FullPodm, Inventory
+from valence_sched.model.policy import FilterUse, WeigherUse
+
+
+class FilesCase(unittest.TestCase):
+    """Has a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def refuses(self, line: str, function, *arguments, kind=InputError):
+        with self.assertRaises(kind) as caught:
+            function(*arguments)
+        self.assertEqual(line, str(caught.exception))
+
+
+class TestFlavors(FilesCase):
+    """YAML or JSON, a list or a single one."""
+
+    def test_a_list_and_a_single_flavor_are_read(self):
+        one = b"name: a\nproperties: {memory: {capacity_mib: 5}}"
+        self.assertEqual(["a"], [flavor.name for flavor in files.flavors(one, "f")])
+        two = b"flavors: [{name: a, properties: {nics: [{}]}}, {name: b, properties: {nics: [{}]}}]"
+        self.assertEqual(["a", "b"], [flavor.name for flavor in files.flavors(two, "f")])
+
+    def test_what_is_wrong_is_named_with_its_place(self):
+        nic = b"properties: {nics: [{}]}"
+        for data, line in (
+            (b"", "f: $: found null, expected object"),
+            (b"flavors: []", "f: $.flavors: found nothing, expected a list of flavors"),
+            (b"flavors: 5", "f: $.flavors: found nothing, expected a list of flavors"),
+            (b"flavors: [{name: a}]",
+             "f: $.flavors[0]: found no such field, expected field 'properties'"),
+            (b"flavors: [{name: a, properties: {}}]",
+             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
+            (b"flavors: []\nflavour: 1", "f: $: found unknown field 'flavour', "
+             "expected only 'flavors'"),
+            (b"name: a\ncapabilities: nokey\n" + nic,
+             "f: $.capabilities: found 'nokey' is not key=value or key=value;value, "
+             "expected key=value"),
+            (b"flavors: [{name: a, %s}, {name: a, %s}]" % (nic, nic),
+             "f: $.flavors[1].name: found 'a' again, expected a name of its own"),
+            (b"name: a\nproperties: {memory: {capacity_mib: -5}}",
+             "f: $.properties.memory.capacity_mib: found -5, expected int >= 1"),
+        ):  # fmt: skip
+            with self.subTest(line):
+                self.refuses(line, files.flavors, data, "f")
+
+
+class TestPolicies(FilesCase):
+    """Read and bound."""
+
+    def test_names_with_and_without_options(self):
+        data = b"""
+        name: mine
+        filters: [zone, {name: capacity, options: {headroom: 0.5}}]
+        weighers: [room, {name: pack, weight: 2}]
+        """
+        (policy,) = files.policies(data, "f")
+        uses = (FilterUse("zone"), FilterUse("capacity", {"headroom": 0.5}))
+        self.assertEqual(uses, policy.filters)
+        self.assertEqual((WeigherUse("room"), WeigherUse("pack", 2.0)), policy.weighers)
+
+    def test_unknown_names_are_refused_when_the_file_is_read(self):
+        line = "f: policy 'm': no filter named 'zonee' (did you mean 'zone'?)"
+        self.refuses(line, files.policies, b"{name: m, filters: [zonee]}", "f", kind=UnknownName)
+
+    def test_a_negative_weight_is_refused_for_the_opposite_is_another_weigher(self):
+        data = b"{name: m, weighers: [{name: room, weight: -1}]}"
+        with self.assertRaisesRegex(InputError, r"weighers\[0\].*-1"):
+            files.policies(data, "f")
+
+
+class TestRead(FilesCase):
+    """Files that cannot be."""
+
+    def test_a_file_that_is_not_there_and_a_folder(self):
+        missing = str(self.folder / "none.yaml")
+        line = f"{missing}: found no such file or directory, expected a readable file"
+        self.refuses(line, files.read, missing)
+        line = f"{self.folder}: found is a directory, expected a readable file"
+        self.refuses(line, files.read, str(self.folder))
+
+    def test_a_name_that_cannot_be_one(self):
+        with self.assertRaises(InputError):
+            files.read("a\0b")
+
+    def test_no_more_is_read_than_it_takes_to_see_that_it_is_too_much(self):
+        large = self.folder / "large"
+        with large.open("wb") as stream:
+            stream.truncate(1 << 30)
+        self.assertEqual(files.MAX_HUMAN_BYTES + 1, len(files.read(str(large))))
+
+
+class TestWrite(FilesCase):
+    """Whole or not at all."""
+
+    PODMS = (
+        msgspec.convert({"id": "a", "blocks": [{"uri": "b", "type": ["Compute"]}]}, FullPodm),
+        msgspec.convert({"id": "b", "facts": {"year": 2020.0}}, FullPodm),
+    )
+
+    def test_an_inventory_is_written_in_each_form_and_reads_back(self):
+        for name in ("i.json", "i.jsonl", "i.json.gz", "i.jsonl.gz", "i.json.zst", "i.jsonl.zst"):
+            with self.subTest(name):
+                file = self.folder / name
+                self.assertEqual((2, 1), files.write_inventory(iter(self.PODMS), str(file)))
+                data = file.read_bytes()
+                if name.endswith(".gz"):
+                    data = gzip.decompress(data)
+                elif name.endswith(".zst"):
+                    data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+                if ".jsonl" in name:
+                    head, *podms = (json.loads(line) for line in data.splitlines())
+                    data = json.dumps({**head, "podms": podms}).encode()
+                read = msgspec.json.decode(data, type=Inventory)
+                self.assertEqual(self.PODMS, read.podms)
+
+    def test_no_podm_at_all_is_still_a_document(self):
+        file = self.folder / "i.json"
+        self.assertEqual((0, 0), files.write_inventory([], str(file)))
+        self.assertEqual((), msgspec.json.decode(file.read_bytes(), type=Inventory).podms)
+
+    def test_the_same_podms_give_the_same_bytes(self):
+        for name in ("i.json.gz", "i.jsonl.zst"):
+            found = []
+            for turn in range(2):
+                file = self.folder / f"{turn}-{name}"
+                files.write_inventory(iter(self.PODMS), str(file))
+                found.append(file.read_bytes())
+            self.assertEqual(*found)
+
+    def test_a_name_that_does_not_say_which_form_is_refused_with_the_forms(self):
+        with self.assertRaisesRegex(InputError, r"end it in \.json or \.jsonl"):
+            files.write_inventory([], str(self.folder / "i.yaml"))
+        self.assertEqual([], os.listdir(self.folder))
+
+    def test_what_stood_there_stays_when_writing_fails_half_way(self):
+        file = self.folder / "i.json"
+        file.write_text("precious")
+
+        def broken():
+            yield self.PODMS[0]
+            raise InputError("source", "$", "rubbish")
+
+        with self.assertRaisesRegex(InputError, "rubbish"):
+            files.write_inventory(broken(), str(file))
+        self.assertEqual("precious", file.read_text())
+        self.assertEqual(["i.json"], os.listdir(self.folder))
+
+    def test_a_full_disk_is_one_line_and_leaves_nothing_behind(self):
+        file = self.folder / "report.json"
+        with mock.patch("os.fsync", side_effect=OSError(28, "No space left on device")):
+            line = f"{file}: found no space left on device, expected a place to write to"
+            self.refuses(line, files.write_json, {"a": 1}, str(file))
+        self.assertEqual([], os.listdir(self.folder))
+
+    def test_a_folder_that_is_not_there_is_one_line(self):
+        file = str(self.folder / "none" / "report.json")
+        line = f"{file}: found no such file or directory, expected a place to write to"
+        self.refuses(line, files.write_json, {}, file)
+
+    def test_json_is_indented_ends_in_a_newline_and_has_the_usual_mode(self):
+        file = self.folder / "report.json"
+        files.write_json({"b": [1], "a": None}, str(file))
+        self.assertEqual('{\n  "a": null,\n  "b": [\n    1\n  ]\n}\n', file.read_text())
+        other = self.folder / "other"
+        other.touch()
+        self.assertEqual(other.stat().st_mode, file.stat().st_mode)
+
+    def test_a_device_is_written_to_not_replaced(self):
+        files.write_json({}, os.devnull)
+        self.assertFalse(Path(os.devnull).is_file())

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each weigher's formula, by hand numbers."""
+
+import unittest
+
+import msgspec
+
+from valence_sched.model.request import Request
+from valence_sched.testing import request, view
+from valence_sched.weighers.balance import balance
+from valence_sched.weighers.known import known
+from valence_sched.weighers.pack import pack
+from valence_sched.weighers.room import room
+
+USED = {"state": "Composed"}
+
+
+def cpu(uri: str, cores: int, mib: int = 0, **words: object) -> dict:
+    devices = {"processors": [{"cores": cores}], "memory": [{"capacity_mib": mib}]}
+    return {"uri": uri, "devices": devices, **words}
+
+
+class WeigherCase(unittest.TestCase):
+    """Compares scores to a billionth."""
+
+    def scores(self, expected: list[float], function, asked: Request, *podms: dict, **options):
+        found = function(view(*podms), asked, **options).tolist()
+        self.assertEqual(len(expected), len(found))
+        for want, have in zip(expected, found, strict=True):
+            self.assertAlmostEqual(want, have, 9)
+
+
+class TestRoom(WeigherCase):
+    """Mean of (free - asked) / total."""
+
+    ASKED = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
+
+    def test_by_hand(self):
+        half = {"id": "half", "blocks": [cpu("a", 16, 400), cpu("b", 16, 400, status=USED)]}
+        # cores (16 - 8) / 32, memory (400 - 100) / 800
+        self.scores([(0.25 + 0.375) / 2], room, self.ASKED, half)
+
+    def test_nothing_left_is_0_and_never_less(self):
+        self.scores([0.0], room, self.ASKED, {"id": "small", "blocks": [cpu("a", 8, 100)]})
+        self.scores([0.0], room, self.ASKED, {"id": "less", "blocks": [cpu("a", 1, 1)]})
+        self.scores([0.0], room, self.ASKED, {"id": "none"})
+
+    def test_all_grants_of_a_stock_count(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 10, "count": 3}]})
+        podm = {"id": "a", "stocks": [{"uri": "s", "resource": "gib", "total": 100, "used": 20}]}
+        self.scores([0.5], room, asked, podm)
+
+    def test_a_podm_counts_whole_unless_pools_are_asked_for(self):
+        pools = {
+            "id": "a",
+            "pools": [{"id": "1"}, {"id": "2"}],
+            "blocks": [cpu("a", 16, pools=["1"]), cpu("b", 48, pools=["2"])],
+        }
+        asked = request({"processor": {"total_cores": 8}})
+        self.scores([56 / 64, 56 / 64], room, asked, pools)
+        self.scores([8 / 16, 40 / 48], room, asked, pools, by="pool")
+
+
+class TestPack(WeigherCase):
+    """Mean of (used + asked) / total."""
+
+    ASKED = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
+
+    def test_by_hand(self):
+        half = {"id": "half", "blocks": [cpu("a", 16, 400), cpu("b", 16, 400, status=USED)]}
+        # cores (16 + 8) / 32, memory (400 + 100) / 800
+        self.scores([(0.75 + 0.625) / 2], pack, self.ASKED, half)
+
+    def test_full_is_1_and_never_more(self):
+        self.scores([1.0], pack, self.ASKED, {"id": "small", "blocks": [cpu("a", 8, 100)]})
+        self.scores([1.0], pack, self.ASKED, {"id": "less", "blocks": [cpu("a", 1, 1)]})
+
+    def test_what_is_not_there_counts_as_0(self):
+        self.scores([0.5], pack, self.ASKED, {"id": "a", "blocks": [cpu("a", 8)]})
+
+    def test_it_prefers_the_fuller_where_room_prefers_the_emptier(self):
+        podms = [
+            {"id": "empty", "blocks": [cpu("a", 32), cpu("b", 32)]},
+            {"id": "full", "blocks": [cpu("a", 32), cpu("b", 32, status=USED)]},
+        ]
+        asked = request({"processor": {"total_cores": 16}})
+        self.scores([0.25, 0.75], pack, asked, *podms)
+        self.scores([0.75, 0.25], room, asked, *podms)
+
+
+class TestBalance(WeigherCase):
+    """1 - standard deviation of the shares."""
+
+    def test_by_hand(self):
+        asked = request({"processor": {"total_cores": 16}, "memory": {"capacity_mib": 100}})
+        # shares 16/32 and 100/800: half of their difference away from 1
+        podm = {"id": "a", "blocks": [cpu("a", 32, 800)]}
+        self.scores([1 - abs(0.5 - 0.125) / 2], balance, asked, podm)
+
+    def test_three_needs(self):
+        asked = request(
+            {
+                "processor": {"total_cores": 16, "sockets": 1},
+                "memory": {"capacity_mib": 200},
+            }
+        )
+        podm = {"id": "a", "blocks": [cpu("a", 32, 800)]}
+        shares = [0.5, 1.0, 0.25]
+        mean = sum(shares) / 3
+        deviation = (sum((share - mean) ** 2 for share in shares) / 3) ** 0.5
+        self.scores([1 - deviation], balance, asked, podm)
+
+    def test_a_single_need_is_always_in_balance(self):
+        asked = request({"processor": {"total_cores": 16}})
+        self.scores([1.0, 1.0], balance, asked, {"id": "a", "blocks": [cpu("a", 32)]}, {"id": "b"})
+
+    def test_shares_stop_at_1(self):
+        asked = request({"processor": {"total_cores": 64}, "memory": {"capacity_mib": 1}})
+        self.scores(
+            [1 - abs(1 - 1 / 4) / 2], balance, asked, {"id": "a", "blocks": [cpu("a", 1, 4)]}
+        )
+
+
+class TestKnown(WeigherCase):
+    """The share of the needs that told devices satisfy."""
+
+    def test_by_hand(self):
+        asked = request({"processor": {"total_cores": 8}, "accelerators": [{"model": "A100"}]})
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        allowed = msgspec.structs.replace(asked, needs=needs)
+        gpu = {"uri": "g", "devices": {"accelerators": [{"kind": "GPU"}]}}
+        told = {"uri": "h", "devices": {"accelerators": [{"kind": "GPU", "model": "A100"}]}}
+        podms = [
+            {"id": "told", "blocks": [cpu("c", 8), told]},
+            {"id": "half", "blocks": [cpu("c", 8), gpu]},
+            {"id": "untold", "blocks": [{"uri": "c", "devices": {"processors": [{}]}}, gpu]},
+        ]
+        for one in (asked, allowed):
+            self.scores([1.0, 0.5, 0.0], known, one, *podms)
+
+    def test_an_untold_stock_is_not_known(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        podms = [
+            {"id": "told", "stocks": [{"uri": "s", "resource": "gib", "total": 5}]},
+            {"id": "untold", "stocks": [{"uri": "s", "resource": "gib"}]},
+        ]
+        self.scores([1.0, 0.0], known, asked, *podms)

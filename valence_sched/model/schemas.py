@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON Schemas of our documents, made from the nouns: ``python -m …schemas FOLDER``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from valence_sched.model.decision import Report
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import Inventory
+from valence_sched.model.policy import PolicyText
+
+NOUNS: dict[str, Any] = {
+    "inventory": Inventory,
+    "decision": Report,
+    "flavor": Flavor,
+    "policy": PolicyText,
+}
+
+
+def schema(name: str) -> bytes:
+    """Return the JSON Schema (2020-12) of a document, indented, with a stable order."""
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"valence-sched/{name}",
+        **msgspec.json.schema(NOUNS[name]),
+    }
+    text = msgspec.json.encode(document, order="deterministic")
+    return msgspec.json.format(text, indent=1) + b"\n"
+
+
+def write(folder: Path) -> None:
+    """Write every schema into a folder, as the package ships them."""
+    for name in NOUNS:
+        (folder / f"{name}.schema.json").write_bytes(schema(name))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
