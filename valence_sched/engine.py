@@ -101,7 +101,7 @@ class Engine:
                 "about it would be ignored: add the filter or choose another policy"
             )
         self._check_names(request)
-        request = for_policy(sealed(request), bound.policy)
+        request = sealed(for_policy(request, bound.policy))
         key = (text, request.question)
         judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
         return request, bound, judgement, plan

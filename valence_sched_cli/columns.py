@@ -3,50 +3,110 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cliff.columns import FormattableColumn
 
+if TYPE_CHECKING:
+    from valence_sched.model.decision import GrantRef, Reason
+    from valence_sched.model.request import Need
 
-class Words(FormattableColumn[Sequence[str]]):
-    """A list: words side by side for people, a list for machines."""
+T = TypeVar("T")
+
+WIDTH = 80  # of a cell that holds sentences
+GIB = 1 << 30
+
+
+class Cell(FormattableColumn[T]):
+    """A cell that sorts by what people see."""
+
+    def __lt__(self, other: object) -> bool:
+        return str(self) < str(other) and not isinstance(other, Absent)
+
+
+class Absent(Cell[None]):
+    """A value that nobody told: people see nothing, machines see null; sorts last."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
 
     def human_readable(self) -> str:
-        return ", ".join(str(item) for item in self._value)
+        return ""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return not isinstance(other, Absent)
+
+
+def maybe(value: Any) -> Any:
+    """Return the cell of a value that may be None."""
+    return Absent() if value is None else value
+
+
+class Words(Cell[Sequence[str]]):
+    """A list: words side by side for people, a list for machines."""
+
+    between = ", "
+
+    def human_readable(self) -> str:
+        return self.between.join(str(item) for item in self._value)
 
     def machine_readable(self) -> list[str]:
         return list(self._value)
 
 
-class Tails(Words):
-    """A list of URIs: people see the last part of each."""
+class Stack(Words):
+    """A list: a word a line for people, a list for machines."""
+
+    between = "\n"
+
+
+class Tails(Stack):
+    """A list of URIs: people see the last part of each, a line each."""
 
     def human_readable(self) -> str:
-        return ", ".join(uri.rstrip("/").rpartition("/")[2] for uri in self._value)
+        return "\n".join(map(_tail, self._value))
 
 
-class Pairs(FormattableColumn[Mapping[str, Any]]):
+class Sentences(Words):
+    """A list of sentences: folded and one below the other for people, a list for machines."""
+
+    def human_readable(self) -> str:
+        return "\n".join(map(_folded, self._value))
+
+
+class Sentence(Cell[str]):
+    """A sentence, folded for people."""
+
+    def human_readable(self) -> str:
+        return _folded(self._value)
+
+
+class Pairs(Cell[Mapping[str, Any]]):
     """A map: ``key=value, key=value`` for people, a map for machines."""
 
+    between = ", "
+
     def human_readable(self) -> str:
-        return ", ".join(f"{key}={_text(value)}" for key, value in self._value.items())
+        return self.between.join(f"{key}={_text(value)}" for key, value in self._value.items())
 
     def machine_readable(self) -> dict[str, Any]:
         return dict(self._value)
 
 
-class Maybe(FormattableColumn[Any]):
-    """A value that may be absent: people see nothing, machines see null."""
+class PairStack(Pairs):
+    """A map: a ``key=value`` a line for people, a map for machines."""
 
-    def human_readable(self) -> str:
-        return "" if self._value is None else _text(self._value)
-
-    def machine_readable(self) -> Any:
-        return self._value
+    between = "\n"
 
 
-class Lines(FormattableColumn[Sequence[Mapping[str, Any]]]):
+class Lines(Cell[Sequence[Mapping[str, Any]]]):
     """A list of maps: one line each for people, the structure for machines."""
 
     def human_readable(self) -> str:
@@ -56,11 +116,112 @@ class Lines(FormattableColumn[Sequence[Mapping[str, Any]]]):
         return [dict(item) for item in self._value]
 
 
+class Needs(Cell[Sequence["Need"]]):
+    """What a flavor asks for: a phrase a line for people, the needs for machines."""
+
+    def human_readable(self) -> str:
+        return "\n".join(map(_phrase, self._value))
+
+    def machine_readable(self) -> list[Any]:
+        return _plain(self._value)
+
+
+class Grants(Cell[Sequence["GrantRef"]]):
+    """Amounts of stocks: a line each for people, the structure for machines."""
+
+    def human_readable(self) -> str:
+        return "\n".join(
+            (f"{times} x " if times > 1 else "")
+            + " ".join(filter(None, [_text(amount), unit, resource, "of", _tail(uri)]))
+            for (uri, resource, amount, unit), times in Counter(
+                (grant.uri, grant.resource, grant.amount, grant.unit) for grant in self._value
+            ).items()
+        )
+
+    def machine_readable(self) -> list[Any]:
+        return _plain(self._value)
+
+
+class Why(Cell["str | None"]):
+    """A reason in one line; people see what it adds in brackets on a line of its own."""
+
+    def human_readable(self) -> str:
+        return (self._value or "").replace(" (", "\n  (")
+
+
+class Reasons(Cell[Sequence["Reason"]]):
+    """Every reason: a line each for people, the structure for machines."""
+
+    def __init__(self, value: Sequence[Reason], otherwise: str | None = None) -> None:
+        super().__init__(value)
+        self._otherwise = otherwise
+
+    def human_readable(self) -> str:
+        texts = [reason.text for reason in self._value] or [self._otherwise or ""]
+        return "\n".join(Why(text).human_readable() for text in texts)
+
+    def machine_readable(self) -> list[Any]:
+        pairs = zip(_plain(self._value), self._value, strict=True)
+        return [{**words, "text": reason.text} for words, reason in pairs]
+
+
+class Flat:
+    """A formatter of cells that cannot hold a structure: JSON in the cell, nothing for null."""
+
+    def __init__(self, formatter: Any) -> None:
+        self._formatter = formatter
+
+    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
+        """Print a row per object."""
+        rows = (tuple(map(_flat, row)) for row in data)
+        self._formatter.emit_list(names, rows, stdout, parsed_args)
+
+    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
+        """Print one object."""
+        self._formatter.emit_one(names, tuple(map(_flat, data)), stdout, parsed_args)
+
+
+def _flat(cell: Any) -> Any:
+    value = cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value
+
+
+def _plain(nouns: Sequence[Any]) -> list[Any]:
+    import msgspec
+
+    return [msgspec.to_builtins(noun) for noun in nouns]
+
+
+def _phrase(need: Need) -> str:
+    times = f"{need.count} x" if need.count > 1 else ""
+    least = []
+    for test in need.tests:
+        if test.operator == "at_least":
+            name, value = test.attribute, float(test.value)
+            if name == "capacity_bytes":
+                name, value = "capacity_gib", value / GIB
+            least.append(f"{name} >= {_text(value)}")
+    amount = " ".join(filter(None, [times, _text(need.amount), need.unit, need.label]))
+    return ", ".join([amount, *least])
+
+
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + Pairs(value).human_readable() + "}"
     if isinstance(value, (list, tuple)):
         return ";".join(_text(item) for item in value)
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value)
+
+
+def _tail(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2]
+
+
+def _folded(text: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

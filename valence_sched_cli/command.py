@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff import lister, show
 
-from valence_sched.errors import SchedulerError
+from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
+from valence_sched_cli.columns import Flat
 
 if TYPE_CHECKING:
     from valence_sched.main import Main
 
 
 MOST_LINES = 20  # about skipped documents, before the rest is only counted
+FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
+MACHINE = (*FLAT, "json", "tsv", "yaml")  # formats that programs read
 
 
 class Podm:
@@ -22,21 +26,36 @@ class Podm:
 
     auth_required = False
     app: Any
+    formatter: Any
     exit_code = 0
     _main: Main | None = None
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""
+        self.closing: list[str] = []
         try:
+            _check_stdin(parsed_args)
             status: int = super().run(parsed_args)  # type: ignore[misc]
+            self.app.stdout.flush()
         except SchedulerError as error:
             if getattr(self.app.options, "debug", False):
                 raise
+            self._tell_problems(error)
             self.tell(str(error))
             return error.exit_code
-        finally:
-            self._tell_problems()
+        self._tell_problems()
+        for line in self.closing:
+            self.tell(line)
         return self.exit_code or status
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print; what cannot hold a structure gets it as JSON."""
+        if parsed_args.formatter in FLAT:
+            self.formatter = Flat(self.formatter)
+        status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
+        return status
 
     def get_epilog(self) -> str:
         """Say which plug-in this is, but in our own program, where it would cost a third more.
@@ -57,17 +76,20 @@ class Podm:
         """Write one line for the person at the terminal; data goes elsewhere."""
         self.app.stderr.write(f"{text}\n")
 
-    def _tell_problems(self) -> None:
+    def _tell_problems(self, error: SchedulerError | None = None) -> None:
         if self._main is None:
             return
         skipped = self._main.skipped
         remarks = len(self._main.problems) - len(skipped)
+        if isinstance(error, InventoryIncomplete) and len(skipped) == 1:
+            skipped = []  # the error is about that one
         for line in skipped[:MOST_LINES]:
             self.tell(f"skipped: {line}")
         if len(skipped) > MOST_LINES:
             self.tell(f"skipped: {len(skipped)} documents in all; the report lists them")
         if remarks:
-            self.tell(f"{remarks} remarks: podm inventory validate --long lists them")
+            noun = "remark" if remarks == 1 else "remarks"
+            self.tell(f"{remarks} {noun} on the inventory: see podm inventory validate --long")
 
 
 class Lister(Podm, lister.Lister):
@@ -76,6 +98,22 @@ class Lister(Podm, lister.Lister):
 
 class ShowOne(Podm, show.ShowOne):
     """A command that prints one thing."""
+
+
+def _check_stdin(parsed_args: argparse.Namespace) -> None:
+    """Refuse to read standard input for two things: the second would find it empty."""
+    readers = [
+        f"--{name.replace('_', '-')}" if name != "source" else "<path>"
+        for name in ("inventory", "source", "flavor", "flavor_file", "policy_file", "file")
+        for word in _listed(getattr(parsed_args, name, None))
+        if word == "-"
+    ]
+    if len(readers) > 1:
+        raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def add_inventory_options(parser: argparse.ArgumentParser) -> None:

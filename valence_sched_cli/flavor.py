@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from valence_sched_cli import command
-from valence_sched_cli.columns import Lines, Maybe, Pairs, Words
+from valence_sched_cli.columns import Absent, Needs, PairStack, Sentence, Stack, maybe
 
 
 class ListFlavor(command.Lister):
@@ -26,9 +26,9 @@ class ListFlavor(command.Lister):
         if parsed_args.long:
             columns += ["Zone", "Aggregates", "Capabilities", "Required Traits", "Forbidden Traits"]
         rows = (
-            (flavor.name, flavor.description, Words([_words(need) for need in flavor.needs]),
-             Maybe(flavor.zone), Words(flavor.aggregates), Pairs(flavor.wanted_capabilities),
-             Words(flavor.traits.required), Words(flavor.traits.forbidden))[: len(columns)]
+            (flavor.name, flavor.description, Needs(flavor.needs),
+             maybe(flavor.zone), Stack(flavor.aggregates), PairStack(flavor.wanted_capabilities),
+             Stack(flavor.traits.required), Stack(flavor.traits.forbidden))[: len(columns)]
             for flavor in flavors.values()
         )  # fmt: skip
         return columns, rows
@@ -52,13 +52,13 @@ class ShowFlavor(command.ShowOne):
         cells = {
             "Name": flavor.name,
             "Description": flavor.description,
-            "Properties": Pairs(msgspec.to_builtins(flavor.properties)),
-            "Needs": Lines([msgspec.to_builtins(need) for need in flavor.needs]),
-            "Zone": Maybe(flavor.zone),
-            "Aggregates": Words(flavor.aggregates),
-            "Capabilities": Pairs(flavor.wanted_capabilities),
-            "Required Traits": Words(flavor.traits.required),
-            "Forbidden Traits": Words(flavor.traits.forbidden),
+            "Properties": PairStack(msgspec.to_builtins(flavor.properties)),
+            "Needs": Needs(flavor.needs),
+            "Zone": maybe(flavor.zone),
+            "Aggregates": Stack(flavor.aggregates),
+            "Capabilities": PairStack(flavor.wanted_capabilities),
+            "Required Traits": Stack(flavor.traits.required),
+            "Forbidden Traits": Stack(flavor.traits.forbidden),
         }
         return list(cells), list(cells.values())
 
@@ -74,17 +74,11 @@ class ValidateFlavor(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import InputError
 
-        rows: list[tuple[str, bool, int, str]] = []
+        rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append((file, True, len(self.main.flavors_in(file)), ""))
+                rows.append((file, True, len(self.main.flavors_in(file)), Absent()))
             except InputError as error:
-                rows.append((file, False, 0, str(error)))
+                rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1
         return ("File", "Valid", "Flavors", "Error"), rows
-
-
-def _words(need: Any) -> str:
-    unit = f" {need.unit}" if need.unit else ""
-    times = f"{need.count} x " if need.count > 1 else ""
-    return f"{times}{need.amount:g}{unit} {need.label}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import command
-from valence_sched_cli.columns import Words
+from valence_sched_cli.columns import Absent, Sentence, Sentences
 
 
 class ValidateInventory(command.Lister):
@@ -35,9 +35,10 @@ class ValidateInventory(command.Lister):
 
         rows: list[tuple[Any, ...]] = []
         for source in parsed_args.source:
+            error: str | None = None
             try:
                 view = self.main.view([source])
-                counts, error = (len(view.podms), len(view), view.block_count), ""
+                counts = (len(view.podms), len(view), view.block_count)
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
                 self.exit_code = 1
@@ -46,7 +47,8 @@ class ValidateInventory(command.Lister):
             self.main.problems.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            rows.append((source, not error, *counts, Words(skipped), error, Words(remarks)))
+            told = Sentence(error) if error else Absent()
+            rows.append((source, not error, *counts, Sentences(skipped), told, Sentences(remarks)))
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
         return columns, [row[: len(columns)] for row in rows]

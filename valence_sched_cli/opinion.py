@@ -26,7 +26,12 @@ class ListOpinions(command.Lister):
 
         installed = plugins.installed(self.group)
         rows = [
-            (name, plugins.summary(plugin), Pairs(_defaults(plugin)), installed.sources[name])
+            (
+                name,
+                plugins.summary(plugin).replace("``", "'"),
+                Pairs(_defaults(plugin)),
+                installed.sources[name],
+            )
             for name, plugin in installed.found.items()
         ]
         for name, error in installed.broken.items():

@@ -8,7 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import command
-from valence_sched_cli.columns import Lines, Maybe, Pairs, Tails, Words
+from valence_sched_cli.columns import (
+    Absent,
+    Grants,
+    Lines,
+    Pairs,
+    PairStack,
+    Reasons,
+    Stack,
+    Tails,
+    Why,
+    Words,
+    maybe,
+)
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
@@ -42,8 +54,10 @@ class ListPodm(command.Lister):
         columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
                    "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
         if parsed_args.long:
-            columns += ["Cores", "Memory MiB", "GPUs", "Accelerators", "Drives", "NICs",
-                        "Free Stocks", "Aggregates", "Facts", "Nodes", "Driver", "Name"]  # fmt: skip
+            columns += [
+                "Cores", "Memory MiB", "GPUs", "Accelerators", "Drives", "NICs", "Free Stocks",
+                "Aggregates", "Facts", "Nodes", "Driver", "Name",
+            ]  # fmt: skip
         if parsed_args.capabilities:
             columns += ["Capabilities", "Traits"]
 
@@ -59,16 +73,16 @@ class ListPodm(command.Lister):
                     "ID": podm.id,
                     "Status": podm.status,
                     "Enabled": podm.enabled,
-                    "Zone": Maybe(podm.zone),
+                    "Zone": maybe(podm.zone),
                     "Pools": pools,
                     **_amount_cells(amounts),
-                    "Aggregates": Words(podm.aggregates),
-                    "Facts": Pairs(podm.facts),
+                    "Aggregates": Stack(podm.aggregates),
+                    "Facts": PairStack(podm.facts),
                     "Nodes": len(podm.nodes),
-                    "Driver": Maybe(podm.driver),
-                    "Name": Maybe(podm.name),
-                    "Capabilities": Pairs(podm.capabilities),
-                    "Traits": Words(podm.traits),
+                    "Driver": maybe(podm.driver),
+                    "Name": maybe(podm.name),
+                    "Capabilities": PairStack(podm.capabilities),
+                    "Traits": Stack(podm.traits),
                 }
                 yield tuple(cells[column] for column in columns)
 
@@ -91,23 +105,24 @@ class ShowPodm(command.ShowOne):
         view = self.main.view(parsed_args.inventory, strict=parsed_args.strict)
         names = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
         if parsed_args.podm not in names:
-            raise UnknownName("pod manager", parsed_args.podm, filter(None, names))
+            ids = [podm.id for podm in view.podms]
+            raise UnknownName("pod manager", parsed_args.podm, ids)
         number = names[parsed_args.podm]
         podm = view.podms[number]
         cells = {
             "ID": podm.id,
-            "Name": Maybe(podm.name),
+            "Name": maybe(podm.name),
             "Status": podm.status,
             "Enabled": podm.enabled,
-            "Driver": Maybe(podm.driver),
-            "URL": Maybe(podm.url),
-            "Zone": Maybe(podm.zone),
+            "Driver": maybe(podm.driver),
+            "URL": maybe(podm.url),
+            "Zone": maybe(podm.zone),
             "Aggregates": Words(podm.aggregates),
             "Capabilities": Pairs(podm.capabilities),
             "Traits": Words(podm.traits),
             "Facts": Pairs(podm.facts),
             "Generation": podm.generation,
-            "Read At": Maybe(podm.read_at),
+            "Read At": maybe(podm.read_at),
             **_amount_cells(podm_amounts(view)[number]),
             "Pools": Lines([
                 {"pool": name, **_pool_words(amounts)}
@@ -121,11 +136,9 @@ class ShowPodm(command.ShowOne):
 class SchedulePodm(command.Lister):
     """Choose the pod manager, the pool and the very blocks that make a node.
 
-    Exits 0 when every node was placed, 3 when none, 4 when some; 5 with --strict when the
-    inventory could not be read whole. Nothing is composed.
+    Nothing is composed. Exit codes: 0 placed; 1 error; 2 usage; 3 nothing fits; 4 placed in
+    part; 5 with --strict when a document was skipped.
     """
-
-    need_sort_by_cliff = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -171,24 +184,24 @@ class SchedulePodm(command.Lister):
         ]
         if parsed_args.explain:
             columns += ["Scores", "Waste", "Reasons"]
-            self._tell_funnel(decision)
         rows = list(_decision_rows(decision, explain=parsed_args.explain))
-        self._tell_outcome(decision, len(rows))
-        return columns, [row[: len(columns)] for row in rows]
+        self._tell_outcome(decision, explain=parsed_args.explain)
+        shown = [name for name in columns if not _is_noise(name, columns, rows, parsed_args)]
+        picks = [columns.index(name) for name in shown]
+        return shown, [tuple(row[pick] for pick in picks) for row in rows]
 
-    def _tell_funnel(self, decision: Decision) -> None:
-        for step in decision.funnel():
-            self.tell(f"{step.filter}: {step.came_in:,} pools in, {step.went_on:,} out")
-
-    def _tell_outcome(self, decision: Decision, rows: int) -> None:
+    def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
+        if explain:
+            self.closing.append(_funnel_words(decision))
         for warning in [*decision.warnings, *decision.judgement.notes]:
-            self.tell(f"warning: {warning}")
-        placed, asked = len(decision.batch.placed), decision.request.count
-        policy, seed = decision.bound.policy.name, decision.request.seed
-        self.tell(f"placed {placed} of {asked} (policy {policy}, seed {seed})")
+            self.closing.append(f"warning: {warning}")
         hidden = len(decision.view.podms) - LISTED_PODMS
-        if hidden > 0 and rows <= LISTED_PODMS + placed * (1 + decision.request.alternates):
-            self.tell(f"not every pod manager is listed ({hidden + LISTED_PODMS:,}): see --explain")
+        placed, asked = len(decision.batch.placed), decision.request.count
+        if not explain and hidden > 0:
+            every = len(decision.view.podms)
+            self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
+        policy, seed = decision.bound.policy.name, decision.request.seed
+        self.closing.append(f"placed {placed} of {asked} (policy {policy}, seed {seed})")
 
 
 class FitPodm(command.Lister):
@@ -220,6 +233,9 @@ class FitPodm(command.Lister):
             for name in names
         ]
         self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else 3
+        limit = parsed_args.limit
+        if any(n >= limit for _, counts in fits for _, n in counts):
+            self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
 
         def rows() -> Iterator[tuple[str, str, int]]:
             for name, counts in fits:
@@ -280,10 +296,9 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
 
 def positive(text: str) -> int:
     """Parse a whole number from 1 on."""
-    number = int(text)
-    if not 1 <= number <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 1,000,000")
-    return number
+    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
+    return int(text)
 
 
 def natural(text: str) -> int:
@@ -310,30 +325,48 @@ def _decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, 
 def _candidate_row(
     node: int | None, rank: int | None, outcome: str, found: Candidate, behind: float
 ) -> tuple[Any, ...]:
+    why = None if rank == 1 else f"{behind:.6g} behind"
     return (
-        Maybe(node), Maybe(rank), found.podm, found.pool, found.score, outcome,
-        Tails([block.uri for block in found.blocks]),
-        Words([f"{grant.amount:g} {grant.resource} of {grant.uri}" for grant in found.grants]),
-        f"{behind:.6g} behind" if rank != 1 else "",
-        Pairs(found.scores), found.waste, Words([]),
+        maybe(node), maybe(rank), found.podm, found.pool, found.score, outcome,
+        Tails([block.uri for block in found.blocks]), Grants(found.grants), Why(why),
+        PairStack(found.scores), found.waste, Reasons([], why),
     )  # fmt: skip
 
 
 def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> tuple[Any, ...]:
+    row = decision.row_of(verdict.podm, verdict.pool)
     if verdict.outcome != "rejected":
-        row = decision.row_of(verdict.podm, verdict.pool)
         candidate = decision.candidate(row)
         if candidate is not None:
             return _candidate_row(None, None, "fits", candidate, verdict.behind or 0.0)
-    reason = verdict.reason.text if verdict.reason else ""
-    reasons = []
-    if explain:
-        row = decision.row_of(verdict.podm, verdict.pool)
-        reasons = [reason.text for reason in decision.reasons(row)]
     return (
-        Maybe(None), Maybe(None), verdict.podm, verdict.pool, Maybe(None), verdict.outcome,
-        Tails([]), Words([]), reason, Pairs({}), Maybe(None), Words(reasons),
+        Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
+        Tails([]), Grants([]), Why(verdict.reason.text if verdict.reason else None),
+        PairStack({}), Absent(), Reasons(decision.reasons(row) if explain else []),
     )  # fmt: skip
+
+
+def _is_noise(
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    parsed_args: argparse.Namespace,
+) -> bool:
+    """Return whether a person can do without a column; programs always get them all."""
+    asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+    if parsed_args.formatter in command.MACHINE or name.casefold() in asked:
+        return False
+    if name == "Amounts":
+        return not any(str(row[columns.index(name)]) for row in rows)
+    return name == "Reason" and "Reasons" in columns
+
+
+def _funnel_words(decision: Decision) -> str:
+    steps = decision.funnel()
+    left = [f"{len(decision.view):,} in all"]
+    left += [f"{s.went_on:,} after {s.filter}" for s in steps if s.went_on < s.came_in]
+    idle = ", ".join(step.filter for step in steps if step.went_on == step.came_in)
+    return f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
 
 
 def _amount_cells(amounts: Amounts) -> dict[str, Any]:
@@ -349,8 +382,8 @@ def _amount_cells(amounts: Amounts) -> dict[str, Any]:
     ):
         free, every = getattr(amounts, name)
         cells[f"Free {title}"], cells[title] = free, every
-    cells["Free Stocks"] = Pairs({name: free for name, (free, _) in amounts.stocks.items()})
-    cells["Stocks"] = Pairs({name: every for name, (_, every) in amounts.stocks.items()})
+    cells["Free Stocks"] = PairStack({name: free for name, (free, _) in amounts.stocks.items()})
+    cells["Stocks"] = PairStack({name: every for name, (_, every) in amounts.stocks.items()})
     return cells
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from valence_sched_cli import command
-from valence_sched_cli.columns import Lines, Pairs, Words
+from valence_sched_cli.columns import Absent, Lines, PairStack, Sentence, Stack
 
 
 class ListPolicy(command.Lister):
@@ -26,8 +26,8 @@ class ListPolicy(command.Lister):
             columns += ["Filters", "Unknown", "Best Of"]
         rows = (
             (policy.name, policy.description, policy.scheduler,
-             Pairs({use.name: use.weight for use in policy.weighers}),
-             Words([use.name for use in policy.filters]), policy.unknown,
+             PairStack({use.name: use.weight for use in policy.weighers}),
+             Stack([use.name for use in policy.filters]), policy.unknown,
              policy.pick.best_of)[: len(columns)]
             for policy in self.main.policies(parsed_args.policy_file).values()
         )  # fmt: skip
@@ -75,11 +75,11 @@ class ValidatePolicy(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import SchedulerError
 
-        rows: list[tuple[str, bool, int, str]] = []
+        rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append((file, True, len(self.main.policies_in(file)), ""))
+                rows.append((file, True, len(self.main.policies_in(file)), Absent()))
             except SchedulerError as error:
-                rows.append((file, False, 0, str(error)))
+                rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1
         return ("File", "Valid", "Policies", "Error"), rows

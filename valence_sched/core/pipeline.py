@@ -207,7 +207,12 @@ def by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Ints:
     """Return ``rows`` in the order in which this request draws them."""
     if len(rows) < 2:
         return rows
-    return rows[drawn(view.lot[rows], request, turn).argsort(kind="stable")]
+    if turn:
+        lots = drawn(view.lot[rows], request, turn)
+    else:  # asked again for every node of a batch
+        key = (request.id, request.seed)
+        lots = view.latest("drawn", key, lambda: drawn(view.lot, request))[rows]
+    return rows[lots.argsort(kind="stable")]
 
 
 def _mixed(lots: Lots) -> Lots:

@@ -121,8 +121,8 @@ def unread(request: Request, bound: BoundPolicy) -> list[str]:
 
 
 def for_policy(request: Request, policy: Policy) -> Request:
-    """Return the request under a policy: its name, and what an unknown attribute means."""
+    """Return the request as a policy reads it: what an unknown attribute means is settled."""
     if policy.unknown == "reject":
-        return msgspec.structs.replace(request, policy=policy.name)
+        return request
     needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in request.needs)
     return msgspec.structs.replace(request, policy=policy.name, needs=needs)

@@ -57,10 +57,10 @@ def terms(
 
     @functools.wraps(make)
     def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
-        kept = view.every
+        kept: Mask | None = None
         for term in make(view, request, *args, **options):
-            kept = term.mask if kept is view.every else kept & term.mask
-        return kept
+            kept = term.mask if kept is None else kept & term.mask
+        return view.every if kept is None else kept
 
     keep.terms = make  # type: ignore[attr-defined]
     return keep  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Annotated, Literal
 
@@ -95,7 +96,7 @@ class Request(
     policy: str = "default"
     seed: int = 0
 
-    @property
+    @functools.cached_property
     def question(self) -> bytes:
         """Return what filters and weighers may look at, as bytes: equal bytes, equal verdicts."""
         return msgspec.json.encode(
@@ -132,4 +133,6 @@ def sealed(request: Request) -> Request:
     if request.id:
         return request
     digest = hashlib.blake2b(request.question, digest_size=8)
-    return msgspec.structs.replace(request, id=digest.hexdigest())
+    named = msgspec.structs.replace(request, id=digest.hexdigest())
+    named.__dict__.update(request.__dict__)  # the question does not depend on the id
+    return named

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from valence_sched.model import stocks
 from valence_sched.model.census import joined
 from valence_sched.model.view import Labels, View
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,9 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     names = {**view.resources, **part.resources}
     changed = View(
         kinds=view.kinds,
-        podms=[*view.podms[:podm], *part.podms, *view.podms[after:]],
+        podms=_listed(view.podms, podm, after, part.podms),
         shelves=[*view.shelves[:podm], *part.shelves, *view.shelves[after:]],
-        pools=[*view.pools[:first], *part.pools, *view.pools[last:]],
+        pools=_listed(view.pools, first, last, part.pools),
         first_row=first_row,
         podm_of=podm_of,
         position_of=joined(view.position_of, first, last, part.position_of),
@@ -70,13 +74,17 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     return changed.frozen(), Splice(first, last, len(part))
 
 
+def _listed(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:
+    if list(mine[first:last]) == list(theirs):
+        return mine
+    return [*mine[:first], *theirs, *mine[last:]]
+
+
 def _labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
+    new = [theirs[row] for row in range(len(theirs.codes))]
+    if [mine[row] for row in range(first, last)] == new:
+        return mine
     values = list(mine.values)
-    codes = np.array([_code(values, value) for value in theirs.values], dtype=np.int64)
-    return Labels(values, joined(mine.codes, first, last, codes[theirs.codes]))
-
-
-def _code(values: list[object], value: object) -> int:
-    if value not in values:
-        values.append(value)
-    return values.index(value)
+    values += [value for value in theirs.values if value not in values]
+    codes = np.array([values.index(value) for value in new], dtype=np.int64)
+    return Labels(values, joined(mine.codes, first, last, codes))

@@ -34,6 +34,8 @@ class Labels:
     def where(self, accepts: Callable[[Any], bool]) -> Mask:
         """Return per row whether its value is accepted; each distinct value is asked once."""
         verdicts = np.fromiter(map(accepts, self.values), dtype=bool, count=len(self.values))
+        if verdicts.all():
+            return np.ones(len(self.codes), dtype=bool)
         return verdicts.take(self.codes)
 
     def __getitem__(self, row: int) -> Any:
@@ -131,6 +133,13 @@ class View:
         """Return a fact per row as it was told; None where it is unknown."""
         values = [podm.facts.get(fact) for podm in self.podms]
         return Labels(values, self.podm_of)
+
+    def latest(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` makes for a key; only the latest key's is kept."""
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != key:
+            kept = self._kept[name] = (key, make())
+        return kept[1]
 
     def frozen(self) -> View:
         """Return this View after making its arrays read-only; those of census and stocks are."""

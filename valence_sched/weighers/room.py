@@ -19,6 +19,7 @@ def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     for need in request.needs:
         np.subtract(view.free(need, by), need.amount * need.count, out=share)
         np.multiply(share, view.inverse(need, by), out=share)
-        np.clip(share, 0.0, 1.0, out=share)
+        if share.size and share.min() < 0.0:  # looking costs less than clamping what needs none
+            np.maximum(share, 0.0, out=share)
         np.add(left, share, out=left)
     return np.divide(left, max(1, len(request.needs)), out=left)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
+from tests.unit.model.same import assert_same_view
 from tests.unit.model.test_draft import TestDraft, composed
 from tests.unit.model.test_view import FULL_SITES
 from valence_sched.errors import SchedulerError
@@ -65,6 +66,8 @@ class TestDepletion(unittest.TestCase):
             one_by_one += chosen(decision)
             podms = self.after(podms, one_by_one[-1][0], *one_by_one[-1][2:4])
         self.assertEqual(one_by_one, chosen(batch))
+        if len(one_by_one) < 6:
+            assert_same_view(self, view(*podms), batch.batch.view)
 
     @staticmethod
     def after(podms, name, blocks, grants):
@@ -77,31 +80,42 @@ class TestDepletion(unittest.TestCase):
 
     @quietly(25)
     @given(
-        st.lists(st.lists(st.sampled_from([4, 8, 12]), max_size=6), min_size=8, max_size=20),
+        st.lists(st.lists(st.sampled_from([8, 9, 10, 4]), max_size=6), min_size=8, max_size=16),
         st.sampled_from(["default", "pack", "balanced"]),
         st.integers(0, 9),
     )
     def test_a_long_batch_over_many_podms_equals_one_after_another(self, pods, policy, seed):
+        pools = [["p"], ["p", "q"], ["q"]]
         podms = [
             {
                 "id": str(number),
-                "blocks": [cpu(f"c{n}", cores, 64, status={}) for n, cores in enumerate(sizes)],
+                "pools": [{"id": "p"}, {"id": "q", "limits": {"Compute": {"max": 2}}}],
+                "blocks": [
+                    cpu(f"c{n}", cores, 64, status={}, pools=pools[cores % 3])
+                    for n, cores in enumerate(sizes)
+                ],
                 "stocks": [],
             }
             for number, sizes in enumerate(pods)
         ]
         node = {**CORES, "memory": {"capacity_mib": 48}}
-        asked = request(node, count=30, policy=policy, seed=seed)
+        asked = request(node, count=30, policy=policy, seed=seed, alternates=seed % 2)
         batch = engine(view(*podms)).select_destinations(asked)
         one_by_one = []
+        single = msgspec.structs.replace(asked, count=1)
         while len(one_by_one) < 30:
-            single = msgspec.structs.replace(asked, count=1)
             decision = engine(view(*podms)).select_destinations(single)
             if not decision.placements:
                 break
             one_by_one += chosen(decision)
             podms = self.after(podms, one_by_one[-1][0], *one_by_one[-1][2:4])
         self.assertEqual(one_by_one, chosen(batch))
+        if len(one_by_one) < 30:
+            assert_same_view(self, view(*podms), batch.batch.view)
+            fresh = engine(view(*podms)).select_destinations(single)
+            for name in ("verdicts", "scores", "cost"):
+                here, there = (getattr(d, name) for d in (fresh.judgement, batch.batch.judgement))
+                self.assertEqual(here.tolist(), there.tolist(), name)
 
     def test_a_thousand_asked_never_exceed_what_there_is(self):
         sizes = [5, 17, 1, 40]
@@ -126,6 +140,14 @@ class TestDepletion(unittest.TestCase):
         self.assertEqual(
             3, len({b.uri for p in decision.placements for b in p.chosen.blocks} - {"g"})
         )
+
+    def test_a_block_that_is_shared_already_is_filled_before_another_is_opened(self):
+        status = {"shareable": True, "max_compositions": 3}
+        blocks = [gpu(name, status=status) for name in "ab"]
+        asked = request({"accelerators": [{}]}, count=6)
+        decision = engine_of({"id": "a", "blocks": blocks}).select_destinations(asked)
+        used = [b.uri for p in decision.placements for b in p.chosen.blocks]
+        self.assertEqual(["a"] * 3 + ["b"] * 3, used)
 
     def test_a_stock_is_granted_until_it_is_empty(self):
         stock = {"uri": "s", "resource": "gib", "total": 1000, "used": 100, "step": 64}

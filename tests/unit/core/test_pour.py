@@ -3,16 +3,45 @@
 
 import unittest
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core import brute
+from tests.unit.core.sites import quietly
 from valence_sched.core.pour import pour
 from valence_sched.model.inventory import Stock
 
 
-def stock(total: float | None = 10.0, **words: float) -> Stock:
+def stock(total: float | None = 10.0, **words: float | None) -> Stock:
     return Stock(uri="s", resource="gib", total=total, **words)
 
 
+STOCKS = st.lists(
+    st.builds(
+        lambda total, step, least, most: stock(total, step=step, min=least, max=most),
+        st.integers(3, 12).map(float),
+        st.sampled_from([0.0, 2.0, 3.0, 5.0]),
+        st.sampled_from([0.0, 0.0, 2.0, 4.0]),
+        st.sampled_from([None, None, 0.0, 5.0]),
+    ),
+    min_size=2,
+    max_size=3,
+)
+
+
 class TestPour(unittest.TestCase):
-    """Small cases by hand; brute force is in test_fit."""
+    """By brute force, and small cases by hand."""
+
+    @quietly(1200)
+    @given(STOCKS, st.lists(st.integers(1, 6), min_size=2, max_size=4))
+    def test_the_total_granted_is_the_least_of_all_assignments(self, stocks, amounts):
+        found = pour(stocks, [float(amount) for amount in amounts])
+        least = brute.least_granted(stocks, amounts)
+        self.assertEqual(least, None if found is None else sum(amount for _, amount in found))
+
+    def test_the_largest_amount_does_not_get_the_finest_stock_if_that_costs_more(self):
+        found = pour([stock(3.0), stock(6.0, step=3.0)], [3.0, 1.0])
+        self.assertEqual([(1, 3.0), (0, 1.0)], found)
 
     def test_nothing_asked_is_granted_without_any_stock(self):
         self.assertEqual([], pour([], []))

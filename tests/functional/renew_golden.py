@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what the tests compare with anew: ``python -m tests.functional.renew_golden``.
+
+The golden decision, the transcripts below ``doc/source/examples`` and the screen in the README.
+Look at the difference before you keep it: each is what somebody's program or eyes rely on.
+"""
+
+import re
+from pathlib import Path
+
+from tests.functional.programs import ROOT, SITE, run, shell
+
+GOLDEN = Path(__file__).parent / "golden" / "decision.json"
+QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "--seed", "7")
+EXAMPLES = ROOT / "doc" / "source" / "examples"
+README = ROOT / "README.rst"
+SCREEN = re.compile(r"(?<=\n    \$ make demo\n)(?:    .*\n|\n(?=    ))+")
+RECIPE = re.compile(r"^demo:.*\n\t\$\(BIN\)/(.+)$", re.MULTILINE)
+
+
+def transcripts() -> list[Path]:
+    """Return the files that hold a transcript."""
+    return sorted(EXAMPLES.glob("*.txt"))
+
+
+def replayed(transcript: str) -> str:
+    """Return a transcript as its commands print it now; a command begins with ``$``."""
+    commands = [line for line in transcript.splitlines() if line.startswith("$ ")]
+    return "\n".join(f"{command}\n{shell(command[2:]).out}" for command in commands)
+
+
+def demo() -> str:
+    """Return the screen of ``make demo``, indented as in the README."""
+    (command,) = RECIPE.findall((ROOT / "Makefile").read_text())
+    lines = [command, *shell(command).out.splitlines()]
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+def main() -> None:
+    """Write all of them."""
+    GOLDEN.parent.mkdir(exist_ok=True)
+    run("valence-sched", "podm", "schedule", *QUESTION, "--report", GOLDEN)
+    for path in transcripts():
+        path.write_text(replayed(path.read_text()))
+    screen = demo()
+    README.write_text(SCREEN.sub(lambda _found: screen, README.read_text()))
+
+
+if __name__ == "__main__":
+    main()

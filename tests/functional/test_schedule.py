@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job, asked of both programs: which pod manager, which pool, which blocks."""
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import termios
+import unittest
+from pathlib import Path
+
+from tests.functional.programs import (
+    BIN,
+    FLAVORS,
+    PROGRAMS,
+    ROOT,
+    SITE,
+    Case,
+    asked,
+    environment,
+    run,
+)
+
+BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks/"
+COLUMNS = ["Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason"]
+GPU = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large")
+NODE = "name: tiny\nproperties: {processor: {total_cores: 4}}\n"
+GOOD = {"id": "good", "blocks": [{"uri": "/b/1", "devices": {"processors": [{"cores": 8}]}}]}
+PART = {"schema": "valence-sched/inventory", "podms": [GOOD, {"id": "bad", "zoen": "x"}]}
+
+
+def rows(*words: str, program: str = "valence-sched"):
+    return asked(program, *words, "-f", "json").data
+
+
+def chosen(*words: str):
+    return [row for row in rows(*words) if row["Outcome"] == "chosen"]
+
+
+class TestBothPrograms(Case):
+    """What scripts act on is the same in both."""
+
+    def both(self, code, *words, stdin=b""):
+        done = [run(program, *words, stdin=stdin) for program in PROGRAMS]
+        self.assertEqual([code, code], [one.code for one in done], done)
+        self.assertEqual(done[0], done[1])
+        self.assertNotIn("Traceback", done[0].err)
+        return done[0]
+
+    def test_the_node_is_placed_and_every_other_pod_manager_has_its_reason(self):
+        done = self.both(0, *GPU, "-f", "json")
+        self.assertEqual("placed 1 of 1 (policy default, seed 0)\n", done.err)
+        first, second, *others = done.data
+        self.assertEqual(
+            {
+                "Node": 1,
+                "Rank": 1,
+                "Podm": "gpu-east",
+                "Pool": "row-a",
+                "Score": 0.451033,
+                "Outcome": "chosen",
+                "Blocks": [BLOCKS + name for name in ("Compute-02", "GPU-03", "NVMe-02")],
+                "Amounts": [],
+                "Reason": None,
+            },
+            first,
+        )
+        self.assertEqual(["gpu-north", "fits"], [second["Podm"], second["Outcome"]])
+        self.assertEqual({"rejected"}, {row["Outcome"] for row in others})
+        self.assertTrue(all(row["Reason"] and row["Score"] is None for row in others))
+        self.assertEqual(8, len({row["Podm"] for row in done.data}))
+
+    def test_an_error_exits_1_with_one_line(self):
+        done = self.both(1, "podm", "schedule", "--inventory", SITE, "--flavor", "gpu-larg")
+        self.assertEqual("no flavor named 'gpu-larg' (did you mean 'gpu-large'?)\n", done.err)
+        self.assertEqual("", done.out)
+
+    def test_a_wrong_command_line_exits_2(self):
+        for program in PROGRAMS:
+            for words in (GPU[:4], (*GPU, "--count", "0"), (*GPU, "--nonsense")):
+                with self.subTest(program=program, words=words[4:]):
+                    done = asked(program, *words)
+                    self.assertEqual((2, ""), (done.code, done.out))
+                    self.assertIn("error: ", done.err)
+
+    def test_no_inventory_at_all_exits_2_and_says_how_to_name_one(self):
+        done = self.both(2, "podm", "schedule", "--flavor", "small")
+        self.assertEqual("no inventory: name one with --inventory PATH, or - for stdin\n", done.err)
+
+    def test_nothing_fits_exits_3_and_still_gives_the_reasons(self):
+        done = self.both(3, *GPU, "--zone", "nowhere", "-f", "json")
+        self.assertEqual({"rejected"}, {row["Outcome"] for row in done.data})
+        self.assertEqual("placed 0 of 1 (policy default, seed 0)\n", done.err)
+
+    def test_placed_in_part_exits_4(self):
+        done = self.both(4, *GPU, "--count", "9", "-f", "json")
+        self.assertEqual("placed 4 of 9 (policy default, seed 0)\n", done.err)
+        nodes = [row["Node"] for row in done.data if row["Outcome"] == "chosen"]
+        self.assertEqual([1, 2, 3, 4], nodes)
+
+    def test_a_skipped_document_is_named_and_exits_0_without_strict(self):
+        file = self.write("part.json", json.dumps(PART))
+        flavor = self.write("tiny.yaml", NODE)
+        done = self.both(0, "podm", "schedule", "--inventory", file, "--flavor", flavor)
+        self.assertEqual(
+            f"skipped: {file}: $.podms[1]: found unknown field 'zoen' (did you mean 'zone'?)\n"
+            "placed 1 of 1 (policy default, seed 0)\n",
+            done.err,
+        )
+
+    def test_a_skipped_document_exits_5_with_strict(self):
+        file = self.write("part.json", json.dumps(PART))
+        words = ("podm", "schedule", "--inventory", file, "--flavor", "small", "--strict")
+        done = self.both(5, *words)
+        self.assertEqual("", done.out)
+        self.assertEqual(1, len(done.err.splitlines()), done.err)
+        self.assertIn("$.podms[1]: found unknown field 'zoen'", done.err)
+
+    def test_the_report_is_the_same(self):
+        files = [self.folder / f"{program}.json" for program in PROGRAMS]
+        for program, file in zip(PROGRAMS, files, strict=True):
+            self.assertEqual(0, run(program, *GPU, "--report", str(file)).code)
+        self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
+
+    def test_a_reader_that_has_seen_enough_is_no_error(self):
+        for program in PROGRAMS:
+            with self.subTest(program=program):
+                line = f"{BIN / program} podm schedule --inventory {SITE} --flavor small -f json"
+                done = subprocess.run(
+                    ["bash", "-c", f"{line} | head -1"],
+                    capture_output=True,
+                    env=environment(),
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual("[\n", done.stdout)
+                self.assertEqual("", done.stderr.replace("placed 1 of 1 (policy default, seed 0)\n", ""))
+
+    def test_the_exit_codes_are_in_the_help(self):
+        for program in PROGRAMS:
+            done = asked(program, "podm", "schedule", "--help")
+            text = " ".join(done.out.split())
+            self.assertIn(
+                "Exit codes: 0 placed; 1 error; 2 usage; 3 nothing fits; 4 placed in part; "
+                "5 with --strict when a document was skipped.",
+                text,
+            )
+
+
+class TestOptions(Case):
+    """Every option of the command, one at a time."""
+
+    def test_podm_asks_only_the_named_ones(self):
+        found = chosen(*GPU, "--podm", "gpu-north")
+        self.assertEqual(["gpu-north"], [row["Podm"] for row in found])
+
+    def test_podm_takes_names_as_well_as_ids_and_may_be_repeated(self):
+        words = ("--podm", "GPU hall, northern site", "--podm", "mem-1")
+        self.assertEqual(["gpu-north"], [row["Podm"] for row in chosen(*GPU, *words)])
+
+    def test_exclude_podm_leaves_some_out_and_says_so(self):
+        found = {row["Podm"]: row for row in rows(*GPU, "--exclude-podm", "gpu-east")}
+        self.assertEqual("chosen", found["gpu-north"]["Outcome"])
+        self.assertEqual(
+            "target: pod manager: needs not gpu-east, has gpu-east", found["gpu-east"]["Reason"]
+        )
+
+    def test_zone_keeps_to_one_zone(self):
+        found = chosen(*GPU, "--zone", "north-1")
+        self.assertEqual(["gpu-north"], [row["Podm"] for row in found])
+
+    def test_count_places_nodes_on_blocks_of_their_own(self):
+        found = chosen(*GPU, "--count", "4")
+        self.assertEqual([1, 2, 3, 4], [row["Node"] for row in found])
+        blocks = [(row["Podm"], uri) for row in found for uri in row["Blocks"]]
+        self.assertEqual(len(blocks), len(set(blocks)))
+
+    def test_alternates_are_other_pod_managers_in_order_and_do_not_change_the_choice(self):
+        plain, more = chosen(*GPU), rows(*GPU, "--alternates", "2")
+        self.assertEqual(plain, [row for row in more if row["Outcome"] == "chosen"])
+        others = [row for row in more if row["Outcome"] == "alternate"]
+        self.assertEqual([("gpu-north", 1, 2)], [(r["Podm"], r["Node"], r["Rank"]) for r in others])
+
+    def test_the_seed_decides_between_equals_and_nothing_else(self):
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--seed")
+        found = [chosen(*words, str(seed))[0] for seed in range(8)]
+        self.assertEqual({"gpu-west"}, {row["Podm"] for row in found})
+        self.assertEqual(1, len({row["Score"] for row in found}))
+        self.assertEqual({"pod-1", "pod-2"}, {row["Pool"] for row in found})
+
+    def test_another_policy_makes_another_choice(self):
+        small = ("podm", "schedule", "--inventory", SITE, "--flavor", "small")
+        spread, pack = chosen(*small)[0], chosen(*small, "--policy", "pack")[0]
+        self.assertEqual("gpu-west", spread["Podm"])
+        self.assertNotEqual(spread["Podm"], pack["Podm"])
+
+    def test_chance_takes_any_that_can_make_the_node(self):
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--policy", "chance")
+        found = {chosen(*words, "--seed", str(seed))[0]["Podm"] for seed in range(12)}
+        self.assertGreater(len(found), 2)
+        self.assertNotIn("full-1", found)
+
+    def test_a_policy_of_ones_own_is_used(self):
+        file = self.write(
+            "policies.yaml",
+            "policies:\n"
+            "- name: full-pools\n"
+            "  filters: [enabled, alive, {name: capacity, options: {headroom: 0.5}}, devices]\n"
+            "  weighers: [{name: pack, weight: 2, options: {by: pool}}]\n",
+        )
+        words = ("--policy-file", file, "--policy", "full-pools", "--explain")
+        (row,) = chosen(*GPU, *words)
+        self.assertEqual(["pack"], list(row["Scores"]))
+
+    def test_a_flavor_is_a_name_a_file_or_standard_input(self):
+        file = self.write("tiny.yaml", NODE)
+        words = ("podm", "schedule", "--inventory", SITE, "-f", "json", "--flavor")
+        by_file = run("valence-sched", *words, file)
+        by_pipe = run("valence-sched", *words, "-", stdin=NODE.encode())
+        self.assertEqual(0, by_file.code, by_file.err)
+        self.assertEqual(by_file, by_pipe)
+
+    def test_a_flavor_file_adds_names(self):
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor-file", FLAVORS)
+        (row,) = chosen(*words, "--flavor", "in-memory")
+        self.assertEqual("mem-1", row["Podm"])
+        grant = {
+            "uri": "/redfish/v1/Chassis/Switch1/MemoryDomains/Shared",
+            "resource": "cxl_memory_mib",
+            "amount": 524288.0,
+            "unit": "MiB",
+        }
+        self.assertEqual([grant, grant], row["Amounts"])
+
+    def test_an_inventory_may_come_from_standard_input(self):
+        words = ("--flavor", "gpu-large", "-f", "json")
+        done = run(
+            "valence-sched", "podm", "schedule", "--inventory", "-", *words,
+            stdin=Path(SITE).read_bytes(),
+        )  # fmt: skip
+        self.assertEqual(rows(*GPU), done.data)
+
+    def test_an_inventory_may_come_from_the_environment(self):
+        words = ("podm", "schedule", "--flavor", "gpu-large", "-f", "json")
+        done = run("valence-sched", *words, VALENCE_SCHED_INVENTORY=SITE)
+        self.assertEqual(rows(*GPU), done.data)
+
+    def test_several_inventories_are_one_site(self):
+        file = self.write("one.json", json.dumps({**PART, "podms": [GOOD]}))
+        found = rows(*GPU, "--inventory", file)
+        self.assertEqual(9, len({row["Podm"] for row in found}))
+
+    def test_explain_adds_scores_waste_every_reason_and_the_funnel(self):
+        done = asked("valence-sched", *GPU, "--explain", "-f", "json")
+        found = {row["Podm"]: row for row in done.data}
+        self.assertEqual([*COLUMNS, "Scores", "Waste", "Reasons"], list(found["gpu-east"]))
+        self.assertEqual({"room": 0.451033}, found["gpu-east"]["Scores"])
+        self.assertEqual(33686, found["gpu-east"]["Waste"])
+        self.assertEqual([], found["gpu-east"]["Reasons"])
+        self.assertEqual(4, len(found["full-1"]["Reasons"]))
+        self.assertEqual(
+            [
+                {
+                    "filter": "devices",
+                    "label": "GPU A100",
+                    "need": 2,
+                    "have": 0,
+                    "unit": "",
+                    "podm_have": 2,
+                    "text": "devices: GPU A100: needs 2, has 0 "
+                    "(2 in all its pools, but a node is made in one)",
+                }
+            ],
+            found["general-1"]["Reasons"],
+        )
+        self.assertIn("pools: 16 in all, 15 after alive, 7 after capacity, 4 after devices", done.err)
+
+
+class TestDeterminism(Case):
+    """The same question has the same answer, byte for byte."""
+
+    def test_the_same_question_twice_gives_the_same_bytes(self):
+        answers = []
+        for number in range(2):
+            file = self.folder / f"report-{number}.json"
+            words = (*GPU, "--count", "3", "--alternates", "2", "--explain", "--report", str(file))
+            answers.append((run("valence-sched", *words), file.read_bytes()))
+        self.assertEqual(answers[0], answers[1])
+
+    def test_the_report_does_not_depend_on_the_form_of_the_inventory(self):
+        reports = []
+        for name in ("copy.jsonl", "copy.jsonl.gz", "copy.json.zst"):
+            copy, report = self.folder / name, self.folder / f"{name}.report"
+            run("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", copy)
+            run(
+                "valence-sched", "podm", "schedule", "--inventory", copy, "--flavor", "gpu-large",
+                "--report", report,
+            )  # fmt: skip
+            reports.append(report.read_bytes())
+        self.assertEqual(1, len(set(reports)))
+
+    def test_a_report_is_written_whole_or_not_at_all(self):
+        file = self.write("report.json", "what was there")
+        done = run("valence-sched", *GPU[:-1], "no-such-flavor", "--report", file)
+        self.assertEqual(1, done.code)
+        self.assertEqual("what was there", Path(file).read_text())
+
+
+class TestStreams(Case):
+    """Data goes to stdout, everything else to stderr."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.many = str(cls.folder / "many.jsonl")
+        subprocess.run(
+            [BIN / "python", "-m", "valence_sched.testing.generate", "--podms", "3000",
+             "--blocks", "5", "--output", cls.many],
+            cwd=ROOT,
+            check=True,
+        )  # fmt: skip
+
+    def test_stdout_holds_nothing_but_data(self):
+        done = run("valence-sched", *GPU, "--explain", "-f", "json")
+        self.assertIsInstance(done.data, list)
+        done = run("valence-sched", *GPU, "--explain", "-f", "csv")
+        self.assertTrue(done.out.startswith('"Node","Rank",'))
+        self.assertEqual(9, len(done.out.splitlines()))
+
+    def test_there_is_no_progress_when_nobody_watches(self):
+        done = run("valence-sched", "podm", "list", "--inventory", self.many, "-f", "json")
+        self.assertEqual((3000, ""), (len(done.data), done.err))
+
+    def test_a_pipe_that_closes_early_leaves_no_trace(self):
+        for program in PROGRAMS:
+            with self.subTest(program=program):
+                line = f"{BIN / program} podm list --inventory {self.many} -f csv | head -1"
+                done = subprocess.run(
+                    ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"],
+                    capture_output=True,
+                    env=environment(),
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual((141, ""), (done.returncode, done.stderr))
+                self.assertTrue(done.stdout.startswith('"ID","Status"'))
+
+    def test_a_large_site_lists_what_was_placed_and_says_that_there_is_more(self):
+        done = run("valence-sched", "podm", "schedule", "--inventory", self.many,
+                   "--flavor", "gpu-large", "-f", "json")  # fmt: skip
+        self.assertEqual(["chosen"], [row["Outcome"] for row in done.data])
+        self.assertIn("not all of 3,000 pod managers are listed: see --explain\n", done.err)
+
+    def test_the_table_of_the_demo_fits_a_terminal_of_160_columns(self):
+        done = asked("valence-sched", *GPU, "--alternates", "2", "--explain")
+        self.assertLessEqual(max(map(len, done.out.splitlines())), 160)
+
+    def test_on_a_terminal_the_table_comes_first_and_the_outcome_last(self):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        with subprocess.Popen(
+            [BIN / "valence-sched", *GPU], stdin=theirs, stdout=theirs, stderr=theirs,
+            env=environment(),
+        ) as program:  # fmt: skip
+            os.close(theirs)
+            seen = b""
+            while piece := _read(ours):
+                seen += piece
+        os.close(ours)
+        lines = seen.decode().splitlines()
+        self.assertEqual(0, program.returncode)
+        self.assertTrue(lines[0].startswith("+------+"), lines[0])
+        self.assertEqual("placed 1 of 1 (policy default, seed 0)", lines[-1])
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that the other side is closed
+        return b""
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking ahead is faster and otherwise changes nothing."""
+
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.engines import cpu
+from tests.unit.core.sites import quietly
+from tests.unit.model.same import assert_same_view
+from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.lookahead import Lookahead
+from valence_sched.core.pipeline import best, judge, ranked
+from valence_sched.core.policies import BoundPolicy, bind
+from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
+from valence_sched.model.view import View
+from valence_sched.schedulers.chance import by_chance
+from valence_sched.testing import request, view
+
+POOLS = (["p"], ["p", "q"], ["q"])
+PODS = st.lists(st.lists(st.sampled_from([8, 9, 10, 4]), max_size=5), min_size=6, max_size=14)
+
+
+def site(pods: list[list[int]]) -> View:
+    return view(
+        *(
+            {
+                "id": str(number),
+                "pools": [{"id": "p"}, {"id": "q", "limits": {"Compute": {"max": 2}}}],
+                "blocks": [
+                    cpu(f"c{n}", cores, pools=POOLS[cores % 3]) for n, cores in enumerate(sizes)
+                ],
+                "stocks": [{"uri": "s", "resource": "gib", "total": 7, "pools": ["p", "q"]}],
+            }
+            for number, sizes in enumerate(pods)
+        )
+    )
+
+
+def policy(by: str, best_of: int) -> BoundPolicy:
+    return bind(
+        Policy(
+            name="mine",
+            filters=(FilterUse("capacity"),),
+            weighers=(WeigherUse("room", 1.0, {"by": by}), WeigherUse("balance")),
+            pick=Pick(best_of),
+        )
+    )
+
+
+class TestLookahead(unittest.TestCase):
+    """Far and near."""
+
+    def run_batch(self, seen: View, bound: BoundPolicy, asked, order, farthest: int):
+        plan = Plan(asked.needs, seen.kinds)
+        ahead = Lookahead(seen, judge(seen, asked, bound), plan, asked, bound, farthest=farthest)
+        barren: set[int] = set()
+        fits: list[Fit] = []
+        for turn in range(asked.count):
+            rows = order(ahead.view, ahead.judgement.cost, asked, turn)
+            fit = best(ahead.view, rows, ahead.fit, asked, bound, turn, barren)
+            if fit is None:
+                break
+            fits.append(fit)
+            first, last = ahead.take(fit)
+            barren.difference_update(range(first, last))
+        ahead.close()
+        return fits, ahead.view, ahead.judgement
+
+    @quietly(60)
+    @given(
+        PODS,
+        st.sampled_from(["pool", "podm"]),
+        st.integers(1, 4),
+        st.sampled_from([ranked, by_chance]),
+        st.integers(1, 25),
+        st.integers(0, 9),
+    )
+    def test_far_and_near_place_alike_and_leave_the_same_behind(
+        self, pods, by, best_of, order, count, seed
+    ):
+        node = {
+            "processor": {"total_cores": 12},
+            "stocks": [{"resource": "gib", "amount": 2}],
+        }
+        asked = request(node, count=count, seed=seed)
+        seen, bound = site(pods), policy(by, best_of)
+        near, near_view, near_judgement = self.run_batch(seen, bound, asked, order, 1)
+        far, far_view, far_judgement = self.run_batch(seen, bound, asked, order, 64)
+        self.assertEqual(near, far)
+        assert_same_view(self, near_view, far_view)
+        for name in ("verdicts", "scores", "cost", "notes"):
+            one, other = getattr(near_judgement, name), getattr(far_judgement, name)
+            self.assertEqual(list(map(str, one)), list(map(str, other)), name)
+        assert_same_view(self, seen, site(pods))

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The very blocks of one podm."""
+
+import unittest
+
+from valence_sched.testing import view
+
+
+class TestShelf(unittest.TestCase):
+    """Which of equal blocks goes first."""
+
+    STATUS = {"shareable": True, "max_compositions": 2}  # noqa: RUF012
+
+    def shelf(self, *blocks: dict):
+        pools = [{"id": "p"}, {"id": "q"}]
+        named = [{"uri": str(n), "pools": ["p"], **block} for n, block in enumerate(blocks)]
+        seen = view({"id": "a", "pools": pools, "blocks": named})
+        return seen.shelves[0]
+
+    def test_a_block_that_was_taken_once_and_may_be_shared_goes_first(self):
+        shelf = self.shelf({"status": self.STATUS}, {"status": self.STATUS, "pools": ["p", "q"]})
+        self.assertEqual([0], shelf.free_blocks(0, {0: 1}))
+        after = shelf.less([1], [])
+        self.assertEqual([1], after.free_blocks(0, {0: 1}))
+        self.assertEqual([0, 1], after.free_blocks(0, {0: 2}))
+
+    def test_a_block_without_a_slot_left_is_not_there(self):
+        shelf = self.shelf({"status": self.STATUS}, {}).less([0, 1], []).less([0], [])
+        self.assertEqual([], shelf.free_blocks(0, {0: 2}))
+
+    def test_taking_leaves_the_shelf_that_was(self):
+        shelf = self.shelf({}, {})
+        shelf.less([0], [])
+        self.assertEqual([1, 1], shelf.slots)
+        self.assertEqual([False, False], shelf.shared)
+
+    def test_blocks_of_another_pool_are_not_there(self):
+        shelf = self.shelf({"pools": ["q"]}, {"pools": ["p", "q"]})
+        self.assertEqual([1], shelf.free_blocks(0, {0: 5}))
+        self.assertEqual([0], shelf.free_blocks(1, {0: 1}))
