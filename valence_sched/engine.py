@@ -10,9 +10,10 @@ from valence_sched.core import plugins
 from valence_sched.core.batch import Batch, count_fits
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit import Plan
+from valence_sched.core.judge import Judgement
 from valence_sched.core.kept import Kept
-from valence_sched.core.pipeline import Judgement, ranked
 from valence_sched.core.policies import BoundPolicy, bind, for_policy, unread
+from valence_sched.core.rank import ranked
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.api import Ranking
 from valence_sched.model.build import ViewBuilder
@@ -38,6 +39,7 @@ class Engine:
         self._policies = {policy.name: policy for policy in policies}
         self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
+        self._builder = ViewBuilder(view.kinds)
         self._kept = Kept()
         self._skipped = skipped
         self._strict = strict
@@ -87,7 +89,7 @@ class Engine:
         Raises:
             InputError: the podm is not what it must be; the View stays as it was.
         """
-        builder = ViewBuilder(self._view.kinds)
+        builder = self._builder.emptied()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
         self._view, moved = splice(self._view, number, builder.view())

@@ -15,6 +15,7 @@ from typing import BinaryIO
 import msgspec
 
 from valence_sched import files
+from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.engine import Engine
 from valence_sched.errors import InputError, InventoryIncomplete, Remark, UnknownName, UsageError
@@ -157,7 +158,8 @@ class Main:
         if not any(named):
             raise UsageError("no inventory: name one with --inventory PATH, or - for stdin")
         for source in filter(None, named):
-            yield from recorded.records(source, self._input, self.problems)
+            read, path = _driver(source)
+            yield from read(path, self._input, self.problems)
 
     def _skip(self, error: InputError) -> None:
         """Remember a document that is skipped; an id used twice is no such thing: whose is it?"""
@@ -206,6 +208,14 @@ def _collector_paused() -> Iterator[None]:
         if enabled:
             gc.freeze()
             gc.enable()
+
+
+def _driver(source: str) -> tuple[Callable[..., Iterator[recorded.Record]], str]:
+    """Return who reads a source, and its path: ``DRIVER:PATH`` names an installed driver."""
+    name, colon, path = source.partition(":")
+    if not colon or not name.isidentifier() or Path(source).exists():
+        return recorded.records, source
+    return plugins.installed(plugins.DRIVERS).get(name), path
 
 
 def _looks_like_file(word: str) -> bool:

@@ -28,10 +28,12 @@ def make_client(instance: Any) -> Main:
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the global option that OpenStackClient expects of every plug-in."""
+    from osc_lib import utils  # at hand inside openstack, and too heavy for our own program
+
     parser.add_argument(
         "--os-podm-api-version",
         metavar="<podm-api-version>",
-        default=os.environ.get("OS_PODM_API_VERSION", DEFAULT_API_VERSION),
+        default=utils.env("OS_PODM_API_VERSION", default=DEFAULT_API_VERSION),
         choices=API_VERSIONS,
         help=f"pod manager scheduling API version, default={DEFAULT_API_VERSION} "
         "(Env: OS_PODM_API_VERSION)",

@@ -52,6 +52,14 @@ class Shell(App):
         )
         self.client_manager = ClientManager()
 
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command; that there is no such one is a message and no data."""
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError:
+            self.stdout = self.stderr
+        return int(super().run_subcommand(argv))
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""

@@ -32,7 +32,7 @@ def replayed(transcript: str) -> str:
 def demo() -> str:
     """Return the screen of ``make demo``, indented as in the README."""
     (command,) = RECIPE.findall((ROOT / "Makefile").read_text())
-    lines = [command, *shell(command).out.splitlines()]
+    lines = [f".venv/bin/{command}", *shell(command).out.splitlines()]
     return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 

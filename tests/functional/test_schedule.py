@@ -136,7 +136,9 @@ class TestBothPrograms(Case):
                     check=False,
                 )
                 self.assertEqual("[\n", done.stdout)
-                self.assertEqual("", done.stderr.replace("placed 1 of 1 (policy default, seed 0)\n", ""))
+                self.assertEqual(
+                    "", done.stderr.replace("placed 1 of 1 (policy default, seed 0)\n", "")
+                )
 
     def test_the_exit_codes_are_in_the_help(self):
         for program in PROGRAMS:
@@ -275,7 +277,9 @@ class TestOptions(Case):
             ],
             found["general-1"]["Reasons"],
         )
-        self.assertIn("pools: 16 in all, 15 after alive, 7 after capacity, 4 after devices", done.err)
+        self.assertIn(
+            "pools: 16 in all, 15 after alive, 7 after capacity, 4 after devices", done.err
+        )
 
 
 class TestDeterminism(Case):
@@ -291,7 +295,7 @@ class TestDeterminism(Case):
 
     def test_the_report_does_not_depend_on_the_form_of_the_inventory(self):
         reports = []
-        for name in ("copy.jsonl", "copy.jsonl.gz", "copy.json.zst"):
+        for name in ("copy.jsonl", "copy.jsonl.gz", "copy.jsonl.zst"):
             copy, report = self.folder / name, self.folder / f"{name}.report"
             run("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", copy)
             run(

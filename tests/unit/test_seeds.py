@@ -17,13 +17,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from tests.unit.chi_square import chi_square
 from tests.unit.core.bound import bound
 from tests.unit.core.engines import cpu, cpus, engine, engine_of, gpu, lean
-from tests.unit.core.test_pipeline import chi_square
 from valence_sched.core import plugins
 from valence_sched.core.batch import place
 from valence_sched.core.fit import Plan
-from valence_sched.core.pipeline import judge, ranked
+from valence_sched.core.judge import judge
+from valence_sched.core.rank import ranked
 from valence_sched.filters.capacity import capacity
 from valence_sched.main import Main
 from valence_sched.model.inventory import parse_capabilities, print_capabilities

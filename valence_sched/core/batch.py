@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.judge import Judgement
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.pipeline import Fits, Judgement, Order, alternates, best, ranked
 from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.rank import Fits, Order, alternates, best, ranked
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from valence_sched.core.batch import Batch
 from valence_sched.core.fit import Fit, Plan
-from valence_sched.core.pipeline import NEVER, SCALE, Judgement, first_failures, funnel
+from valence_sched.core.judge import NEVER, SCALE, Judgement, first_failures, funnel
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.model import decision as words
 from valence_sched.model.inventory import to_json
@@ -144,8 +144,14 @@ class Decision:
     ) -> words.PodmVerdict:
         best = self.batch.placed[0].cost if self.batch.placed else cost
         behind = self._score(best) - self._score(cost)
-        return words.PodmVerdict(pool=self.view.pools[row].id, outcome=outcome, reason=None,
-                                 score=self._score(cost), behind=round(behind, 6), **common)  # fmt: skip
+        return words.PodmVerdict(
+            pool=self.view.pools[row].id,
+            outcome=outcome,
+            score=self._score(cost),
+            behind=round(behind, 6),
+            reason=None,
+            **common,
+        )
 
     def _by_fit(self, first: int, last: int) -> Sequence[int]:
         """Return the rows of a podm that still make a node, or all when none does."""

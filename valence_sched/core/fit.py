@@ -33,6 +33,8 @@ from valence_sched.model.kinds import (
 from valence_sched.model.request import Need
 from valence_sched.model.view import View
 
+MOST_ANSWERS = 100_000  # offers remembered per request
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -134,6 +136,8 @@ class Plan:
         offer = self._offer(view.census.kinds(row), pool)
         key = (tuple(offer), tuple(pool.limits.items()))
         if key not in self._answers:
+            if len(self._answers) >= MOST_ANSWERS:
+                self._answers.clear()
             _, items, caps, amounts = self._question(view, row)
             counts = cheapest(items, amounts, caps)
             self._answers[key] = (

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from valence_sched.core.fit import Plan
-from valence_sched.core.pipeline import NEVER, Judgement, judge
+from valence_sched.core.judge import NEVER, Judgement, judge
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.model.splice import Splice
 from valence_sched.model.view import Ints, View
+
+MOST_SPLICES = 10_000
 
 Key = tuple[bytes, bytes]
 
@@ -35,8 +37,11 @@ class Kept:
         self.rows_judged = 0
 
     def moved(self, splice: Splice) -> None:
-        """Remember that a podm was replaced."""
+        """Remember that a podm was replaced; what lags too far behind is judged afresh."""
         self._splices.append(splice)
+        if len(self._splices) > MOST_SPLICES:
+            self._splices.clear()
+            self._entries.clear()
 
     def judgement(
         self, view: View, request: Request, bound: BoundPolicy, key: Key, *, strict: bool

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from valence_sched.core.fit import Fit, Plan
-from valence_sched.core.pipeline import NEVER, Judgement, by_lot, judge_again
+from valence_sched.core.judge import NEVER, Judgement, judge_again
 from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.rank import by_lot
 from valence_sched.model.draft import Draft, Undo
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Ints, Mask, View

@@ -16,6 +16,7 @@ from valence_sched.errors import PluginError, UnknownName
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
 SCHEDULERS = "valence_sched.schedulers"
+DRIVERS = "valence_sched.drivers"
 
 
 @dataclass(frozen=True, slots=True)

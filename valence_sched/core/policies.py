@@ -125,4 +125,4 @@ def for_policy(request: Request, policy: Policy) -> Request:
     if policy.unknown == "reject":
         return request
     needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in request.needs)
-    return msgspec.structs.replace(request, policy=policy.name, needs=needs)
+    return msgspec.structs.replace(request, needs=needs)

@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Raw
 
 from valence_sched.errors import InputError, nearest
 from valence_sched.model import census, stocks
 from valence_sched.model.documents import decode
-from valence_sched.model.inventory import FREE, Block, LeanPodm, Pool, Status, Stock
+from valence_sched.model.inventory import FREE, LeanPodm, Pool, Status
 from valence_sched.model.kinds import Kinds
 from valence_sched.model.shelf import Positions, Shelf
 from valence_sched.model.view import Ints, Labels, View, lot_of
@@ -40,6 +39,13 @@ class ViewBuilder:
         self._uses: dict[bytes, tuple[int, bool]] = {b"": (FREE.slots, False)}
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
+
+    def emptied(self) -> ViewBuilder:
+        """Return a builder without podms that has met all the texts that this one has met."""
+        builder = ViewBuilder(self.kinds)
+        builder._uses, builder._positions = self._uses, self._positions
+        builder._layouts = self._layouts
+        return builder
 
     def add(self, podm: LeanPodm, file: str, place: str = "$") -> None:
         """Add a podm.
@@ -135,7 +141,7 @@ class ViewBuilder:
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
             raise InputError(file, f"{place}.pools", "a pool id twice", "an id of its own")
-        everywhere = {} if names else {(): self._interned((0,))}
+        everywhere: Layout = {} if names else {(): self._interned((0,))}
         return self._layouts.setdefault(names, everywhere)
 
     def _place(

@@ -144,6 +144,8 @@ def _worded(message: str, value: object, type_: Any, file: str, place: str) -> I
 def _at(value: Any, path: str) -> str:
     """Show the value at msgspec's ``path``, shortened."""
     for key, index in _STEP.findall(path):
+        if not key and not index:  # "[...]": one of the values, which is not said
+            break
         try:
             value = value[key] if key else value[int(index)]
         except (KeyError, IndexError, TypeError, ValueError):

@@ -23,7 +23,8 @@ class Column:
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
     all of the podm's; ``most`` is the largest single grant; ``inverse`` is one over the total.
-    Rows without such a stock hold 0; ``untold`` is true where a stock's total is unknown.
+    Rows without such a stock hold 0, and a stock whose total is unknown gives nothing: an amount
+    that nobody told cannot be handed out, whatever a policy says of unknown attributes.
     """
 
     free: Floats
@@ -33,11 +34,10 @@ class Column:
     podm_total: Floats
     inverse: Floats
     podm_inverse: Floats
-    untold: npt.NDArray[np.bool_]
 
     def window(self, first: int, last: int) -> Column:
         """Return rows ``[first, last)`` as windows on the same memory."""
-        return Column(*(array[first:last] for array in self.arrays()))  # type: ignore[arg-type]
+        return Column(*(array[first:last] for array in self.arrays()))
 
     def take(self, rows: Ints) -> Column:
         """Return a copy with these rows in this order."""
@@ -52,7 +52,7 @@ class Column:
             )
         )
 
-    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+    def arrays(self) -> tuple[Floats, ...]:
         """Return all arrays, in the order in which they are declared."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
@@ -64,12 +64,11 @@ def empty(rows: int) -> Column:
 
 def column(values: Mapping[int, tuple[float, ...]], rows: int) -> Column:
     """Return a column from what :func:`row_values` says of some rows; the others have none."""
-    table = np.zeros((6, rows))
+    table = np.zeros((5, rows))
     if values:
         table[:, list(values)] = np.array(list(values.values())).T
-    free, total, most, podm_free, podm_total, untold = (row.copy() for row in table)
-    return frozen(free, total, most, podm_free, podm_total, inverse(total), inverse(podm_total),
-                  untold > 0.0)  # fmt: skip
+    free, total, most, podm_free, podm_total = (row.copy() for row in table)
+    return frozen(free, total, most, podm_free, podm_total, inverse(total), inverse(podm_total))
 
 
 def inverse(total: Floats) -> Floats:
@@ -77,16 +76,16 @@ def inverse(total: Floats) -> Floats:
     return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
 
 
-def frozen(*arrays: npt.NDArray[np.generic]) -> Column:
+def frozen(*arrays: Floats) -> Column:
     """Return a column whose arrays cannot be written."""
     for array in arrays:
         array.flags.writeable = False
-    return Column(*arrays)  # type: ignore[arg-type]
+    return Column(*arrays)
 
 
 def left(stock: Stock) -> float:
-    """Return how much of a stock is free; 0 when its total is unknown."""
-    return max(0.0, stock.total - stock.used) if stock.total is not None else 0.0
+    """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
+    return max(0.0, round(stock.total - stock.used, 9)) if stock.total is not None else 0.0
 
 
 def largest_grant(stock: Stock) -> float:
@@ -117,5 +116,4 @@ def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...
         max((largest_grant(stock) for stock in pool), default=0.0),
         math.fsum(left(stock) for stock in podm),
         math.fsum(stock.total or 0.0 for stock in podm),
-        any(stock.total is None for stock in pool),
     )

@@ -119,11 +119,8 @@ class View:
         return self._keep(key, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
 
     def most(self, need: Need) -> Floats:
-        """Return per row the largest single grant of a stock; infinite where untold is allowed."""
-        column = self._column(need.resource)
-        if need.unknown == "allow" and column.untold.any():
-            return np.where(column.untold, np.inf, column.most)
-        return column.most
+        """Return per row the largest single grant of a stock, in its unit."""
+        return self._column(need.resource).most
 
     def number(self, fact: str) -> Floats:
         """Return a fact per row as a number; NaN where it is unknown or no number."""
@@ -223,7 +220,7 @@ class View:
         column = self.resources.get(resource)
         if column is None:
             column = self._keep(("no stock",), lambda: stocks.empty(len(self)))
-        return column  # type: ignore[no-any-return]
+        return column
 
     def _number(self, fact: str) -> Floats:
         told = (podm.facts.get(fact) for podm in self.podms)
@@ -238,46 +235,6 @@ class View:
                 _frozen(found)
             self._kept[key] = found
         return found
-
-
-def _noticed(name: str) -> Any:
-    """Return a property that notes that depletable data was looked at, then returns it."""
-    field_of = getattr(View, name)
-
-    def look(view: Watched) -> Any:
-        view.looked = True
-        return field_of.__get__(view)
-
-    return property(look)
-
-
-class Watched(View):
-    """A View that notices whether anybody looked at what depletion changes.
-
-    All ways to it lead through the census, the resources and the shelves, and through what was
-    kept of them.
-    """
-
-    __slots__ = ("looked",)
-    looked: bool
-    census = _noticed("census")
-    podm_census = _noticed("podm_census")
-    resources = _noticed("resources")
-    shelves = _noticed("shelves")
-
-    def free(self, need: Need, by: By = "pool") -> Floats:
-        """Return what :meth:`View.free` does, noticed also where it was kept."""
-        self.looked = True
-        return View.free(self, need, by)
-
-
-def watch(view: View) -> Watched:
-    """Return the same View, watched; it shares what the View keeps."""
-    watched = object.__new__(Watched)
-    watched.looked = False
-    for name in View.__dataclass_fields__:
-        getattr(View, name).__set__(watched, getattr(view, name))
-    return watched
 
 
 def lot_of(podm: str, pool: str) -> int:

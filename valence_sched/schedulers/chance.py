@@ -9,8 +9,9 @@ import numpy as np
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.fit import Plan
-from valence_sched.core.pipeline import NEVER, Judgement, drawn
+from valence_sched.core.judge import NEVER, Judgement
 from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.rank import drawn
 from valence_sched.model.request import Request
 from valence_sched.model.view import Ints, View
 

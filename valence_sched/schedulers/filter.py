@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.fit import Plan
-from valence_sched.core.pipeline import Judgement, ranked
+from valence_sched.core.judge import Judgement
 from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.rank import ranked
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 

@@ -2,12 +2,14 @@
 """The fit agrees with brute force, and says something true when there is none."""
 
 import unittest
+from random import Random
 
 import msgspec
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.core import brute
-from tests.unit.core.sites import A100, AMOUNTS, GPU, POOLS, STOCKS, need, quietly, sites
+from tests.unit.core.sites import A100, AMOUNTS, GPU, POOLS, STOCKS, near_site, need, quietly, sites
 from valence_sched.core.fit import Fit, Plan
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
@@ -21,10 +23,28 @@ from valence_sched.testing import request, view
 class TestFit(unittest.TestCase):
     """Blocks."""
 
-    @quietly(2500)
+    @quietly(600)
     @given(sites())
     def test_it_finds_a_node_just_when_there_is_one_and_at_the_least_price(self, site):
-        podms, needs = site
+        self.agrees(*site)
+
+    @quietly(3000)
+    @given(st.randoms(use_true_random=True))
+    def test_it_agrees_with_brute_force_where_a_node_is_just_possible_or_just_not(self, random):
+        self.agrees(*near_site(random))
+
+    def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
+        made = []
+        for seed in range(300):
+            podms, needs = near_site(Random(seed))
+            seen = view(*podms)
+            plan = Plan(needs, seen.kinds)
+            made += [plan.fit(seen, row) for row in range(len(seen))]
+        self.assertGreater(sum(found is None for found in made), 100)
+        self.assertGreater(sum(found is not None and len(found.blocks) > 1 for found in made), 100)
+
+    def agrees(self, podms: list[dict], needs: tuple[Need, ...]) -> None:
+        """Check every pool against brute force."""
         seen = view(*podms)
         plan = Plan(needs, seen.kinds)
         for row in range(len(seen)):

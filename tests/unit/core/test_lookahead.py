@@ -10,9 +10,10 @@ from tests.unit.core.engines import cpu
 from tests.unit.core.sites import quietly
 from tests.unit.model.same import assert_same_view
 from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.judge import judge
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.pipeline import best, judge, ranked
 from valence_sched.core.policies import BoundPolicy, bind
+from valence_sched.core.rank import best, ranked
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.view import View
 from valence_sched.schedulers.chance import by_chance

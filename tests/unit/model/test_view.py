@@ -82,9 +82,9 @@ class TestRows(unittest.TestCase):
         self.assertEqual([6, 5, 0, 0], self.SITE.most(GIB).tolist())
         self.assertEqual([26, 26, 0, 0], self.SITE.free(GIB, "podm").tolist())
 
-    def test_an_untold_stock_grants_nothing_unless_the_unknown_is_allowed(self):
+    def test_an_untold_stock_grants_nothing_even_where_the_unknown_is_allowed(self):
         allow = Need(kind="stock", measure="amount", resource="gib", amount=1, unknown="allow")
-        self.assertEqual([6, 5, 0, np.inf], self.SITE.most(allow).tolist())
+        self.assertEqual([6, 5, 0, 0], self.SITE.most(allow).tolist())
 
     def test_a_resource_nobody_has_is_zero_everywhere(self):
         none = Need(kind="stock", measure="amount", resource="none", amount=1)

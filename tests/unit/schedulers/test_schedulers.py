@@ -4,8 +4,8 @@
 import unittest
 from collections import Counter
 
+from tests.unit.chi_square import chi_square
 from tests.unit.core.engines import cpus, engine, engine_of
-from tests.unit.core.test_pipeline import chi_square
 from valence_sched.core import plugins
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.testing import request, view

@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input gets one line: the file, the place in it, what was found, what was expected, a hint."""
+
+import io
+import json
+import os
+import tarfile
+import unittest
+import zipfile
+from pathlib import Path
+
+import zstandard
+
+from tests.functional.programs import FLAVORS, PROGRAMS, ROOT, SITE, Case, run
+
+SCHEMA = "valence-sched/inventory"
+CPU = {"processors": [{"cores": 8}]}
+GOOD = {"id": "good", "blocks": [{"uri": "/b/1", "devices": CPU}]}
+TREE = ROOT / "tests" / "recorded" / "rack-mockup"
+TINY = "name: tiny\nproperties: {processor: {total_cores: 4}}\n"
+
+
+def inventory(*podms: object, **more: object) -> str:
+    return json.dumps({"schema": SCHEMA, **more, "podms": podms})
+
+
+class Bad(Case):
+    """What all of these have in common."""
+
+    def refused(self, *words, code=1, stdin=b""):
+        """Run, and return the one line on stderr."""
+        done = run("valence-sched", *words, stdin=stdin)
+        self.assertNotIn("Traceback", done.err)
+        self.assertEqual(code, done.code, done.err)
+        self.assertEqual("", done.out)
+        (line,) = done.err.splitlines()
+        return line
+
+    def unread(self, file, stdin=b""):
+        """Return the line about an inventory that cannot be read."""
+        return self.refused("podm", "list", "--inventory", str(file), stdin=stdin)
+
+    def flavor(self, text):
+        """Return the line about a flavor file, and its path."""
+        file = self.write("flavor.yaml", text)
+        words = ("--inventory", SITE, "--flavor", file)
+        return self.refused("podm", "schedule", *words).removeprefix(f"{file}: ")
+
+    def policy(self, text):
+        """Return the line about a policy file, and its path."""
+        file = self.write("policy.yaml", text)
+        words = ("--inventory", SITE, "--flavor", "small", "--policy-file", file)
+        return self.refused("podm", "schedule", *words).removeprefix(f"{file}: ")
+
+    def skipped(self, *podms):
+        """Return the line about a pod manager that is skipped beside a good one."""
+        file = self.write("part.json", inventory(GOOD, *podms))
+        done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual(["good"], [row["ID"] for row in done.data])
+        (line,) = done.err.splitlines()
+        self.assertTrue(line.startswith(f"skipped: {file}: "), line)
+        return line.removeprefix(f"skipped: {file}: ")
+
+
+class TestInventory(Bad):
+    """Documents that a program wrote, badly."""
+
+    def test_a_file_that_was_cut_off_is_refused_with_a_hint(self):
+        file = self.write("cut.json", Path(SITE).read_bytes()[:-5])
+        line = self.unread(file)
+        self.assertTrue(line.startswith(f"{file}: "), line)
+        self.assertIn("expected JSON (is the file whole?)", line)
+
+    def test_a_comma_too_many_is_named_with_line_and_column(self):
+        file = self.write("comma.json", '{"schema": "valence-sched/inventory",\n "podms": [1,, 2]}')
+        line = self.unread(file)
+        self.assertIn(f"{file}: line 2 column ", line)
+
+    def test_an_empty_file_is_refused(self):
+        file = self.write("empty.json", "")
+        self.assertEqual(
+            f"{file}: found an empty file, expected an inventory (was the capture finished?)",
+            self.unread(file),
+        )
+
+    def test_an_empty_standard_input_is_refused(self):
+        self.assertIn("stdin: found an empty file", self.unread("-"))
+
+    def test_an_inventory_without_pod_managers_is_refused(self):
+        file = self.write("none.json", inventory())
+        self.assertEqual(
+            f"{file}: $: found no pod manager, expected at least one (is this the right file?)",
+            self.unread(file),
+        )
+
+    def test_binary_garbage_is_refused(self):
+        for name, data in (("high", bytes(range(256)) * 20), ("zeros", bytes(5000))):
+            with self.subTest(name=name):
+                file = self.write(f"{name}.json", data)
+                self.assertTrue(self.unread(file).startswith(f"{file}: "))
+
+    def test_a_damaged_gzip_is_refused(self):
+        file = self.write("damaged.json.gz", b"\x1f\x8b\x08\x00" + bytes(range(256)))
+        self.assertIn("expected a whole file", self.unread(file))
+
+    def test_nesting_without_end_is_refused(self):
+        for start in ("[", '{"a":', '{"schema":"valence-sched/inventory","podms":[[', '{"/a":['):
+            with self.subTest(start=start):
+                file = self.write("deep.json", start + "[" * 500_000)
+                self.assertTrue(self.unread(file).startswith(f"{file}: "))
+
+    def test_a_path_that_is_not_there_gets_a_hint(self):
+        line = self.unread("no/such/file.json")
+        self.assertEqual(
+            "no/such/file.json: found no such file or directory, expected a file that can be read "
+            "(check the path, or use - for standard input)",
+            line,
+        )
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_a_file_that_may_not_be_read_is_refused(self):
+        file = self.write("secret.json", inventory(GOOD))
+        os.chmod(file, 0)
+        self.assertIn("permission denied", self.unread(file))
+
+    def test_a_device_is_refused_instead_of_being_read_for_ever(self):
+        self.assertIn("/dev/zero: found no regular file", self.unread("/dev/zero"))
+
+    def test_a_newer_major_version_is_refused_and_a_newer_minor_is_read_with_a_remark(self):
+        file = self.write("major.json", inventory(GOOD, version="2.0"))
+        self.assertEqual(
+            f"{file}: $.version: found 2.0, expected at most 1.x "
+            "(upgrade valence-sched, or convert the file with the program that wrote it)",
+            self.unread(file),
+        )
+        file = self.write("minor.json", inventory(GOOD, version="1.7", weather="fine"))
+        done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
+        self.assertEqual((0, 1), (done.code, len(done.data)))
+        self.assertIn("1 remark on the inventory", done.err)
+
+    def test_another_schema_is_refused(self):
+        file = self.write("other.json", json.dumps({"schema": "other/thing", "podms": []}))
+        self.assertIn("$.schema: found 'other/thing', expected 'valence-sched/inventory'",
+                      self.unread(file))  # fmt: skip
+
+    def test_ids_that_two_inventories_share_are_refused(self):
+        other = self.write("other.json", inventory(GOOD, {**GOOD, "id": "gpu-east"}))
+        line = self.refused("podm", "list", "--inventory", SITE, "--inventory", other)
+        self.assertIn(f"{other}: $.podms[1].id: found 'gpu-east' again, first in {SITE}", line)
+
+    def test_one_bad_document_of_a_tree_is_skipped_counted_and_named(self):
+        tree = self.folder / "rack"
+        for path in TREE.rglob("*.json"):
+            copy = tree / path.relative_to(TREE)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+        place = "redfish/v1/CompositionService/ResourceBlocks/sled-2/index.json"
+        (tree / place).write_text("{")
+        words = ("podm", "inventory", "validate", str(tree), "-f", "json")
+        done = run("valence-sched", *words)
+        (row,) = done.data
+        self.assertEqual((0, True), (done.code, row["Valid"]))
+        mine = [line for line in row["Skipped"] if "sled-2" in line]
+        self.assertEqual(1, len(mine), row)
+        self.assertEqual(5, run("valence-sched", *words, "--strict").code)
+        flavor = self.write("tiny.yaml", TINY)
+        words = ("podm", "schedule", "--inventory", str(tree), "--flavor", flavor)
+        done = run("valence-sched", *words)
+        self.assertEqual(0, done.code, done.err)
+        self.assertIn(f"skipped: {mine[0]}", done.err.splitlines())
+        self.assertEqual(5, run("valence-sched", *words, "--strict").code)
+
+
+class TestPodms(Bad):
+    """One bad pod manager is skipped and named; the others are read."""
+
+    def test_a_misspelt_field_gets_the_nearest_name(self):
+        line = self.skipped({"id": "bad", "zoen": "x"})
+        self.assertEqual("$.podms[1]: found unknown field 'zoen' (did you mean 'zone'?)", line)
+
+    def test_a_misspelt_field_deep_inside_is_named_with_its_place(self):
+        block = {"uri": "/b", "devices": {"memory": [{"capacity_mb": 4}]}}
+        line = self.skipped({"id": "bad", "blocks": [block]})
+        self.assertIn("$.podms[1].blocks[0].devices.memory[0]: found unknown field", line)
+        self.assertIn("did you mean 'capacity_mib'?", line)
+
+    def test_a_wrong_type_is_shown_with_what_was_expected(self):
+        line = self.skipped({"id": "bad", "enabled": "perhaps"})
+        self.assertEqual('$.podms[1].enabled: found "perhaps", expected bool', line)
+        line = self.skipped({"id": "bad", "blocks": {"uri": "/b"}})
+        self.assertIn("$.podms[1].blocks: found ", line)
+
+    def test_a_pod_manager_that_is_no_object_is_skipped(self):
+        self.assertEqual("$.podms[1]: found 7, expected object", self.skipped(7))
+
+    def test_a_negative_amount_is_refused(self):
+        block = {"uri": "/b", "devices": {"processors": [{"cores": -8}]}}
+        line = self.skipped({"id": "bad", "blocks": [block]})
+        self.assertIn("devices.processors[0].cores: found -8, expected int >= 0", line)
+        stock = {"uri": "/s", "resource": "storage_gib", "total": -1}
+        line = self.skipped({"id": "bad", "stocks": [stock]})
+        self.assertIn("$.podms[1].stocks[0].total: found -1", line)
+
+    def test_a_number_of_a_million_digits_is_refused_in_a_short_line(self):
+        file = self.write(
+            "digits.json",
+            inventory(GOOD, {"id": "bad", "generation": 1}).replace(
+                ": 1}", f": {'9' * 1_000_000}}}"
+            ),
+        )
+        done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
+        self.assertEqual(["good"], [row["ID"] for row in done.data])
+        (line,) = done.err.splitlines()
+        self.assertIn("$.podms[1].generation: found ", line)
+        self.assertLess(len(line), 700)
+
+    def test_a_word_that_is_none_of_the_schema_gets_the_nearest(self):
+        block = {"uri": "/b", "devices": CPU, "status": {"state": "unused"}}
+        line = self.skipped({"id": "bad", "blocks": [block]})
+        self.assertIn("status.state: found 'unused'", line)
+        self.assertIn("did you mean 'Unused'?", line)
+
+    def test_a_block_in_a_pool_that_is_not_there_is_named(self):
+        block = {"uri": "/b", "devices": CPU, "pools": ["b"]}
+        line = self.skipped({"id": "bad", "pools": [{"id": "a"}], "blocks": [block]})
+        self.assertIn("$.podms[1].blocks[0].pools", line)
+
+    def test_a_block_that_stands_twice_is_named(self):
+        block = {"uri": "/b", "devices": CPU}
+        line = self.skipped({"id": "bad", "blocks": [block, block]})
+        self.assertIn("$.podms[1].blocks[1].uri", line)
+
+    def test_both_programs_say_the_same_and_exit_5_with_strict(self):
+        file = self.write("part.json", inventory(GOOD, {"id": "bad", "zoen": "x"}))
+        words = ("podm", "list", "--inventory", file, "-f", "json")
+        done = [run(program, *words) for program in PROGRAMS]
+        self.assertEqual(done[0], done[1])
+        self.assertEqual(0, done[0].code)
+        done = [run(program, *words, "--strict") for program in PROGRAMS]
+        self.assertEqual(done[0], done[1])
+        self.assertEqual((5, ""), done[0][:2])
+
+
+class TestArchives(Bad):
+    """Archives and folders that lead somewhere else, or have no end."""
+
+    def zipped(self, **files):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        return packed.getvalue()
+
+    def tarred(self, *members):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for name in members:
+                info = tarfile.TarInfo(name)
+                info.size = 2
+                archive.addfile(info, io.BytesIO(b"{}"))
+        return packed.getvalue()
+
+    def test_names_that_lead_out_of_an_archive_refuse_all_of_it(self):
+        for name in ("../index.json", "/etc/index.json", "a/../../index.json"):
+            for form, data in (("zip", self.zipped(**{name: "{}"})), ("tar", self.tarred(name))):
+                with self.subTest(name=name, form=form):
+                    file = self.write(f"out.{form}", data)
+                    self.assertEqual(
+                        f"{file}: found a member named {name!r}, expected names below it "
+                        "(the archive leads out of itself; do not trust it)",
+                        self.unread(file),
+                    )
+
+    def test_an_archive_bomb_is_refused_by_the_bytes_that_really_come(self):
+        # Nine GiB of zeros in a member that no tree has; a few kilobytes on disk.
+        pack = zstandard.ZstdCompressor().compress
+        info = tarfile.TarInfo("core.dump")
+        info.size = 9 << 30
+        file = self.write("bomb.tar.zst", pack(info.tobuf()) + pack(bytes(64 << 20)) * (9 << 4))
+        self.assertLess(Path(file).stat().st_size, 1 << 20)
+        line = self.unread(file)
+        self.assertIn(f"{file}: found more than that, expected at most 8589934592 bytes", line)
+        self.assertIn("is it an archive bomb?", line)
+
+    def test_a_document_that_is_too_large_is_left_out_of_its_tree(self):
+        bomb = self.zipped(**{"redfish/v1/index.json": b" " * (17 << 20)})
+        file = self.write("large.zip", bomb)
+        done = run("valence-sched", "podm", "list", "--inventory", file)
+        self.assertNotIn("Traceback", done.err)
+        self.assertEqual((1, ""), done[:2])
+        self.assertIn("found more than 16777216 bytes", done.err)
+
+    def test_a_loop_of_links_ends(self):
+        tree = self.folder / "loop"
+        (tree / "redfish" / "v1" / "Systems").mkdir(parents=True)
+        (tree / "redfish" / "v1" / "index.json").write_text('{"@odata.id": "/redfish/v1"}')
+        (tree / "redfish" / "v1" / "Systems" / "again").symlink_to(tree / "redfish")
+        (tree / "redfish" / "v1" / "self").symlink_to("self")
+        done = run("valence-sched", "podm", "list", "--inventory", str(tree), "-f", "json")
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual(["loop"], [row["ID"] for row in done.data])
+
+    def test_a_link_that_is_its_own_target_is_refused(self):
+        link = self.folder / "self.json"
+        link.symlink_to(link)
+        self.assertTrue(self.unread(link).startswith(f"{link}: found "))
+
+
+class TestFlavors(Bad):
+    """Files that a person wrote."""
+
+    def test_a_negative_or_absurd_amount_is_refused(self):
+        self.assertEqual(
+            "$.properties.memory.capacity_mib: found -5, expected int >= 1",
+            self.flavor("name: x\nproperties: {memory: {capacity_mib: -5}}\n"),
+        )
+        for amount in ("0", "1.5", "many", "true", ".inf", "9" * 100_000):
+            with self.subTest(amount=amount[:9]):
+                line = self.flavor(f"name: x\nproperties: {{memory: {{capacity_mib: {amount}}}}}\n")
+                self.assertLess(len(line), 700)
+
+    def test_an_unknown_field_gets_the_nearest_name(self):
+        self.assertEqual(
+            "$.properties: found unknown field 'memry' (did you mean 'memory'?)",
+            self.flavor("name: x\nproperties: {memry: {capacity_mib: 5}}\n"),
+        )
+        self.assertIn(
+            "did you mean 'properties'?", self.flavor("name: x\nproprties: {}\nproperties: {}\n")
+        )
+
+    def test_a_flavor_that_asks_for_nothing_is_refused(self):
+        self.assertEqual(
+            "$.properties: found nothing asked for, expected at least one need",
+            self.flavor("name: x\nproperties: {}\n"),
+        )
+
+    def test_a_flavor_without_a_name_or_properties_is_refused(self):
+        self.assertIn(
+            "expected field 'name'", self.flavor("properties: {memory: {capacity_mib: 1}}")
+        )
+        self.assertIn("expected field 'properties'", self.flavor("name: x\n"))
+
+    def test_capabilities_that_are_no_pairs_are_refused(self):
+        text = TINY + "capabilities: fabric\n"
+        self.assertIn("$.capabilities: found 'fabric' is not key=value", self.flavor(text))
+
+    def test_an_alias_a_key_twice_and_a_tab_are_refused_with_their_line(self):
+        for text, place, found in (
+            ("name: &a x\ndescription: *a\n", "line 2 column 14", "an alias"),
+            ("name: x\nname: y\n", "line 2 column 1", "the key 'name' twice"),
+            ("name: x\n\tproperties: {}\n", "line 2 column 1", "'\\t'"),
+            ("name: [x\n", "line 2 column 1", "expected"),
+        ):
+            with self.subTest(text=text):
+                line = self.flavor(text)
+                self.assertTrue(line.startswith(f"{place}: found "), line)
+                self.assertIn(found, line)
+
+    def test_a_python_object_in_yaml_is_refused(self):
+        line = self.flavor("name: !!python/object/apply:os.system ['true']\nproperties: {}\n")
+        self.assertIn("line 1 column 7: found ", line)
+
+    def test_nothing_garbage_and_too_much_are_refused(self):
+        for text in ("", "- 1\n", "7\n", b"\xff\xfe\x00", "[" * 5000, "a: " * 3, "x" * (1 << 21)):
+            with self.subTest(text=text[:9]):
+                self.assertLess(len(self.flavor(text)), 700)
+
+    def test_a_file_of_several_flavors_is_not_one_flavor(self):
+        line = self.refused("podm", "schedule", "--inventory", SITE, "--flavor", FLAVORS)
+        self.assertEqual(
+            f"{FLAVORS}: $: found 8 flavors, expected one "
+            "(name the file with --flavor-file and one of its flavors with --flavor)",
+            line,
+        )
+
+    def test_a_flavor_named_twice_in_a_file_is_refused(self):
+        one = "{name: x, properties: {memory: {capacity_mib: 1}}}"
+        line = self.flavor(f"flavors:\n- {one}\n- {one}\n")
+        self.assertEqual("$.flavors[1].name: found 'x' again, expected a name of its own", line)
+
+    def test_a_file_that_is_not_there_is_refused(self):
+        for option in ("--flavor-file", "--policy-file"):
+            words = ("--inventory", SITE, "--flavor", "small", option, "nowhere.yaml")
+            self.assertEqual(
+                "nowhere.yaml: found no such file or directory, expected a readable file",
+                self.refused("podm", "schedule", *words),
+            )
+
+    def test_a_folder_is_no_flavor(self):
+        line = self.refused(
+            "podm", "schedule", "--inventory", SITE, "--flavor", str(self.folder) + "/"
+        )
+        self.assertIn("found is a directory", line)
+
+
+class TestPolicies(Bad):
+    """Policies, and names that nobody knows."""
+
+    def test_an_unknown_filter_weigher_scheduler_or_option_gets_the_nearest_name(self):
+        for text, hint in (
+            ("filters: [capasity]", "did you mean 'capacity'?"),
+            ("weighers: [rooom]", "did you mean 'room'?"),
+            ("scheduler: fliter", "did you mean 'filter'?"),
+            ("filters: [{name: capacity, options: {hedroom: 1}}]", "did you mean 'headroom'?"),
+            ("weighers: [{name: room, wieght: 2}]", "did you mean 'weight'?"),
+            ("unknown: alow", "did you mean 'allow'?"),
+        ):
+            with self.subTest(text=text):
+                self.assertIn(hint, self.policy(f"name: x\n{text}\n"))
+
+    def test_an_option_or_weight_of_the_wrong_kind_is_refused(self):
+        for text in (
+            "filters: [{name: capacity, options: {headroom: much}}]",
+            "weighers: [{name: room, options: {by: rack}}]",
+            "weighers: [{name: room, weight: -1}]",
+            "weighers: [{name: room, weight: 1001}]",
+            "pick: {best_of: 0}",
+            "filters: capacity",
+        ):
+            with self.subTest(text=text):
+                self.assertIn("found ", self.policy(f"name: x\n{text}\n"))
+
+    def test_unknown_names_on_the_command_line_get_the_nearest(self):
+        site = ("podm", "schedule", "--inventory", SITE)
+        for words, hint in (
+            (("--flavor", "smal"), "no flavor named 'smal' (did you mean 'small'?)"),
+            (
+                ("--flavor", "small", "--policy", "pakc"),
+                "no policy named 'pakc' (did you mean 'pack'?)",
+            ),
+            (
+                ("--flavor", "small", "--podm", "store-2"),
+                "no pod manager named 'store-2' (did you mean 'store-1'?)",
+            ),
+        ):
+            with self.subTest(words=words):
+                self.assertEqual(hint, self.refused(*site, *words))
+        line = self.refused("scheduler", "policy", "show", "balancd")
+        self.assertEqual("no policy named 'balancd' (did you mean 'balanced'?)", line)
+
+    def test_a_wish_that_no_filter_of_the_policy_reads_is_refused(self):
+        words = ("--inventory", SITE, "--flavor", "small", "--policy", "chance", "--zone", "east-1")
+        self.assertIn(
+            "policy 'chance' has no filter 'zone'", self.refused("podm", "schedule", *words)
+        )
+
+    def test_a_pod_manager_cannot_be_asked_for_and_excluded(self):
+        words = ("--flavor", "small", "--podm", "mem-1", "--exclude-podm", "mem-1")
+        line = self.refused("podm", "schedule", "--inventory", SITE, *words)
+        self.assertEqual("pod manager 'mem-1' is both asked for and excluded", line)
+
+    def test_standard_input_can_be_only_one_thing(self):
+        words = ("podm", "schedule", "--inventory", "-", "--flavor", "-")
+        self.assertEqual(
+            "only one may be standard input (-): --inventory, --flavor",
+            self.refused(*words, code=2),
+        )
+
+    def test_a_report_or_file_that_cannot_be_written_is_named(self):
+        words = ("--inventory", SITE, "--flavor", "small", "--report", "no/such/folder/report.json")
+        self.assertIn("no/such/folder/report.json: found no such file or directory",
+                      self.refused("podm", "schedule", *words))  # fmt: skip
+        words = ("--inventory", SITE, "--output", str(self.folder / "site.txt"))
+        self.assertIn(
+            "end it in .json or .jsonl", self.refused("podm", "inventory", "convert", *words)
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

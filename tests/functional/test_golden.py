@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision report is held byte for byte; documents keep to the schemas that ship.
+
+After a wanted change: ``python -m tests.functional.renew_golden``, and look at the difference.
+"""
+
+import json
+import unittest
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+import valence_sched
+from tests.functional.programs import FLAVORS, ROOT, SITE, Case, run
+from tests.functional.renew_golden import GOLDEN, QUESTION
+from valence_sched.model import schemas
+
+DATA = Path(valence_sched.__path__[0]) / "data"
+NAMES = ("decision", "flavor", "inventory", "policy")
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((DATA / f"{name}.schema.json").read_bytes())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+class TestGolden(Case):
+    """One decision, byte for byte."""
+
+    def test_the_report_is_the_golden_file(self):
+        file = self.folder / "decision.json"
+        done = run("valence-sched", "podm", "schedule", *QUESTION, "--report", file)
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual(json.loads(GOLDEN.read_bytes()), json.loads(file.read_bytes()))
+        self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
+
+    def test_it_does_not_depend_on_where_it_was_made(self):
+        file = self.folder / "elsewhere.json"
+        copy = self.folder / "site-copy.json"
+        copy.write_bytes(Path(SITE).read_bytes())
+        words = [str(copy) if word == SITE else word for word in QUESTION]
+        run("valence-sched", "podm", "schedule", *words, "--report", file, PYTHONHASHSEED="7")
+        self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
+
+
+class TestSchemas(Case):
+    """What the schemas promise."""
+
+    def test_there_is_a_schema_of_every_document_and_it_is_made_from_the_nouns(self):
+        self.assertEqual(set(NAMES), set(schemas.NOUNS))
+        for name in NAMES:
+            with self.subTest(name=name):
+                shipped = (DATA / f"{name}.schema.json").read_bytes()
+                self.assertEqual(schemas.schema(name), shipped)
+
+    def test_reports_of_every_outcome_keep_to_theirs(self):
+        words = ("--inventory", SITE, "--flavor-file", FLAVORS)
+        for name, more in (
+            ("golden", ("--flavor", "gpu-large", "--alternates", "2")),
+            ("in part", ("--flavor", "in-memory", "--count", "30")),
+            ("nothing", ("--flavor", "training", "--zone", "nowhere")),
+            ("chance", ("--flavor", "web", "--policy", "chance")),
+        ):
+            with self.subTest(name=name):
+                file = self.folder / "report.json"
+                run("valence-sched", "podm", "schedule", *words, *more, "--report", file)
+                validator("decision").validate(json.loads(file.read_bytes()))
+                file.unlink()
+
+    def test_the_example_site_keeps_to_its_schema_in_every_form(self):
+        validator("inventory").validate(json.loads(Path(SITE).read_bytes()))
+        file = self.folder / "site.json"
+        run("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", file)
+        validator("inventory").validate(json.loads(file.read_bytes()))
+
+    def test_a_wrong_inventory_does_not_keep_to_it(self):
+        site = json.loads(Path(SITE).read_bytes())
+        site["podms"][0]["blocks"][0]["devices"] = {"processors": [{"cores": -1}]}
+        self.assertFalse(validator("inventory").is_valid(site))
+
+    def test_every_flavor_and_policy_there_is_keeps_to_its_schema(self):
+        examples = ROOT / "doc" / "source" / "examples"
+        for name, files in (
+            ("flavor", [DATA / "flavors.yaml", Path(FLAVORS), *examples.glob("flavor*.yaml")]),
+            ("policy", [DATA / "policies.yaml", *examples.glob("polic*.yaml")]),
+        ):
+            many = {"flavor": "flavors", "policy": "policies"}[name]
+            for file in files:
+                document = yaml.safe_load(file.read_text())
+                for one in document.get(many, [document]):
+                    with self.subTest(file=file.name, name=one["name"]):
+                        validator(name).validate(one)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A View that notices whether a plugin looked at what placing nodes changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valence_sched.model.request import Need
+from valence_sched.model.view import By, Floats, View
+
+
+def _noticed(name: str) -> Any:
+    """Return a property that notes that depletable data was looked at, then returns it."""
+    field_of = getattr(View, name)
+
+    def look(view: Watched) -> Any:
+        view.looked = True
+        return field_of.__get__(view)
+
+    return property(look)
+
+
+class Watched(View):
+    """A View that notices whether anybody looked at what depletion changes.
+
+    All ways to it lead through the census, the resources and the shelves, and through what was
+    kept of them.
+    """
+
+    __slots__ = ("looked",)
+    looked: bool
+    census = _noticed("census")
+    podm_census = _noticed("podm_census")
+    resources = _noticed("resources")
+    shelves = _noticed("shelves")
+
+    def free(self, need: Need, by: By = "pool") -> Floats:
+        """Return what :meth:`View.free` does, noticed also where it was kept."""
+        self.looked = True
+        return View.free(self, need, by)
+
+
+def watch(view: View) -> Watched:
+    """Return the same View, watched; it shares what the View keeps."""
+    watched = object.__new__(Watched)
+    watched.looked = False
+    for name in View.__dataclass_fields__:
+        getattr(View, name).__set__(watched, getattr(view, name))
+    return watched
