@@ -5,7 +5,8 @@
 
     SchedulerError            scheduler_error       1  500
     ├── InputError            input_invalid         1  400   a document is not what it must be
-    │   └── NewerSchema       schema_newer          1  400   its major version is newer than ours
+    │   ├── NewerSchema       schema_newer          1  400   its major version is newer than ours
+    │   └── DuplicateId       id_duplicate          1  400   two pod managers under one id
     ├── UsageError            usage                 2  400   the command line contradicts itself
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
     ├── RequestError          request_invalid       1  400   the request contradicts itself
@@ -58,6 +59,12 @@ class NewerSchema(InputError):
     """A document of a newer major version, which this program cannot read safely."""
 
     code = "schema_newer"
+
+
+class DuplicateId(InputError):
+    """Two pod managers under one id: nobody could tell whose blocks are meant."""
+
+    code = "id_duplicate"
 
 
 class UsageError(SchedulerError):

@@ -18,7 +18,14 @@ from valence_sched import files
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.engine import Engine
-from valence_sched.errors import InputError, InventoryIncomplete, Remark, UnknownName, UsageError
+from valence_sched.errors import (
+    DuplicateId,
+    InputError,
+    InventoryIncomplete,
+    Remark,
+    UnknownName,
+    UsageError,
+)
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.decision import Report
 from valence_sched.model.documents import MAX_HUMAN_BYTES, decode
@@ -162,8 +169,8 @@ class Main:
             yield from read(path, self._input, self.problems)
 
     def _skip(self, error: InputError) -> None:
-        """Remember a document that is skipped; an id used twice is no such thing: whose is it?"""
-        if error.place.endswith(".id"):
+        """Remember a document that is skipped; one whose blocks nobody could tell is not."""
+        if isinstance(error, DuplicateId):
             raise error
         self.problems.append(str(error))
 

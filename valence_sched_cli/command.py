@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cliff import lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
-from valence_sched_cli.columns import Flat
+from valence_sched_cli.columns import Flat, Harmless
 
 if TYPE_CHECKING:
     from valence_sched.main import Main
@@ -51,9 +51,11 @@ class Podm:
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print; what cannot hold a structure gets it as JSON."""
+        """Print; what cannot hold a structure gets it as JSON, and people get harmless text."""
         if parsed_args.formatter in FLAT:
             self.formatter = Flat(self.formatter)
+        elif parsed_args.formatter not in ("json", "yaml"):
+            self.formatter = Harmless(self.formatter)
         status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
         return status
 
@@ -90,6 +92,7 @@ class Podm:
         if remarks:
             noun = "remark" if remarks == 1 else "remarks"
             self.tell(f"{remarks} {noun} on the inventory: see podm inventory validate --long")
+        self._main.problems.clear()  # in interactive mode another command comes after this one
 
 
 class Lister(Podm, lister.Lister):

@@ -163,6 +163,10 @@ class SchedulePodm(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import UsageError
+
+        if parsed_args.report == "-":
+            raise UsageError("--report: standard output is for the rows: name a file")
         request = make_request(self.main, parsed_args, parsed_args.flavor)
         engine = self.main.engine(
             parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
@@ -227,7 +231,8 @@ class FitPodm(command.Lister):
         engine = self.main.engine(
             parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
         )
-        names = parsed_args.flavor or list(self.main.flavors(parsed_args.flavor_file))
+        asked = dict.fromkeys(parsed_args.flavor)
+        names = list(asked or self.main.flavors(parsed_args.flavor_file))
         fits = [
             (name, engine.count_fits(make_request(self.main, parsed_args, name), parsed_args.limit))
             for name in names

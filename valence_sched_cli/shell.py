@@ -52,6 +52,14 @@ class Shell(App):
         )
         self.client_manager = ClientManager()
 
+    def interact(self) -> None:
+        """Read commands from a terminal; from anything else, that there is none is an error."""
+        if not self.stdin.isatty():
+            self.stderr.write("no command: see 'valence-sched --help'\n")
+            raise SystemExit(2)
+        super().interact()
+        raise SystemExit(0)  # cliff would exit 1
+
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; that there is no such one is a message and no data."""
         try:

@@ -231,6 +231,19 @@ class TestPodms(Bad):
         line = self.skipped({"id": "bad", "blocks": [block, block]})
         self.assertIn("$.podms[1].blocks[1].uri", line)
 
+    def test_what_a_pod_manager_calls_itself_cannot_command_the_terminal(self):
+        evil = "\x1b]0;mine\x07\x1b[31mpod\r"
+        words = {"id": evil, "zone": evil, "facts": {evil: evil}, "zoen": 1}
+        file = self.write("evil.json", inventory(GOOD, {**words, "traits": [evil]}))
+        last = dict.fromkeys([*words][:3], evil) | {"facts": {evil: evil}, "traits": [evil]}
+        other = self.write("other.json", inventory(last))
+        for format_ in ("table", "markdown", "plain", "tsv"):
+            done = run("valence-sched", "podm", "list", "--inventory", file, "--inventory", other,
+                       "--long", "--capabilities", "-f", format_)  # fmt: skip
+            self.assertEqual(0, done.code, done.err)
+            self.assertNotRegex(done.out + done.err, r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
+            self.assertIn("[31mpod", done.out)
+
     def test_both_programs_say_the_same_and_exit_5_with_strict(self):
         file = self.write("part.json", inventory(GOOD, {"id": "bad", "zoen": "x"}))
         words = ("podm", "list", "--inventory", file, "-f", "json")
@@ -455,6 +468,12 @@ class TestPolicies(Bad):
         self.assertEqual(
             "only one may be standard input (-): --inventory, --flavor",
             self.refused(*words, code=2),
+        )
+
+    def test_a_report_does_not_go_between_the_rows(self):
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--report", "-")
+        self.assertEqual(
+            "--report: standard output is for the rows: name a file", self.refused(*words, code=2)
         )
 
     def test_a_report_or_file_that_cannot_be_written_is_named(self):

@@ -120,6 +120,10 @@ class TestCommands(unittest.TestCase):
         self.assertIn("is not a valence-sched command", done.err)
         self.assertIn("podm schedule", done.err)
 
+    def test_no_command_and_no_terminal_exits_2(self):
+        done = run("valence-sched")
+        self.assertEqual((2, "", "no command: see 'valence-sched --help'\n"), done)
+
     def test_the_version_is_that_of_the_package(self):
         version = importlib.metadata.version("valence-sched")
         self.assertEqual(f"valence-sched {version}\n", asked("valence-sched", "--version").out)

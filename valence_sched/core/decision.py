@@ -131,7 +131,11 @@ class Decision:
         chosen = self._placed_on(podm)
         if chosen is not None:
             outcome, row, cost = chosen
-            return self._fitting(outcome, row, cost, common)
+            verdict = self._fitting(outcome, row, cost, common)
+            if outcome == "chosen" and self.outcome == "placed_in_part":
+                reason = self.reasons(self._furthest(first, last))[0]
+                verdict = msgspec.structs.replace(verdict, reason=reason)
+            return verdict
         cost_, row = min((int(self.judgement.cost[r]), r) for r in self._by_fit(first, last))
         if cost_ != NEVER and self.plan.fit(self.batch.view, row) is not None:
             return self._fitting("fits", row, cost_, common)

@@ -26,10 +26,8 @@ from valence_sched.drivers.resources import (
 )
 from valence_sched.drivers.stocks import stocks
 from valence_sched.errors import Remark
+from valence_sched.model.build import WHOLE
 from valence_sched.model.inventory import FullBlock, FullPodm, Node, Pool, Status
-
-#: The pool of a pod manager that has blocks but no zones: it carries the limits.
-WHOLE = "all"
 
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 

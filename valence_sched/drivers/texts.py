@@ -155,7 +155,7 @@ def _lines(
         elif line.startswith(_HEADER):
             _header(line, file, f"line {number}", problems)
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}")
+            yield Record(line, file, f"line {number}: $")
 
 
 def _header(line: bytes, file: str, place: str, problems: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from valence_sched.errors import InputError, nearest
+from valence_sched.errors import DuplicateId, InputError, nearest
 from valence_sched.model import census, stocks
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import FREE, LeanPodm, Pool, Status
@@ -57,7 +57,7 @@ class ViewBuilder:
         """
         if podm.id in self._files:
             hint = "give every pod manager an id of its own"
-            raise InputError(file, f"{place}.id", f"{podm.id!r} again, first in "
+            raise DuplicateId(file, f"{place}.id", f"{podm.id!r} again, first in "
                              f"{self._files[podm.id]}", "an id of its own", hint)  # fmt: skip
         shelf = self._shelf(podm, file, place)
         self._files[podm.id] = file

@@ -90,7 +90,8 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     """What became of one pod manager: its best pool, or why none of its pools would do.
 
     ``behind`` is how far its score lies below the chosen one's. ``pools`` counts its pools and
-    ``pools_passed`` those that passed every filter.
+    ``pools_passed`` those that passed every filter. The ``reason`` of a chosen one says why it
+    took no more nodes, where fewer were placed than asked for.
     """
 
     podm: str

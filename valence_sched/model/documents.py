@@ -31,7 +31,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, place: str = "$
         raise _worded(str(error), value, type_, file, place) from None
     except msgspec.DecodeError as error:
         where = re.search(r"byte (\d+)", str(error))
-        spot = _line_and_column(bytes(data), int(where[1])) if where else f"{len(data)} bytes in"
+        spot = _spot(bytes(data), int(where[1]) if where else None, place)
         found = str(error).removeprefix("JSON is malformed: ")
         raise InputError(file, spot, found, "JSON", "is the file whole?") from None
     except UnicodeDecodeError as error:
@@ -193,7 +193,10 @@ def _literals(type_: Any) -> set[str]:
     return {item for item in seen if isinstance(item, str)}
 
 
-def _line_and_column(data: bytes, offset: int) -> str:
-    line = data.count(b"\n", 0, offset) + 1
-    column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
-    return f"line {line} column {column}"
+def _spot(data: bytes, offset: int | None, place: str) -> str:
+    """Return where in a text an offset is; of JSON Lines, ``place`` begins with the line."""
+    line = place.removesuffix(": $") if place.startswith("line ") else ""
+    if offset is None:
+        return f"{line}: {len(data)} bytes in" if line else f"{len(data)} bytes in"
+    begun, last = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)
+    return f"{line or f'line {begun + 1}'} column {offset - last}"

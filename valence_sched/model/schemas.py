@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,22 @@ def schema(name: str) -> bytes:
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"valence-sched/{name}",
-        **msgspec.json.schema(NOUNS[name]),
+        **_tidied(msgspec.json.schema(NOUNS[name])),
     }
     text = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(text, indent=1) + b"\n"
+
+
+def _tidied(schema: Any) -> Any:
+    """Return a schema whose descriptions, which are docstrings, have no margins."""
+    if isinstance(schema, dict):
+        return {
+            key: inspect.cleandoc(value)
+            if key == "description" and isinstance(value, str)
+            else _tidied(value)
+            for key, value in schema.items()
+        }
+    return [_tidied(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def write(folder: Path) -> None:

@@ -118,9 +118,9 @@ class TextsTest(SourceTest):
 
     def test_lines_are_records_with_their_number_and_the_header_is_optional(self):
         path = self.write("site.jsonl", LINES)
-        self.assertEqual(["line 1", "line 2"], [record.place for record in self.read(path)])
+        self.assertEqual(["line 1: $", "line 2: $"], [record.place for record in self.read(path)])
         path = self.write("site.jsonl", HEADER + b"\r\n" + LINES)
-        self.assertEqual(["line 3", "line 4"], [record.place for record in self.read(path)])
+        self.assertEqual(["line 3: $", "line 4: $"], [record.place for record in self.read(path)])
 
     def test_joined_files_of_lines_may_hold_further_headers(self):
         path = self.write("site.jsonl", HEADER + LINES + HEADER + b'{"id":"c"}\n')
@@ -151,7 +151,9 @@ class TextsTest(SourceTest):
                 return whole
 
         found = records("-", io.BufferedReader(Endless(), 1100), self.problems)
-        self.assertEqual(["line 1", "line 2", "line 3"], [next(found).place for _ in range(3)])
+        self.assertEqual(
+            ["line 1: $", "line 2: $", "line 3: $"], [next(found).place for _ in range(3)]
+        )
 
     def test_an_empty_inventory_has_no_podms_and_is_not_an_error(self):
         self.assertEqual([], self.read(self.write("site.json", document())))
