@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from valence_sched.core import plugins
 from valence_sched.core.batch import Batch, count_fits
+from valence_sched.core.case import Case
 from valence_sched.core.decision import Decision
-from valence_sched.core.fit import Plan
-from valence_sched.core.judge import Judgement
 from valence_sched.core.kept import Kept
 from valence_sched.core.policies import BoundPolicy, bind, for_policy, unread
 from valence_sched.core.rank import ranked
@@ -63,24 +62,21 @@ class Engine:
             UnknownName: no such policy, or a pod manager that is not there.
             PluginError: a plugin broke its contract and the engine is strict.
         """
-        request, bound, judgement, plan = self._judged(request)
-        scheduler = plugins.installed(plugins.SCHEDULERS).get(bound.policy.scheduler)()
-        batch = scheduler.schedule(self._view, judgement, plan, request, bound, strict=self._strict)
-        return Decision(request, bound, self._view, judgement, plan, batch, self._skipped)
+        case = self._case(request)
+        scheduler = plugins.installed(plugins.SCHEDULERS).get(case.bound.policy.scheduler)()
+        return Decision(case, scheduler.schedule(case), self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
-        request, bound, judgement, plan = self._judged(request)
-        nothing = Batch([], self._view, judgement)
-        decision = Decision(request, bound, self._view, judgement, plan, nothing, self._skipped)
-        rows = ranked(self._view, judgement.cost.copy(), request, 0)
+        case = self._case(request)
+        decision = Decision(case, Batch([], case.view, case.judgement), self._skipped)
+        rows = ranked(case.view, case.judgement.cost, case.request, 0)
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
 
     def count_fits(self, request: Request, most: int) -> list[tuple[str, int]]:
         """Return how many more nodes of a request each podm makes, at most ``most`` each."""
-        request, bound, judgement, plan = self._judged(request)
-        fits = count_fits(self._view, judgement, plan, request, bound, most)
+        fits = count_fits(self._case(request), most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:
@@ -95,7 +91,7 @@ class Engine:
         self._view, moved = splice(self._view, number, builder.view())
         self._kept.moved(moved)
 
-    def _judged(self, request: Request) -> tuple[Request, BoundPolicy, Judgement, Plan]:
+    def _case(self, request: Request) -> Case:
         bound, text = self._policy(request.policy)
         for name in unread(request, bound):
             raise RequestError(
@@ -106,7 +102,7 @@ class Engine:
         request = sealed(for_policy(request, bound.policy))
         key = (text, request.question)
         judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
-        return request, bound, judgement, plan
+        return Case(self._view, request, bound, judgement, plan, self._strict)
 
     def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
         if name not in self._bound:
@@ -121,4 +117,4 @@ class Engine:
             known = {name for podm in self._view.podms for name in (podm.id, podm.name) if name}
             for name in (*request.podms, *request.exclude_podms):
                 if name not in known:
-                    raise UnknownName("pod manager", name, known)
+                    raise UnknownName("pod manager", name, self._view.podm_ids)

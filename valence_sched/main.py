@@ -178,6 +178,8 @@ class Main:
         if strict and (skipped := self.skipped):
             others = f", and {len(skipped) - 1} more" if len(skipped) > 1 else ""
             raise InventoryIncomplete(f"incomplete inventory: {skipped[0]}{others}")
+        if not found and len(self.problems) == 1:
+            raise InputError(self.problems.pop())
         if not found:
             hint = "see what was skipped" if self.skipped else "is this the right file?"
             file = ", ".join(sources) or "VALENCE_SCHED_INVENTORY"

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 from cliff import lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
-from valence_sched_cli.columns import Flat, Harmless
+from valence_sched_cli.output import prepared
 
 if TYPE_CHECKING:
     from valence_sched.main import Main
 
 
 MOST_LINES = 20  # about skipped documents, before the rest is only counted
-FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
-MACHINE = (*FLAT, "json", "tsv", "yaml")  # formats that programs read
 
 
 class Podm:
@@ -52,10 +50,7 @@ class Podm:
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
         """Print; what cannot hold a structure gets it as JSON, and people get harmless text."""
-        if parsed_args.formatter in FLAT:
-            self.formatter = Flat(self.formatter)
-        elif parsed_args.formatter not in ("json", "yaml"):
-            self.formatter = Harmless(self.formatter)
+        self.formatter = prepared(self.formatter, parsed_args.formatter)
         status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
         return status
 

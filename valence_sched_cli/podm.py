@@ -8,27 +8,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import command
-from valence_sched_cli.columns import (
-    Absent,
-    Grants,
-    Lines,
-    Pairs,
-    PairStack,
-    Reasons,
-    Stack,
-    Tails,
-    Why,
-    Words,
-    maybe,
+from valence_sched_cli.columns import Lines, Pairs, PairStack, Stack, Tails, Words, maybe
+from valence_sched_cli.decision import (
+    COLUMNS,
+    EXPLAINED,
+    LISTED_PODMS,
+    decision_rows,
+    funnel_words,
+    is_noise,
 )
+from valence_sched_cli.request import add_request_options, make_request, natural, positive
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
     from valence_sched.core.summary import Amounts
-    from valence_sched.model.decision import Candidate, PodmVerdict
-    from valence_sched.model.request import Request
-
-LISTED_PODMS = 50  # how many pod managers a decision lists unless --explain asks for all
 
 
 class ListPodm(command.Lister):
@@ -175,36 +168,24 @@ class SchedulePodm(command.Lister):
         self.exit_code = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}[decision.outcome]
         if parsed_args.report:
             self.main.write_report(decision.report(), parsed_args.report)
-        columns = [
-            "Node",
-            "Rank",
-            "Podm",
-            "Pool",
-            "Score",
-            "Outcome",
-            "Blocks",
-            "Amounts",
-            "Reason",
-        ]
-        if parsed_args.explain:
-            columns += ["Scores", "Waste", "Reasons"]
-        rows = list(_decision_rows(decision, explain=parsed_args.explain))
+        columns = EXPLAINED if parsed_args.explain else COLUMNS
+        rows = list(decision_rows(decision, explain=parsed_args.explain))
         self._tell_outcome(decision, explain=parsed_args.explain)
-        shown = [name for name in columns if not _is_noise(name, columns, rows, parsed_args)]
+        shown = [name for name in columns if not is_noise(name, columns, rows, parsed_args)]
         picks = [columns.index(name) for name in shown]
         return shown, [tuple(row[pick] for pick in picks) for row in rows]
 
     def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
         if explain:
-            self.closing.append(_funnel_words(decision))
-        for warning in [*decision.warnings, *decision.judgement.notes]:
+            self.closing.append(funnel_words(decision))
+        for warning in decision.warnings:
             self.closing.append(f"warning: {warning}")
         hidden = len(decision.view.podms) - LISTED_PODMS
         placed, asked = len(decision.batch.placed), decision.request.count
         if not explain and hidden > 0:
             every = len(decision.view.podms)
             self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
-        policy, seed = decision.bound.policy.name, decision.request.seed
+        policy, seed = decision.request.policy, decision.request.seed
         self.closing.append(f"placed {placed} of {asked} (policy {policy}, seed {seed})")
 
 
@@ -249,129 +230,6 @@ class FitPodm(command.Lister):
                 yield name, "total", sum(number for _, number in counts)
 
         return ("Flavor", "Podm", "Nodes"), rows()
-
-
-def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
-    """Add the options that a request is made of."""
-    parser.add_argument(
-        "--flavor",
-        metavar="<flavor>",
-        action="append" if many else "store",
-        required=not many,
-        default=[] if many else None,
-        help="flavor: a name, a file with one flavor, or - for standard input"
-        + (" (repeat for several; default: all known)" if many else ""),
-    )
-    command.add_flavor_file_option(parser)
-    parser.add_argument(
-        "--policy", metavar="<policy>", default="default", help="policy (default: default)"
-    )
-    command.add_policy_file_option(parser)
-    for option, words in (
-        ("--podm", "only this pod manager, by ID or name (repeat for several)"),
-        ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
-    ):
-        parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
-    parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
-    parser.add_argument(
-        "--seed", metavar="<n>", type=int, default=0, help="decides between equals (default: 0)"
-    )
-
-
-def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Request:
-    """Return the request that the words of the shell make."""
-    from valence_sched.model.request import Request
-
-    flavor = main.flavor(word, parsed_args.flavor_file)
-    return Request(
-        flavor=flavor.name,
-        needs=flavor.needs,
-        count=getattr(parsed_args, "count", 1),
-        alternates=getattr(parsed_args, "alternates", 0),
-        podms=tuple(parsed_args.podm),
-        exclude_podms=tuple(parsed_args.exclude_podm),
-        zone=parsed_args.zone or flavor.zone,
-        aggregates=flavor.aggregates,
-        capabilities=flavor.wanted_capabilities,
-        traits=flavor.traits,
-        policy=parsed_args.policy,
-        seed=parsed_args.seed,
-    )
-
-
-def positive(text: str) -> int:
-    """Parse a whole number from 1 on."""
-    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
-    return int(text)
-
-
-def natural(text: str) -> int:
-    """Parse a whole number from 0 on."""
-    return 0 if text == "0" else positive(text)
-
-
-def _decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, ...]]:
-    shown = set()
-    for placement in decision.placements:
-        yield _candidate_row(placement.node, 1, "chosen", placement.chosen, 0.0)
-        shown.add(placement.chosen.podm)
-        for rank, other in enumerate(placement.alternates, 2):
-            behind = placement.chosen.score - other.score
-            yield _candidate_row(placement.node, rank, "alternate", other, behind)
-            shown.add(other.podm)
-    if not explain and len(decision.view.podms) > LISTED_PODMS:
-        return
-    for verdict in decision.verdicts():
-        if verdict.podm not in shown:
-            yield _verdict_row(decision, verdict, explain=explain)
-
-
-def _candidate_row(
-    node: int | None, rank: int | None, outcome: str, found: Candidate, behind: float
-) -> tuple[Any, ...]:
-    why = None if rank == 1 else f"{behind:.6g} behind"
-    return (
-        maybe(node), maybe(rank), found.podm, found.pool, found.score, outcome,
-        Tails([block.uri for block in found.blocks]), Grants(found.grants), Why(why),
-        PairStack(found.scores), found.waste, Reasons([], why),
-    )  # fmt: skip
-
-
-def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> tuple[Any, ...]:
-    row = decision.row_of(verdict.podm, verdict.pool)
-    if verdict.outcome != "rejected":
-        candidate = decision.candidate(row)
-        if candidate is not None:
-            return _candidate_row(None, None, "fits", candidate, verdict.behind or 0.0)
-    return (
-        Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
-        Tails([]), Grants([]), Why(verdict.reason.text if verdict.reason else None),
-        PairStack({}), Absent(), Reasons(decision.reasons(row) if explain else []),
-    )  # fmt: skip
-
-
-def _is_noise(
-    name: str,
-    columns: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-    parsed_args: argparse.Namespace,
-) -> bool:
-    """Return whether a person can do without a column; programs always get them all."""
-    asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
-    if parsed_args.formatter in command.MACHINE or name.casefold() in asked:
-        return False
-    if name == "Amounts":
-        return not any(str(row[columns.index(name)]) for row in rows)
-    return name == "Reason" and "Reasons" in columns
-
-
-def _funnel_words(decision: Decision) -> str:
-    steps = decision.funnel()
-    left = [f"{len(decision.view):,} in all"]
-    left += [f"{s.went_on:,} after {s.filter}" for s in steps if s.went_on < s.came_in]
-    idle = ", ".join(step.filter for step in steps if step.went_on == step.came_in)
-    return f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
 
 
 def _amount_cells(amounts: Amounts) -> dict[str, Any]:

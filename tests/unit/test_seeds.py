@@ -22,6 +22,7 @@ from tests.unit.core.bound import bound
 from tests.unit.core.engines import cpu, cpus, engine, engine_of, gpu, lean
 from valence_sched.core import plugins
 from valence_sched.core.batch import place
+from valence_sched.core.case import Case
 from valence_sched.core.fit import Plan
 from valence_sched.core.judge import judge
 from valence_sched.core.rank import ranked
@@ -70,7 +71,7 @@ class TestS0(unittest.TestCase):
         judgement = judge(site, asked, policy, strict=True)
         self.assertEqual([True, True, False], judgement.verdicts[0].tolist())
         plan = Plan(asked.needs, site.kinds)
-        batch = place(site, judgement, plan, asked, policy, ranked)
+        batch = place(Case(site, asked, policy, judgement, plan), ranked)
         self.assertEqual("PODM 1", site.podm(batch.placed[0].chosen.row).id)
         self.assertEqual([0, 1], list(ranked(site, judgement.cost, asked, 0)))
 

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
-from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.case import Case
+from valence_sched.core.fit import Fit
 from valence_sched.core.judge import Judgement
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.policies import BoundPolicy
 from valence_sched.core.rank import Fits, Order, alternates, best, ranked
-from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 
@@ -38,28 +36,20 @@ class Batch:
     barren: set[int] = field(default_factory=set)
 
 
-def place(
-    view: View,
-    judgement: Judgement,
-    plan: Plan,
-    request: Request,
-    bound: BoundPolicy,
-    order: Order,
-    *,
-    strict: bool = False,
-) -> Batch:
-    """Place ``request.count`` nodes, or as many as fit.
+def place(case: Case, order: Order) -> Batch:
+    """Place as many nodes as the request asks for, or as many as fit.
 
     Each node is chosen as if those before it had been composed. The shared view is never
     touched: a draft keeps the books, and only the rows of the podm that gave blocks are judged
     again, several podms at a time (``lookahead``).
     """
-    batch = Batch([], view, judgement)
+    request = case.request
+    batch = Batch([], case.view, case.judgement)
     ahead: Lookahead | None = None
-    fits: Fits = functools.partial(plan.fit, view)
+    fits: Fits = functools.partial(case.plan.fit, case.view)
     for turn in range(request.count):
         rows = order(batch.view, batch.judgement.cost, request, turn)
-        fit = best(batch.view, rows, fits, request, bound, turn, batch.barren)
+        fit = best(batch.view, rows, fits, request, case.bound, turn, batch.barren)
         if fit is None:
             break
         others: list[Fit] = []
@@ -69,7 +59,7 @@ def place(
         batch.placed.append(_placed(batch.judgement, fit, others))
         if turn + 1 < request.count:
             if ahead is None:
-                ahead = Lookahead(view, judgement, plan, request, bound, strict=strict)
+                ahead = Lookahead(case)
                 batch.view, batch.judgement, fits = ahead.view, ahead.judgement, ahead.fit
             first, last = ahead.take(fit)
             batch.barren.difference_update(range(first, last))
@@ -90,17 +80,12 @@ def _marks(judgement: Judgement, row: int) -> tuple[int, tuple[float, ...]]:
     return int(judgement.cost[row]), tuple(judgement.scores[:, row].tolist())
 
 
-def count_fits(
-    view: View, judgement: Judgement, plan: Plan, request: Request, bound: BoundPolicy, most: int
-) -> Iterator[tuple[int, int]]:
+def count_fits(case: Case, most: int) -> Iterator[tuple[int, int]]:
     """Yield ``(podm number, nodes)``: how many more nodes each podm makes one after another.
 
     At most ``most`` a podm. Placing one after another, least waste first, is a lower bound of
     what could be made: packing a whole pod at its best is a harder question.
     """
-    for podm in range(len(view.podms)):
-        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-        part = view.window(first, last)
-        part_judgement = judgement.window(first, last)
-        many = msgspec.structs.replace(request, count=most, alternates=0)
-        yield podm, len(place(part, part_judgement, plan, many, bound, ranked).placed)
+    first_row = case.view.first_row.tolist()
+    for podm, (first, last) in enumerate(itertools.pairwise(first_row)):
+        yield podm, len(place(case.window(first, last, most), ranked).placed)

@@ -6,16 +6,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from valence_sched.core.batch import Batch
-from valence_sched.core.fit import Fit, Plan
-from valence_sched.core.judge import NEVER, SCALE, Judgement, first_failures, funnel
-from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.case import Case
+from valence_sched.core.fit import Fit
+from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
 from valence_sched.model import decision as words
 from valence_sched.model.inventory import to_json
 from valence_sched.model.opinion import Term
@@ -27,14 +27,24 @@ from valence_sched.model.view import View
 class Decision:
     """What was chosen for a request, with all that the explanation is read from."""
 
-    request: Request
-    bound: BoundPolicy
-    view: View
-    judgement: Judgement
-    plan: Plan
+    case: Case
     batch: Batch
     skipped: Sequence[str] = ()
-    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def request(self) -> Request:
+        """Return the request as it was decided on."""
+        return self.case.request
+
+    @property
+    def view(self) -> View:
+        """Return the snapshot that was decided on."""
+        return self.case.view
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what the judging had to say: plugins that broke their contract."""
+        return self.case.judgement.notes
 
     @property
     def outcome(self) -> words.Outcome:
@@ -57,11 +67,11 @@ class Decision:
 
     def candidate(self, row: int) -> words.Candidate | None:
         """Return what pool ``row`` would have made at first, None when it makes no node."""
-        cost = int(self.judgement.cost[row])
-        fit = self.plan.fit(self.view, row) if cost != NEVER else None
+        cost = int(self.case.judgement.cost[row])
+        fit = self.case.plan.fit(self.view, row) if cost != NEVER else None
         if fit is None:
             return None
-        return self._candidate(fit, cost, tuple(self.judgement.scores[:, row].tolist()))
+        return self._candidate(fit, cost, tuple(self.case.judgement.scores[:, row].tolist()))
 
     def row_of(self, podm: str, pool: str) -> int:
         """Return the row of a pool."""
@@ -75,8 +85,8 @@ class Decision:
         yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
 
     def funnel(self) -> tuple[words.Step, ...]:
-        """Return the funnel of the first node: every filter, then the fit."""
-        steps = funnel(self.bound, self.judgement.verdicts, len(self.view))
+        """Return the funnel of the first node: pools into and out of every filter."""
+        steps = funnel(self.case.bound, self.case.judgement.verdicts, len(self.view))
         return tuple(words.Step(filter=name, came_in=a, went_on=b) for name, a, b in steps)
 
     def report(self) -> words.Report:
@@ -87,8 +97,8 @@ class Decision:
             placed=len(self.batch.placed),
             seed=self.request.seed,
             request=self.request,
-            policy=self.bound.policy,
-            policy_digest=digest(to_json(self.bound.policy)),
+            policy=self.case.bound.policy,
+            policy_digest=digest(to_json(self.case.bound.policy)),
             inventory=words.Source(
                 digest=inventory_digest(self.view),
                 podms=len(self.view.podms),
@@ -99,14 +109,16 @@ class Decision:
             placements=self.placements,
             podms=tuple(self.verdicts()),
             funnel=self.funnel(),
-            warnings=tuple(self.warnings + self.judgement.notes),
+            warnings=tuple(self.warnings),
         )
 
     def reasons(self, row: int) -> list[words.Reason]:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
         part = self.batch.view.take([row])
         found: list[words.Reason] = []
-        for filter_, verdict in zip(self.bound.filters, self.batch.judgement.verdicts, strict=True):
+        for filter_, verdict in zip(
+            self.case.bound.filters, self.batch.judgement.verdicts, strict=True
+        ):
             if verdict[row]:
                 continue
             if filter_.terms is None:
@@ -116,13 +128,13 @@ class Decision:
                 if not term.mask[0]:
                     found.append(_from_term(filter_.name, term))
         if not found:
-            label, need, have = self.plan.shortfall(self.batch.view, row)
+            label, need, have = self.case.plan.shortfall(self.batch.view, row)
             found.append(_reason("fit", label, need, have))
         return found
 
     def _verdict(self, podm: int) -> words.PodmVerdict:
         first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        passed = int(self.judgement.verdicts[:, first:last].all(axis=0).sum())
+        passed = int(self.case.judgement.verdicts[:, first:last].all(axis=0).sum())
         common: dict[str, Any] = {
             "podm": self.view.podms[podm].id,
             "pools": last - first,
@@ -136,8 +148,8 @@ class Decision:
                 reason = self.reasons(self._furthest(first, last))[0]
                 verdict = msgspec.structs.replace(verdict, reason=reason)
             return verdict
-        cost_, row = min((int(self.judgement.cost[r]), r) for r in self._by_fit(first, last))
-        if cost_ != NEVER and self.plan.fit(self.batch.view, row) is not None:
+        cost_, row = min((int(self.case.judgement.cost[r]), r) for r in self._by_fit(first, last))
+        if cost_ != NEVER and self.case.plan.fit(self.batch.view, row) is not None:
             return self._fitting("fits", row, cost_, common)
         row = self._furthest(first, last)
         return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
@@ -160,11 +172,8 @@ class Decision:
     def _by_fit(self, first: int, last: int) -> Sequence[int]:
         """Return the rows of a podm that still make a node, or all when none does."""
         rows = range(first, last)
-        cost = self.batch.judgement.cost
-        makes = [
-            r for r in rows if cost[r] != NEVER and self.plan.fit(self.batch.view, r) is not None
-        ]
-        return makes or rows
+        passed = [row for row in rows if self.batch.judgement.cost[row] != NEVER]
+        return [row for row in passed if self.case.plan.fit(self.batch.view, row)] or rows
 
     def _placed_on(self, podm: int) -> tuple[str, int, int] | None:
         """Return the outcome, row and cost of the first node, else alternate, on this podm."""
@@ -181,13 +190,20 @@ class Decision:
         """Return the pool of a podm that got through most filters before it was rejected."""
         failed = first_failures(self.batch.judgement.verdicts[:, first:last])
         far = [math.inf if index < 0 else index for index in failed]
-        return first + far.index(max(far))
+        return first + max(
+            range(last - first), key=lambda row: (far[row], self._closeness(first + row))
+        )
+
+    def _closeness(self, row: int) -> float:
+        """Return how many of the needs a pool's free blocks and stocks meet, parts included."""
+        met = ((self.batch.view.free(need)[row], need.amount) for need in self.request.needs)
+        return sum(min(1.0, float(free) / amount) for free, amount in met if amount)
 
     def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> words.Candidate:
         shelf = self.view.shelves[self.view.podm_of[fit.row]]
         kinds = self.view.kinds.kinds
         stocks = [(shelf.stocks[number], amount) for number, amount in fit.grants]
-        names = [weigher.name for weigher in self.bound.weighers]
+        names = [weigher.name for weigher in self.case.bound.weighers]
         return words.Candidate(
             podm=self.view.podm(fit.row).id,
             pool=self.view.pools[fit.row].id,
@@ -206,7 +222,7 @@ class Decision:
         )
 
     def _score(self, cost: int) -> float:
-        worst = self.bound.worst * SCALE
+        worst = self.case.bound.worst * SCALE
         return round(1.0 - cost / worst, 6) if worst else 1.0
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.case import Case
+from valence_sched.core.fit import Fit
 from valence_sched.core.judge import NEVER, Judgement, judge_again
-from valence_sched.core.policies import BoundPolicy
 from valence_sched.core.rank import by_lot
 from valence_sched.model.draft import Draft, Undo
-from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, Ints, Mask, View
+from valence_sched.model.view import Floats, Ints, Mask
 
 FARTHEST = 64  # pods looked ahead at once, at most
 
@@ -38,22 +37,12 @@ class _Next:
 class Lookahead:
     """The draft and the judgement of a batch; ``take`` moves both on by one node."""
 
-    def __init__(
-        self,
-        view: View,
-        judgement: Judgement,
-        plan: Plan,
-        request: Request,
-        bound: BoundPolicy,
-        *,
-        strict: bool = False,
-        farthest: int = FARTHEST,
-    ) -> None:
-        self._draft = Draft(view)
-        self.view, self.judgement = self._draft.view, judgement.copy()
-        self._plan, self._request, self._bound, self._strict = plan, request, bound, strict
+    def __init__(self, case: Case, farthest: int = FARTHEST) -> None:
+        self._case = case
+        self._draft = Draft(case.view)
+        self.view, self.judgement = self._draft.view, case.judgement.copy()
         self._ahead: dict[int, _Next] = {}
-        self._farthest = 1 if request.alternates else farthest
+        self._farthest = 1 if case.request.alternates else farthest
         self._far = 1
         self._hits = 0
         self._last = -1
@@ -62,11 +51,11 @@ class Lookahead:
         """Return the fit of a row as it stands, whether its pod was looked ahead at or not."""
         found = self._ahead.get(int(self.view.podm_of[row]))
         if found is None:
-            return self._plan.fit(self.view, row)
+            return self._case.plan.fit(self.view, row)
         if found.fit.row == row:
             return found.fit
         self._put_back(int(self.view.podm_of[row]))
-        return self._plan.fit(self.view, row)
+        return self._case.plan.fit(self.view, row)
 
     def take(self, fit: Fit) -> tuple[int, int]:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
@@ -105,14 +94,14 @@ class Lookahead:
             return []
         cost = self.judgement.cost
         near = np.argpartition(cost, min(4 * wanted, len(cost) - 1))[: 4 * wanted]
-        near = by_lot(self.view, near, self._request)
+        near = by_lot(self.view, near, self._case.request)
         near = near[np.argsort(cost[near], kind="stable")]
         found: dict[int, Fit] = {}
         for row in near.tolist():
             podm = int(self.view.podm_of[row])
             if podm == taken or podm in found or podm in self._ahead or cost[row] == NEVER:
                 continue
-            fit = self._plan.fit(self.view, row)
+            fit = self._case.plan.fit(self.view, row)
             if fit is not None:
                 found[podm] = fit
                 if len(found) == wanted:
@@ -133,8 +122,8 @@ class Lookahead:
             self.judgement.moving,
         )
         now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
-        now.count_free(self._request.needs)
-        judge_again(now, self._request, self._bound, part, strict=self._strict)
+        now.count_free(self._case.request.needs)
+        judge_again(now, self._case.request, self._case.bound, part, strict=self._case.strict)
         low = 0
         for podm, fit, undo, (first, last) in zip(podms, fits, undos, spans, strict=True):
             high = low + last - first

@@ -16,13 +16,13 @@ MIB, GIB = 1 << 20, 1 << 30
 #: Bytes of one document in a tree; a larger one is left out.
 MAX_DOCUMENT_BYTES = 16 * MIB
 #: Bytes of all documents of a tree or an archive together.
-MAX_TREE_BYTES = 1 * GIB
+MAX_TREE_BYTES = 512 * MIB
 #: Documents of a tree or an archive.
 MAX_DOCUMENTS = 200_000
 #: Files, folders and links of a folder or an archive, documents or not.
 MAX_MEMBERS = 1_000_000
 #: Bytes of one JSON document: an inventory, or a map from URI to document.
-MAX_JSON_BYTES = 1 * GIB
+MAX_JSON_BYTES = 512 * MIB
 #: Bytes of one line of JSON Lines; a longer one is left out.
 MAX_LINE_BYTES = 64 * MIB
 #: Bytes of a stream after decompression, and of an archive that comes from standard input.

@@ -54,7 +54,8 @@ def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> 
     first = first.removeprefix(_MARK)
     between, second = _next_line(stream) if first.endswith(b"\n") else ([], b"")
     fields = _fields(first)
-    if fields is None and not second.startswith(b"{"):
+    goes_on = first.rstrip().endswith((b"[", b"{", b",", b":")) or not second.startswith(b"{")
+    if fields is None and goes_on:
         whole = _rest(stream, b"".join([first, *between, second]), file)
         yield from _document(decode(whole, dict[str, Raw], file), whole, file, id_, problems)
     elif fields is not None and not _is_line(fields, second):

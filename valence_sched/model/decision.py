@@ -80,9 +80,9 @@ class Reason(Struct, frozen=True, kw_only=True):
         elsewhere = ""
         if self.podm_have is not None:
             elsewhere = f" ({printed(self.podm_have)} in all its pools, but a node is made in one)"
+        what = self.filter if self.label == self.filter else f"{self.filter}: {self.label}"
         return (
-            f"{self.filter}: {self.label}: needs {printed(self.need)}{unit}, "
-            f"has {printed(self.have)}{unit}{elsewhere}"
+            f"{what}: needs {printed(self.need)}{unit}, has {printed(self.have)}{unit}{elsewhere}"
         )
 
 

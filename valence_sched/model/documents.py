@@ -33,6 +33,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, place: str = "$
         where = re.search(r"byte (\d+)", str(error))
         spot = _spot(bytes(data), int(where[1]) if where else None, place)
         found = str(error).removeprefix("JSON is malformed: ")
+        found = found.replace("Input data was truncated", "the end of the text")
         raise InputError(file, spot, found, "JSON", "is the file whole?") from None
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
@@ -70,7 +71,8 @@ def load_yaml(data: bytes, file: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         spot = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
-        raise InputError(file, spot, error.problem or str(error), "YAML or JSON") from None
+        found = (error.problem or str(error)).removeprefix("found ")
+        raise InputError(file, spot, found, "plain YAML or JSON") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:
@@ -97,7 +99,7 @@ def check_schema(found: str, version: str, schema: str, ours: str, file: str) ->
 class _PlainLoader(yaml.SafeLoader):
     """A safe loader that refuses aliases and duplicate keys and reads dates as text."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - declared so by the base class
+    yaml_implicit_resolvers = {
         first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

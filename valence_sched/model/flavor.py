@@ -11,16 +11,17 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.noun import Noun
 from valence_sched.model.request import Need, Test, Traits
 
 GIB = 1 << 30
 More = Annotated[int, Meta(ge=1, le=10**15)]
 
 
-class ProcessorAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ProcessorAsk(Noun, frozen=True):
     """Cores in total, from CPUs of this model, architecture, instruction set, or speed."""
 
     total_cores: More | None = None
@@ -31,7 +32,7 @@ class ProcessorAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     speed_mhz: More | None = None
 
 
-class MemoryAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class MemoryAsk(Noun, frozen=True):
     """Main memory in total, from modules of this type and speed."""
 
     capacity_mib: More
@@ -39,7 +40,7 @@ class MemoryAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     speed_mhz: More | None = None
 
 
-class AcceleratorAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class AcceleratorAsk(Noun, frozen=True):
     """A number of accelerators of one kind and model, each with at least this memory."""
 
     kind: str = "GPU"
@@ -48,7 +49,7 @@ class AcceleratorAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     memory_mib: More | None = None
 
 
-class DriveAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class DriveAsk(Noun, frozen=True):
     """A number of drives, each with at least this capacity and rotation speed."""
 
     count: More = 1
@@ -59,34 +60,34 @@ class DriveAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     model: str | None = None
 
 
-class NicAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class NicAsk(Noun, frozen=True):
     """A number of network interfaces, each at least this fast."""
 
     count: More = 1
     speed_mbps: More | None = None
 
 
-class StockAsk(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class StockAsk(Noun, frozen=True):
     """``count`` separate amounts of a resource, each from one stock."""
 
     resource: Annotated[str, Meta(min_length=1)]
-    amount: Annotated[float, Meta(gt=0)]
+    amount: Annotated[float, Meta(gt=0, le=10**15)]
     count: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
-class PciDevice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PciDevice(Noun, frozen=True):
     """Valence's devices: a list of types, repeated for more than one."""
 
     type: tuple[str, ...] = ()
 
 
-class RemoteStorage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RemoteStorage(Noun, frozen=True):
     """Valence's remote volume: an amount of the stock ``storage_gib``."""
 
     capacity_gib: More
 
 
-class Properties(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Properties(Noun, frozen=True):
     """What a node of this flavor is made of."""
 
     processor: ProcessorAsk | None = None
@@ -99,7 +100,7 @@ class Properties(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     remote_storage: RemoteStorage | None = None
 
 
-class Flavor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Flavor(Noun, frozen=True, kw_only=True):
     """A named request template."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]

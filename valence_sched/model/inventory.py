@@ -16,6 +16,8 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from valence_sched.model.noun import Noun
+
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
 
@@ -42,9 +44,7 @@ PodmStatus = Literal["Online", "Offline", "Unknown"]
 Fact = float | str | tuple[str, ...]
 
 
-class Processor(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Processor(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical CPUs; GPUs are accelerators, and their cores are not CPU cores."""
 
     count: Positive = 1
@@ -56,9 +56,7 @@ class Processor(
     speed_mhz: Count | None = None
 
 
-class Accelerator(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Accelerator(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical accelerators: GPU, FPGA, DSP, Accelerator, Partition or OEM."""
 
     kind: Name
@@ -67,9 +65,7 @@ class Accelerator(
     memory_mib: Count | None = None
 
 
-class Memory(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Memory(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical memory modules that a system can use as main memory."""
 
     count: Positive = 1
@@ -78,9 +74,7 @@ class Memory(
     speed_mhz: Count | None = None
 
 
-class Drive(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Drive(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical drives."""
 
     count: Positive = 1
@@ -91,18 +85,14 @@ class Drive(
     model: str | None = None
 
 
-class Nic(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Nic(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical network interfaces."""
 
     count: Positive = 1
     speed_mbps: Count | None = None
 
 
-class Devices(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Devices(Noun, frozen=True, kw_only=True, gc=False):
     """All that one block hands to its node."""
 
     processors: tuple[Processor, ...] = ()
@@ -112,9 +102,7 @@ class Devices(
     nics: tuple[Nic, ...] = ()
 
 
-class Status(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
-):
+class Status(Noun, frozen=True, kw_only=True, gc=False):
     """How far a block is in use, in Redfish's words (``ResourceBlock.CompositionStatus``)."""
 
     state: CompositionState = "Unused"
@@ -150,15 +138,7 @@ D = TypeVar("D")
 S = TypeVar("S")
 
 
-class Block(
-    Struct,
-    Generic[D, S],
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    gc=False,
-):
+class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
     """What a podm composes whole; identified by its URI within its podm, never by Id."""
 
     uri: Name
@@ -169,14 +149,14 @@ class Block(
     devices: D = None  # type: ignore[assignment]
 
 
-class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Limit(Noun, frozen=True, gc=False):
     """How few and how many blocks of one type a node may be composed of."""
 
     min: Count = 0
     max: Count | None = None
 
 
-class Pool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Pool(Noun, frozen=True, kw_only=True):
     """The smallest region in which one node can be composed whole; a Redfish ResourceZone."""
 
     id: Name
@@ -185,7 +165,7 @@ class Pool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     traits: tuple[str, ...] = ()
 
 
-class Stock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Stock(Noun, frozen=True, kw_only=True):
     """What a podm hands out by amount, each amount from one stock.
 
     A grant is at least ``min``, at most ``max`` and a multiple of ``step``, all in ``unit``.
@@ -203,7 +183,7 @@ class Stock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     step: Amount = 0.0
 
 
-class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Node(Noun, frozen=True, kw_only=True):
     """What a podm has composed: its URI and the URIs of its blocks."""
 
     uri: Name
@@ -211,14 +191,7 @@ class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     blocks: tuple[str, ...] = ()
 
 
-class Podm(
-    Struct,
-    Generic[D, S],
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-):
+class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
     """A pod manager as it was read. A podm that names no pools is one pool."""
 
     id: Name
@@ -248,7 +221,7 @@ FREE = Status()
 NOTHING = Devices()
 
 
-class Inventory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Inventory(Noun, frozen=True, kw_only=True):
     """The document: pod managers as they were captured."""
 
     schema: str
@@ -266,7 +239,7 @@ class Envelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     podms: tuple[Raw, ...] = ()
 
 
-class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Header(Noun, frozen=True, kw_only=True):
     """The first line of a JSON Lines inventory; the podms follow, one a line."""
 
     schema: str

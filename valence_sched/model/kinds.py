@@ -33,6 +33,7 @@ _GROUPS = {
     "nic": "nics",
 }
 _WORD = re.compile(r"[^\W_]+")
+_MARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
 class Kind(Struct, frozen=True):
@@ -163,8 +164,11 @@ def price(devices: Devices) -> int:
 
 
 def has_words(text: str, words: str) -> bool:
-    """Return whether the words stand in the text in order, whole, side by side, case ignored."""
-    have, want = (_WORD.findall(part.casefold()) for part in (text, words))
+    """Return whether the words stand in the text in order, whole, side by side.
+
+    Case and the marks (R), (TM) and (C) do not count.
+    """
+    have, want = (_WORD.findall(_MARKS.sub(" ", part.casefold())) for part in (text, words))
     return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
 
 

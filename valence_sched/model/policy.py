@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
+from valence_sched.model.noun import Noun
 from valence_sched.model.request import Unknown
 
 Weight = Annotated[float, Meta(ge=0, le=1000)]
 
 
-class FilterUse(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FilterUse(Noun, frozen=True):
     """A filter by name, with its options."""
 
     name: str
     options: dict[str, Any] = {}
 
 
-class WeigherUse(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class WeigherUse(Noun, frozen=True):
     """A weigher by name, with its weight and its options."""
 
     name: str
@@ -27,13 +28,13 @@ class WeigherUse(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     options: dict[str, Any] = {}
 
 
-class Pick(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Pick(Noun, frozen=True):
     """Take the best, or one of the ``best_of`` best by lot, which keeps schedulers apart."""
 
     best_of: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
-class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Policy(Noun, frozen=True, kw_only=True):
     """A named list of filters and of weighted weighers, in the order in which they run."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -45,7 +46,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     unknown: Unknown = "reject"
 
 
-class PolicyText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class PolicyText(Noun, frozen=True, kw_only=True):
     """A policy as a person writes it: a filter or weigher without options is just its name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from valence_sched.errors import RequestError
+from valence_sched.model.noun import Noun
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
@@ -68,16 +69,14 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return "MiB" if self.measure == "capacity_mib" else ""
 
 
-class Traits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Traits(Noun, frozen=True):
     """Traits a pool must have, and traits it must not have."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
 
 
-class Request(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
-):
+class Request(Noun, frozen=True, kw_only=True, dict=True):
     """What is asked of the scheduler, compiled to needs; plugins read it and nothing else."""
 
     schema: str = SCHEMA

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.core.batch import Batch, place
-from valence_sched.core.fit import Plan
-from valence_sched.core.judge import NEVER, Judgement
-from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.case import Case
+from valence_sched.core.judge import NEVER
 from valence_sched.core.rank import drawn
 from valence_sched.model.request import Request
 from valence_sched.model.view import Ints, View
@@ -19,18 +18,9 @@ from valence_sched.model.view import Ints, View
 class ChanceScheduler:
     """Draws a pod manager uniformly, then one of its pools, until one makes the node."""
 
-    def schedule(
-        self,
-        view: View,
-        judgement: Judgement,
-        plan: Plan,
-        request: Request,
-        bound: BoundPolicy,
-        *,
-        strict: bool = False,
-    ) -> Batch:
+    def schedule(self, case: Case) -> Batch:
         """Place the request's nodes one after another, each by a draw of its own."""
-        return place(view, judgement, plan, request, bound, by_chance, strict=strict)
+        return place(case, by_chance)
 
 
 def by_chance(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:

@@ -114,7 +114,8 @@ class TestDepletion(unittest.TestCase):
             assert_same_view(self, view(*podms), batch.batch.view)
             fresh = engine(view(*podms)).select_destinations(single)
             for name in ("verdicts", "scores", "cost"):
-                here, there = (getattr(d, name) for d in (fresh.judgement, batch.batch.judgement))
+                judged = (fresh.case.judgement, batch.batch.judgement)
+                here, there = (getattr(judgement, name) for judgement in judged)
                 self.assertEqual(here.tolist(), there.tolist(), name)
 
     def test_a_thousand_asked_never_exceed_what_there_is(self):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.core.engines import cpu
 from tests.unit.core.sites import quietly
 from tests.unit.model.same import assert_same_view
+from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit, Plan
 from valence_sched.core.judge import judge
 from valence_sched.core.lookahead import Lookahead
@@ -55,7 +56,7 @@ class TestLookahead(unittest.TestCase):
 
     def run_batch(self, seen: View, bound: BoundPolicy, asked, order, farthest: int):
         plan = Plan(asked.needs, seen.kinds)
-        ahead = Lookahead(seen, judge(seen, asked, bound), plan, asked, bound, farthest=farthest)
+        ahead = Lookahead(Case(seen, asked, bound, judge(seen, asked, bound), plan), farthest)
         barren: set[int] = set()
         fits: list[Fit] = []
         for turn in range(asked.count):

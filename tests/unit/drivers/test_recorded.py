@@ -465,9 +465,9 @@ class HostileTest(SourceTest):
 
     def test_the_bounds_are_the_documented_ones(self):
         self.assertEqual(16 << 20, bounds.MAX_DOCUMENT_BYTES)
-        self.assertEqual(1 << 30, bounds.MAX_TREE_BYTES)
+        self.assertEqual(512 << 20, bounds.MAX_TREE_BYTES)
         self.assertEqual(200_000, bounds.MAX_DOCUMENTS)
-        self.assertEqual(1 << 30, bounds.MAX_JSON_BYTES)
+        self.assertEqual(512 << 20, bounds.MAX_JSON_BYTES)
         self.assertEqual(64 << 20, bounds.MAX_LINE_BYTES)
         self.assertEqual(8 << 30, bounds.MAX_STREAM_BYTES)
 

@@ -28,7 +28,7 @@ class TestWords(unittest.TestCase):
         ("NVIDIA A10G", "A10", False),
         ("NVIDIA A100X", "A100", False),
         ("Tesla V100_PCIE_16GB", "v100", True),
-        ("Intel(R) Xeon(R) Gold 6338", "Xeon Gold", False),
+        ("Intel(R) Xeon(R) Gold 6338", "Xeon Gold", True),
         ("Intel(R) Xeon(R) Gold 6338", "Gold 6338", True),
         ("Intel Xeon Gold 6338", "Gold Xeon", False),
         ("AMD EPYC 7713", "EPYC", True),

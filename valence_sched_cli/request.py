@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the shell that make a request."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import command
+
+if TYPE_CHECKING:
+    from valence_sched.model.request import Request
+
+
+def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
+    """Add the options that a request is made of."""
+    parser.add_argument(
+        "--flavor",
+        metavar="<flavor>",
+        action="append" if many else "store",
+        required=not many,
+        default=[] if many else None,
+        help="flavor: a name, a file with one flavor, or - for standard input"
+        + (" (repeat for several; default: all known)" if many else ""),
+    )
+    command.add_flavor_file_option(parser)
+    parser.add_argument(
+        "--policy", metavar="<policy>", default="default", help="policy (default: default)"
+    )
+    command.add_policy_file_option(parser)
+    for option, words in (
+        ("--podm", "only this pod manager, by ID or name (repeat for several)"),
+        ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
+    ):
+        parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
+    parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
+    parser.add_argument(
+        "--seed", metavar="<n>", type=int, default=0, help="decides between equals (default: 0)"
+    )
+
+
+def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Request:
+    """Return the request that the words of the shell make."""
+    from valence_sched.model.request import Request
+
+    flavor = main.flavor(word, parsed_args.flavor_file)
+    return Request(
+        flavor=flavor.name,
+        needs=flavor.needs,
+        count=getattr(parsed_args, "count", 1),
+        alternates=getattr(parsed_args, "alternates", 0),
+        podms=tuple(parsed_args.podm),
+        exclude_podms=tuple(parsed_args.exclude_podm),
+        zone=parsed_args.zone or flavor.zone,
+        aggregates=flavor.aggregates,
+        capabilities=flavor.wanted_capabilities,
+        traits=flavor.traits,
+        policy=parsed_args.policy,
+        seed=parsed_args.seed,
+    )
+
+
+def positive(text: str) -> int:
+    """Parse a whole number from 1 on."""
+    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """Parse a whole number from 0 on."""
+    return 0 if text == "0" else positive(text)
