@@ -185,6 +185,9 @@ class SchedulePodm(command.Lister):
         if not explain and hidden > 0:
             every = len(decision.view.podms)
             self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
+        for podm in decision.chosen_podms()[:LISTED_PODMS]:
+            if reason := decision.no_more(podm):
+                self.closing.append(f"no more on {decision.view.podms[podm].id}: {reason.text}")
         policy, seed = decision.request.policy, decision.request.seed
         self.closing.append(f"placed {placed} of {asked} (policy {policy}, seed {seed})")
 

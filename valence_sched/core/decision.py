@@ -132,6 +132,17 @@ class Decision:
             found.append(_reason("fit", label, need, have))
         return found
 
+    def no_more(self, podm: int) -> words.Reason | None:
+        """Return why a podm took no more nodes, None when no more were asked for."""
+        if self.outcome != "placed_in_part":
+            return None
+        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
+        return self.reasons(self._furthest(first, last))[0]
+
+    def chosen_podms(self) -> list[int]:
+        """Return the podms that took nodes, each once, in the order of their first."""
+        return list(dict.fromkeys(int(self.view.podm_of[p.chosen.row]) for p in self.batch.placed))
+
     def _verdict(self, podm: int) -> words.PodmVerdict:
         first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
         passed = int(self.case.judgement.verdicts[:, first:last].all(axis=0).sum())
@@ -144,10 +155,8 @@ class Decision:
         if chosen is not None:
             outcome, row, cost = chosen
             verdict = self._fitting(outcome, row, cost, common)
-            if outcome == "chosen" and self.outcome == "placed_in_part":
-                reason = self.reasons(self._furthest(first, last))[0]
-                verdict = msgspec.structs.replace(verdict, reason=reason)
-            return verdict
+            reason = self.no_more(podm) if outcome == "chosen" else None
+            return msgspec.structs.replace(verdict, reason=reason)
         cost_, row = min((int(self.case.judgement.cost[r]), r) for r in self._by_fit(first, last))
         if cost_ != NEVER and self.case.plan.fit(self.batch.view, row) is not None:
             return self._fitting("fits", row, cost_, common)
