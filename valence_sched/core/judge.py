@@ -120,7 +120,8 @@ def add_up(judgement: Judgement, bound: BoundPolicy) -> None:
     np.add(total, SCALE * bound.worst, out=total)
     judgement.cost[:] = total  # whole numbers far below 2**53: exact
     if len(judgement.verdicts):
-        judgement.cost[~np.logical_and.reduce(judgement.verdicts)] = NEVER
+        rejected = ~np.logical_and.reduce(judgement.verdicts)
+        np.putmask(judgement.cost, rejected, NEVER)
 
 
 def _verdict(

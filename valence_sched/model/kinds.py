@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20_000, 1_000, 200
 MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
+MOST_KEPT = 10_000  # needs whose amounts are remembered
+
 _GROUPS = {
     "processor": "processors",
     "accelerator": "accelerators",
@@ -105,6 +107,8 @@ class Kinds:
         counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
         found = counted.astype(np.float64)
         found.flags.writeable = False
+        if len(self._amounts) >= MOST_KEPT:
+            self._amounts.clear()
         self._amounts[need] = found
         return found
 

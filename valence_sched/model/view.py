@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 By = Literal["pool", "podm"]
 
+MOST_KEPT = 256  # arrays of a View that were worked out for somebody and may be asked again
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -233,6 +235,8 @@ class View:
             found = make(*words)
             if isinstance(found, np.ndarray):
                 _frozen(found)
+            if len(self._kept) >= MOST_KEPT:  # of a service that is asked ever new things
+                self._kept.clear()
             self._kept[key] = found
         return found
 
