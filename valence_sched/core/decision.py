@@ -44,7 +44,7 @@ class Decision:
     @property
     def warnings(self) -> list[str]:
         """Return what the judging had to say: plugins that broke their contract."""
-        return self.case.judgement.notes
+        return self.batch.judgement.notes
 
     @property
     def outcome(self) -> words.Outcome:

@@ -16,6 +16,7 @@ from valence_sched.model.splice import Splice
 from valence_sched.model.view import Ints, View
 
 MOST_SPLICES = 10_000
+MOST_LAG = 32  # splices after which judging all is as quick as taking them in
 
 Key = tuple[bytes, bytes]
 
@@ -48,7 +49,7 @@ class Kept:
     ) -> tuple[Judgement, Plan]:
         """Return the judgement of a question on this View, and its plan."""
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is None or len(self._splices) - entry.seen > MOST_LAG:
             entry = _Entry(judge(view, request, bound, strict=strict),
                            Plan(request.needs, view.kinds), len(self._splices))  # fmt: skip
             self.rows_judged += len(view)

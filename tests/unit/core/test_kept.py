@@ -11,7 +11,7 @@ from tests.unit.core.bound import bound
 from tests.unit.core.engines import built_in, cpus, engine, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.judge import Judgement
-from valence_sched.core.kept import Kept
+from valence_sched.core.kept import MOST_LAG, Kept
 from valence_sched.engine import Engine
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.inventory import to_json
@@ -67,6 +67,12 @@ class TestWork(unittest.TestCase):
         self.engine.replace(lean(pod("p7", 5, 3)))
         self.assertEqual(3, self.work({}))
         self.assertEqual(0, self.work({}))
+
+    def test_who_lags_far_behind_is_judged_afresh(self):
+        self.work({})
+        for number in range(MOST_LAG + 1):
+            self.engine.replace(lean(pod(f"p{number}", 4, 2)))
+        self.assertEqual(200, self.work({}))
 
     def test_several_changes_are_taken_in_at_once_each_row_once(self):
         self.work({})
