@@ -74,9 +74,17 @@ class Engine:
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
 
-    def count_fits(self, request: Request, most: int) -> list[tuple[str, int]]:
-        """Return how many more nodes of a request each podm makes, at most ``most`` each."""
-        fits = count_fits(self._case(request), most)
+    def count_fits(
+        self, request: Request, most: int, warnings: list[str] | None = None
+    ) -> list[tuple[str, int]]:
+        """Return how many more nodes of a request each podm makes, at most ``most`` each.
+
+        ``warnings`` gets a line for each plugin that broke its contract.
+        """
+        case = self._case(request)
+        if warnings is not None:
+            warnings += [note for note in case.judgement.notes if note not in warnings]
+        fits = count_fits(case, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:

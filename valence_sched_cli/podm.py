@@ -217,10 +217,12 @@ class FitPodm(command.Lister):
         )
         asked = dict.fromkeys(parsed_args.flavor)
         names = list(asked or self.main.flavors(parsed_args.flavor_file))
-        fits = [
-            (name, engine.count_fits(make_request(self.main, parsed_args, name), parsed_args.limit))
-            for name in names
-        ]
+        warnings: list[str] = []
+        fits = []
+        for name in names:
+            request = make_request(self.main, parsed_args, name)
+            fits.append((name, engine.count_fits(request, parsed_args.limit, warnings)))
+        self.closing += [f"warning: {warning}" for warning in warnings]
         self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else 3
         limit = parsed_args.limit
         if any(n >= limit for _, counts in fits for _, n in counts):

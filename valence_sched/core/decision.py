@@ -16,6 +16,8 @@ from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
+from valence_sched.core.policies import BoundFilter
+from valence_sched.errors import one_line
 from valence_sched.model import decision as words
 from valence_sched.model.inventory import to_json
 from valence_sched.model.opinion import Term
@@ -121,12 +123,7 @@ class Decision:
         ):
             if verdict[row]:
                 continue
-            if filter_.terms is None:
-                found.append(_reason(filter_.name, "this filter", "yes", "no"))
-                continue
-            for term in filter_.terms(part, self.request):
-                if not term.mask[0]:
-                    found.append(_from_term(filter_.name, term))
+            found += self._reasons_of(filter_, part)
         if not found:
             label, need, have = self.case.plan.shortfall(self.batch.view, row)
             found.append(_reason("fit", label, need, have))
@@ -142,6 +139,20 @@ class Decision:
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
         return list(dict.fromkeys(int(self.view.podm_of[p.chosen.row]) for p in self.batch.placed))
+
+    def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
+        """Return what a filter has against a view of one row, in as many words as it has."""
+        plain = _reason(filter_.name, "this filter", "yes", "no")
+        if filter_.terms is None or filter_.name in self.batch.judgement.failed:
+            return [plain]
+        try:
+            terms = [term for term in filter_.terms(part, self.request) if not term.mask[0]]
+        except Exception as error:  # it could judge, so its verdict stands
+            text = f"filter {filter_.name!r} cannot explain itself: {type(error).__name__}: {error}"
+            if one_line(text) not in self.warnings:
+                self.warnings.append(one_line(text))
+            return [plain]
+        return [_from_term(filter_.name, term) for term in terms] or [plain]
 
     def _verdict(self, podm: int) -> words.PodmVerdict:
         first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])

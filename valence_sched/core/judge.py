@@ -28,6 +28,7 @@ class Judgement:
     ``verdicts`` is bool, filters × pools; ``scores`` is 0..1, weighers × pools; ``cost`` is the
     weighted sum of ``SCALE × (1 - score)`` per pool, ``NEVER`` where a filter rejects.
     ``moving`` names the plugins that looked at what is free: depletion can change only these.
+    Those that ``failed`` are not asked again: for one decision they fail throughout.
     """
 
     verdicts: Mask
@@ -35,6 +36,7 @@ class Judgement:
     cost: Ints
     notes: list[str] = field(default_factory=list)
     moving: frozenset[str] = frozenset()
+    failed: set[str] = field(default_factory=set)
 
     def copy(self) -> Judgement:
         """Return a judgement whose arrays can be changed without changing this one."""
@@ -44,6 +46,7 @@ class Judgement:
             self.cost.copy(),
             list(self.notes),
             self.moving,
+            set(self.failed),
         )
 
     def window(self, first: int, last: int) -> Judgement:
@@ -54,6 +57,7 @@ class Judgement:
             self.cost[first:last],
             self.notes,
             self.moving,
+            self.failed,
         )
 
 
@@ -76,12 +80,12 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     moving = set()
     for row, filter_ in zip(fresh.verdicts, bound.filters, strict=True):
         watched.looked = False
-        row[:] = _verdict(filter_, watched, request, fresh.notes, strict)
+        row[:] = _verdict(filter_, watched, request, fresh, strict)
         if watched.looked:
             moving.add(filter_.name)
     for score, weigher in zip(fresh.scores, bound.weighers, strict=True):
         watched.looked = False
-        score[:] = _score(weigher, watched, request, fresh.notes, strict)
+        score[:] = _score(weigher, watched, request, fresh, strict)
         if watched.looked:
             moving.add(weigher.name)
     fresh.moving = frozenset(moving)
@@ -98,14 +102,13 @@ def judge_again(
     strict: bool = False,
 ) -> None:
     """Ask again what depletion can change, and write it over a judgement of the same rows."""
-    notes: list[str] = []
+    again = judgement.moving - judgement.failed
     for row, filter_ in zip(judgement.verdicts, bound.filters, strict=True):
-        if filter_.name in judgement.moving:
-            row[:] = _verdict(filter_, view, request, notes, strict)
+        if filter_.name in again:
+            row[:] = _verdict(filter_, view, request, judgement, strict)
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
-        if weigher.name in judgement.moving:
-            score[:] = _score(weigher, view, request, notes, strict)
-    judgement.notes += [note for note in notes if note not in judgement.notes]
+        if weigher.name in again:
+            score[:] = _score(weigher, view, request, judgement, strict)
     add_up(judgement, bound)
 
 
@@ -125,30 +128,31 @@ def add_up(judgement: Judgement, bound: BoundPolicy) -> None:
 
 
 def _verdict(
-    filter_: BoundFilter, view: View, request: Request, notes: list[str], strict: bool
+    filter_: BoundFilter, view: View, request: Request, judgement: Judgement, strict: bool
 ) -> Any:
-    answer = _ask("filter", filter_, view, request, notes, strict)
+    answer = _ask("filter", filter_, view, request, judgement, strict)
     if isinstance(answer, np.ndarray) and answer.shape == (len(view),) and answer.dtype == bool:
         return answer
     if answer is not FAILED:
         text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
-        _complain(text, notes, strict)
+        _fail(filter_.name, text, judgement, strict)
     return False
 
 
 def _score(
-    weigher: BoundWeigher, view: View, request: Request, notes: list[str], strict: bool
+    weigher: BoundWeigher, view: View, request: Request, judgement: Judgement, strict: bool
 ) -> Any:
-    answer = _ask("weigher", weigher, view, request, notes, strict)
+    answer = _ask("weigher", weigher, view, request, judgement, strict)
     if answer is FAILED:
         return 0.0
     name = f"weigher {weigher.name!r}"
     numbers = isinstance(answer, np.ndarray) and np.issubdtype(answer.dtype, np.number)
     if not numbers or answer.shape != (len(view),):
-        _complain(f"{name} returned {_shape(answer)}, not {len(view)} numbers", notes, strict)
+        text = f"{name} returned {_shape(answer)}, not {len(view)} numbers"
+        _fail(weigher.name, text, judgement, strict)
         return 0.0
     if len(answer) and not (answer.min() >= 0.0 and answer.max() <= 1.0):
-        _complain(f"{name} left 0..1: clamped, and NaN counted as 0", notes, strict)
+        _complain(f"{name} left 0..1: clamped, and NaN counted as 0", judgement, strict)
         return np.clip(np.nan_to_num(answer, nan=0.0), 0.0, 1.0)
     return answer
 
@@ -158,23 +162,29 @@ def _ask(
     plugin: BoundFilter | BoundWeigher,
     view: View,
     request: Request,
-    notes: list[str],
+    judgement: Judgement,
     strict: bool,
 ) -> Any:
     try:
         return plugin.judge(view, request)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = one_line(f"{kind} {plugin.name!r} failed: {type(error).__name__}: {error}")
         if strict:
             raise PluginError(text) from error
-        notes.append(text)
+        _fail(plugin.name, text, judgement, strict)
         return FAILED
 
 
-def _complain(text: str, notes: list[str], strict: bool) -> None:
+def _fail(name: str, text: str, judgement: Judgement, strict: bool) -> None:
+    _complain(text, judgement, strict)
+    judgement.failed.add(name)
+
+
+def _complain(text: str, judgement: Judgement, strict: bool) -> None:
     if strict:
         raise PluginError(text)
-    notes.append(text)
+    if text not in judgement.notes:
+        judgement.notes.append(text)
 
 
 def _shape(answer: Any) -> str:

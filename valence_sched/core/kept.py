@@ -90,6 +90,7 @@ class Kept:
                 np.concatenate((judged.cost[:first], np.full(count, NEVER), judged.cost[last:])),
                 list(old.notes),
                 old.moving,
+                set(old.failed),
             )
         entry.judgement, entry.seen = judged, len(self._splices)
         return np.flatnonzero(dirty)

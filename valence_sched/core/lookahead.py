@@ -120,6 +120,7 @@ class Lookahead:
             self.judgement.cost[rows],
             self.judgement.notes,
             self.judgement.moving,
+            self.judgement.failed,
         )
         now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         now.count_free(self._case.request.needs)

@@ -36,7 +36,8 @@ class Plugins:
             PluginError: it is installed but could not be imported.
         """
         if name in self.broken:
-            raise PluginError(f"{self.kind} {name!r} cannot be loaded: {self.broken[name]}")
+            text = f"{self.kind} {name!r} cannot be loaded: {self.broken[name]}"
+            raise PluginError(f"{where}: {text}" if where else text)
         if name not in self.found:
             raise UnknownName(self.kind, name, self.found, where)
         return self.found[name]
@@ -50,16 +51,29 @@ def installed(group: str) -> Plugins:
     def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
         broken[entry_point.name] = f"{type(error).__name__}: {error}"
 
-    manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
-        group, on_load_failure_callback=remember
-    )
-    extensions = sorted(manager, key=lambda extension: extension.name)
-    return Plugins(
-        kind=group.rpartition(".")[2].removesuffix("s"),
-        found={extension.name: extension.plugin for extension in extensions},
-        sources={extension.name: extension.entry_point.value for extension in extensions},
-        broken=broken,
-    )
+    kind = group.rpartition(".")[2].removesuffix("s")
+    try:
+        manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
+            group, on_load_failure_callback=remember
+        )
+    except SystemExit as error:
+        raise PluginError(f"a {kind} of a plug-in calls sys.exit when it is imported") from error
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for extension in sorted(manager, key=_ours_first):
+        name, value = extension.name, extension.entry_point.value
+        if not callable(extension.plugin):
+            broken[name] = f"{value} is not a function"
+        elif name in found:
+            broken[f"{name} of {value}"] = f"{sources[name]} has the name"
+        else:
+            found[name], sources[name] = extension.plugin, value
+    return Plugins(kind, found, sources, broken)
+
+
+def _ours_first(extension: Any) -> tuple[str, bool, str]:
+    value = extension.entry_point.value
+    return extension.name, not value.startswith("valence_sched."), value
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:

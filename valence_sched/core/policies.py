@@ -96,7 +96,7 @@ def _checked(
     function: Callable[..., Any], name: str, given: dict[str, Any], where: str
 ) -> dict[str, Any]:
     known = plugins.options(function)
-    hints = typing.get_type_hints(function)
+    hints = _hints(function)
     checked = {}
     for option, value in given.items():
         place = f"option {option!r} of {name!r}"
@@ -105,6 +105,14 @@ def _checked(
         hint = hints.get(option, Any)
         checked[option] = convert(value, hint, where, place)
     return checked
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of a plugin's options; of names that only type checkers see, none."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError:
+        return {}
 
 
 def unread(request: Request, bound: BoundPolicy) -> list[str]:

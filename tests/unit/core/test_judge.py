@@ -3,16 +3,23 @@
 
 import unittest
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.bound import bound
+from tests.unit.core.engines import cpus
 from tests.unit.core.sites import quietly
+from valence_sched.core.batch import place
+from valence_sched.core.case import Case
+from valence_sched.core.decision import Decision
+from valence_sched.core.fit import Plan
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel, judge
 from valence_sched.core.policies import BoundPolicy, BoundWeigher
 from valence_sched.core.rank import ranked
 from valence_sched.errors import PluginError
+from valence_sched.model.opinion import Term, terms
 from valence_sched.model.policy import Policy
 from valence_sched.testing import request, view
 
@@ -106,6 +113,23 @@ def ones(view, request):
     return np.ones(len(view), dtype=int)
 
 
+def leaving(view, request):
+    raise SystemExit(9)
+
+
+def short_while_many(view, request):
+    """Is right for a view of one row only, and looks at what is free."""
+    view.free(request.needs[0])
+    return np.ones(1)
+
+
+@terms
+def wordless(view, request):
+    if len(view) == 1:
+        raise ValueError("no words")
+    yield Term("n", 5, view.number("n"))
+
+
 class TestBrokenPlugins(unittest.TestCase):
     """A plugin that breaks its contract is named, and never stops a decision unless strict."""
 
@@ -125,11 +149,33 @@ class TestBrokenPlugins(unittest.TestCase):
             (short, "weigher 'short' returned an array of float64 of shape (1,), not 3 numbers"),
             (words, "weigher 'words' returned an array of <U1"),
             (nothing, "weigher 'nothing'"),
+            (leaving, "weigher 'leaving' failed: SystemExit: 9"),
         ):
             with self.subTest(weigher.__name__):
                 found = self.judged(bound(weigher, fine), note)
                 self.assertEqual([[0, 0, 0], [0.5] * 3], found.scores.tolist())
                 self.assertEqual([1500 * SCALE] * 3, found.cost.tolist())
+
+    def test_who_failed_once_fails_throughout_a_batch(self):
+        pods = [{"id": str(n), "blocks": cpus(3, 8)} for n in range(3)]
+        for policy in (bound(short_while_many), bound(filters=(short_while_many,))):
+            seen = view(*pods)
+            asked = msgspec.structs.replace(ASKED, count=6)
+            found = judge(seen, asked, policy)
+            batch = place(Case(seen, asked, policy, found, Plan(asked.needs, seen.kinds)), ranked)
+            self.assertEqual(1, len(batch.judgement.notes))
+            self.assertEqual({0.0}, {score for p in batch.placed for score in p.scores} or {0.0})
+            self.assertEqual(0 if policy.filters else 6, len(batch.placed))
+
+    def test_a_filter_that_cannot_explain_itself_still_judges(self):
+        seen = site(3)
+        policy = bound(filters=(wordless,))
+        found = judge(seen, ASKED, policy)
+        case = Case(seen, ASKED, policy, found, Plan(ASKED.needs, seen.kinds))
+        decision = Decision(case, place(case, ranked))
+        (reason,) = decision.reasons(0)
+        self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
+        self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])
 
     def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
         found = self.judged(bound(wide), "weigher 'wide' left 0..1")
