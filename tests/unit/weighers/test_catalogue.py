@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weighers that a policy tells what to look at: each formula by hand numbers."""
+
+import unittest
+
+import msgspec
+import numpy as np
+
+from tests.unit.weighers.test_weighers import USED, WeigherCase, cpu
+from valence_sched import testing
+from valence_sched.core.policies import bind
+from valence_sched.errors import InputError
+from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.rules import CostRule, Rule, WishRule, matches
+from valence_sched.testing import request, view
+from valence_sched.weighers.cost import cost
+from valence_sched.weighers.curve import Point, curve
+from valence_sched.weighers.failures import failures
+from valence_sched.weighers.preference import preference
+from valence_sched.weighers.scarce import scarce
+
+ASKED = request({"processor": {"total_cores": 8}})
+
+
+def policy(weigher: str, **options: object) -> Policy:
+    return Policy(name="p", weighers=(WeigherUse(weigher, options=options),))
+
+
+def answer(weigher: str, *podms: dict, asked=ASKED, **options: object) -> list[float]:
+    """Return what a weigher answers as a policy uses it, its options as a person writes them."""
+    (found,) = bind(policy(weigher, **options)).weighers
+    return found.judge(view(*podms), asked).tolist()
+
+
+def gpus(uri: str, model: str | None = "A100", count: int = 1, **words: object) -> dict:
+    kind = words.pop("kind", "GPU")
+    return {
+        "uri": uri,
+        "devices": {"accelerators": [{"kind": kind, "model": model, "count": count}]},
+        **words,
+    }
+
+
+class TestCurve(WeigherCase):
+    """Mean of the curve at (used + asked) / total."""
+
+    PEAK = (Point(0, 0.2), Point(0.5, 1), Point(1, 0))
+    BOTH = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
+
+    def test_by_hand(self):
+        half = {"id": "half", "blocks": [cpu("a", 16, 400), cpu("b", 16, 400, status=USED)]}
+        # cores (16 + 8) / 32 = 0.75: half way from 1 to 0; memory 500 / 800 = 0.625: a quarter
+        self.scores([(0.5 + 0.75) / 2], curve, self.BOTH, half, points=self.PEAK)
+        # cores 8 / 32 = 0.25: half way from 0.2 to 1; memory 100 / 800 = 0.125: a quarter
+        empty = {"id": "empty", "blocks": [cpu("a", 16, 400), cpu("b", 16, 400)]}
+        self.scores([(0.6 + 0.4) / 2], curve, self.BOTH, empty, points=self.PEAK)
+
+    def test_without_points_it_is_the_utilisation(self):
+        half = {"id": "half", "blocks": [cpu("a", 16, 400), cpu("b", 16, 400, status=USED)]}
+        self.scores([(0.75 + 0.625) / 2], curve, self.BOTH, half)
+
+    def test_the_order_of_the_points_does_not_matter(self):
+        podm = {"id": "a", "blocks": [cpu("a", 32)]}
+        self.scores([0.6], curve, ASKED, podm, points=self.PEAK[::-1])
+
+    def test_beyond_its_ends_the_curve_is_flat(self):
+        points = (Point(0.4, 0.3), Point(0.6, 0.9))
+        podms = [{"id": "low", "blocks": [cpu("a", 80)]}, {"id": "high", "blocks": [cpu("a", 10)]}]
+        self.scores([0.3, 0.9], curve, ASKED, *podms, points=points)
+        self.scores([0.7, 0.7], curve, ASKED, *podms, points=(Point(0.5, 0.7),))
+
+    def test_what_is_not_there_or_too_small_counts_as_fully_used(self):
+        points = (Point(0, 1), Point(1, 0.25))
+        podms = [{"id": "none"}, {"id": "small", "blocks": [cpu("a", 1)]}]
+        self.scores([0.25, 0.25], curve, ASKED, *podms, points=points)
+
+    def test_all_grants_of_a_stock_count(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 10, "count": 3}]})
+        podm = {"id": "a", "stocks": [{"uri": "s", "resource": "gib", "total": 100, "used": 20}]}
+        self.scores([0.5], curve, asked, podm)
+
+    def test_a_podm_counts_whole_unless_pools_are_asked_for(self):
+        pools = {
+            "id": "a",
+            "pools": [{"id": "1"}, {"id": "2"}],
+            "blocks": [cpu("a", 16, pools=["1"]), cpu("b", 48, pools=["2"])],
+        }
+        self.scores([8 / 64, 8 / 64], curve, ASKED, pools)
+        self.scores([8 / 16, 8 / 48], curve, ASKED, pools, by="pool")
+
+    def test_a_curve_without_points_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "at least one point"):
+            curve(view({"id": "a"}), ASKED, points=())
+
+
+class TestScarce(WeigherCase):
+    """1 / (1 + free accelerators that are not asked for)."""
+
+    PODMS = (
+        {"id": "none", "blocks": [cpu("c", 8)]},
+        {"id": "one", "blocks": [cpu("c", 8), gpus("g")]},
+        {"id": "three", "blocks": [cpu("c", 8), gpus("g", count=2), gpus("f", "U50", kind="FPGA")]},
+        {"id": "used", "blocks": [cpu("c", 8), gpus("g", count=4, status=USED)]},
+    )
+
+    def test_who_asks_for_none_goes_where_none_is_free(self):
+        self.scores([1, 1 / 2, 1 / 4, 1], scarce, ASKED, *self.PODMS)
+
+    def test_who_asks_for_a_model_is_not_kept_from_it(self):
+        asked = request({"accelerators": [{"model": "A100"}]})
+        self.scores([1, 1, 1 / 2, 1], scarce, asked, *self.PODMS)
+
+    def test_who_asks_for_any_of_a_kind_is_kept_from_none_of_that_kind(self):
+        self.scores([1, 1, 1 / 2, 1], scarce, request({"accelerators": [{}]}), *self.PODMS)
+
+    def test_what_two_groups_would_take_is_left_out_once(self):
+        big = {"accelerators": [{"kind": "GPU", "model": "H100", "memory_mib": 81920}]}
+        both = {"accelerators": [{"kind": "GPU", "model": "A100", "memory_mib": 81920}]}
+        podm = {
+            "id": "a",
+            "blocks": [
+                gpus("g", count=3),
+                gpus("l", "L4"),
+                gpus("f", "U50", kind="FPGA"),
+                {"uri": "h", "devices": big},
+                {"uri": "b", "devices": both},
+            ],
+        }
+        for groups, spare in (  # of 3 + 1 A100, 1 L4, 1 U50 and 1 H100
+            ([{"model": "A100"}], 3),
+            ([{"model": "A100"}, {"model": "A100"}], 3),
+            ([{}, {"model": "A100"}], 1),
+            ([{"model": "L4"}, {"kind": "FPGA"}], 5),
+            ([{"model": "A100"}, {"memory_mib": 81920}], 2),
+            ([{"model": "A100"}, {"memory_mib": 81920}, {"model": "L4"}], 1),
+            ([{"model": "A100"}, {"memory_mib": 81920}, {}, {"kind": "FPGA"}], 0),
+        ):
+            with self.subTest(groups=groups):
+                self.scores([1 / (1 + spare)], scarce, request({"accelerators": groups}), podm)
+
+    def test_a_model_that_nobody_told_is_asked_for_only_where_the_unknown_is_allowed(self):
+        podm = {"id": "a", "blocks": [gpus("g", None)]}
+        asked = request({"accelerators": [{"model": "A100"}]})
+        self.scores([1 / 2], scarce, asked, podm)
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        self.scores([1], scarce, msgspec.structs.replace(asked, needs=needs), podm)
+
+    def test_all_pools_of_a_podm_count(self):
+        podm = {
+            "id": "a",
+            "pools": [{"id": "1"}, {"id": "2"}],
+            "blocks": [cpu("c", 8, pools=["1"]), gpus("g", pools=["2"])],
+        }
+        self.scores([1 / 2, 1 / 2], scarce, ASKED, podm)
+
+
+class TestFailures(WeigherCase):
+    """1 / (1 + failures)."""
+
+    def test_by_hand(self):
+        podms = [{"id": str(n), "facts": {"failures": n}} for n in (0, 1, 3, 1e300)]
+        self.scores([1, 1 / 2, 1 / 4, 0], failures, ASKED, *podms)
+
+    def test_unknown_no_number_and_below_0_count_as_none(self):
+        podms = [{"id": "a"}, {"id": "b", "facts": {"failures": "many"}}]
+        podms += [{"id": "c", "facts": {"failures": -2}}]
+        self.scores([1, 1, 1], failures, ASKED, *podms)
+
+    def test_another_fact(self):
+        podm = {"id": "a", "facts": {"failures": 9, "lost": 1}}
+        self.scores([1 / 2], failures, ASKED, podm, fact="lost")
+
+
+class TestRules(unittest.TestCase):
+    """What a rule matches."""
+
+    PODMS = (
+        {
+            "id": "a",
+            "zone": "z1",
+            "aggregates": ["gold", "lab"],
+            "capabilities": {"os": ["linux", "windows"], "nic_gbps": ["25", "100"]},
+            "traits": ["FAST"],
+            "facts": {"year": 2024, "rack": "7", "labels": ["x", "y"]},
+        },
+        {"id": "b", "pools": [{"id": "1", "traits": ["FAST"]}, {"id": "2"}]},
+    )
+
+    def matched(self, **words: object) -> list[bool]:
+        rule = msgspec.convert(words, Rule, strict=False)
+        found = matches(view(*self.PODMS), rule)
+        self.assertEqual(np.bool_, found.dtype)
+        return found.tolist()
+
+    def test_a_zone_an_aggregate_and_a_trait_match_by_name(self):
+        for words in ({"zone": "z1"}, {"aggregate": "gold"}):
+            self.assertEqual([True, False, False], self.matched(**words))
+        self.assertEqual([True, True, False], self.matched(trait="FAST"))
+        for words in ({"zone": "z2"}, {"aggregate": "silver"}, {"trait": "fast"}):
+            self.assertEqual([False, False, False], self.matched(**words))
+
+    def test_a_capability_or_fact_matches_by_value_by_number_or_where_it_is_told(self):
+        for words, wanted in (
+            ({"capability": "os"}, True),
+            ({"capability": "os", "equals": "windows"}, True),
+            ({"capability": "os", "equals": "Windows"}, False),
+            ({"capability": "arch"}, False),
+            ({"capability": "nic_gbps", "at_least": 100}, True),
+            ({"capability": "nic_gbps", "at_least": 101}, False),
+            ({"capability": "nic_gbps", "equals": 25}, True),
+            ({"capability": "os", "at_least": 0}, False),
+            ({"fact": "year"}, True),
+            ({"fact": "year", "equals": 2024}, True),
+            ({"fact": "year", "equals": "2024"}, True),
+            ({"fact": "year", "at_least": 2024}, True),
+            ({"fact": "year", "at_least": 2024.5}, False),
+            ({"fact": "rack", "equals": 7}, True),
+            ({"fact": "labels", "equals": "y"}, True),
+            ({"fact": "labels", "equals": "z"}, False),
+            ({"fact": "labels", "at_least": 0}, False),
+            ({"fact": "price", "at_least": 0}, False),
+        ):
+            with self.subTest(words=words):
+                self.assertEqual([wanted, False, False], self.matched(**words))
+
+
+class TestCost(WeigherCase):
+    """1 / (1 + total / scale)."""
+
+    RULES = (
+        CostRule(capability="os", equals="windows", cost=50),
+        CostRule(zone="far", cost=25),
+        CostRule(fact="price", at_least=2, cost=300),
+    )
+    PODMS = (
+        {"id": "free"},
+        {"id": "far", "zone": "far"},
+        {"id": "both", "zone": "far", "capabilities": {"os": ["windows"]}},
+        {"id": "dear", "facts": {"price": 2}},
+    )
+
+    def test_by_hand(self):
+        self.scores([1, 0.8, 1 / 1.75, 1 / 4], cost, ASKED, *self.PODMS, rules=self.RULES)
+
+    def test_a_pod_manager_that_costs_the_scale_scores_one_half(self):
+        self.scores([1, 1 / 2], cost, ASKED, *self.PODMS[:2], rules=self.RULES, scale=25)
+
+    def test_without_rules_all_are_free(self):
+        self.scores([1, 1, 1, 1], cost, ASKED, *self.PODMS)
+
+    def test_other_rules_on_the_same_view_are_added_up_anew(self):
+        site, found = view(*self.PODMS), []
+        wishes = (WishRule(zone="far", weight=1),)
+        for rules in (self.RULES[:1], self.RULES[1:2], self.RULES[:1], ()):
+            found.append(cost(site, ASKED, rules=rules).tolist())
+            self.assertEqual([0, 1, 1, 0], preference(site, ASKED, rules=wishes).tolist())
+        windows = [1, 1, 1 / 1.5, 1]
+        self.assertEqual([windows, [1, 0.8, 0.8, 1], windows, [1, 1, 1, 1]], found)
+
+    def test_a_scale_of_nothing_is_refused(self):
+        for scale in (0.0, -1.0, float("nan")):
+            with self.assertRaisesRegex(ValueError, "scale must be above 0"):
+                cost(view(*self.PODMS), ASKED, scale=scale)
+
+    def cheapest(self, rules: list[dict], dear: dict, cheap: dict) -> None:
+        podms = ({"id": "dear", **dear}, {"id": "cheap", **cheap})
+        low, high = answer("cost", *podms, rules=rules)
+        self.assertLess(low, high)
+        self.assertEqual(1.0, high)
+
+    def test_a_gpu_host_costs(self):
+        """S34: a host with a GPU is dearer than one without."""
+        rule = {"capability": "gpu", "equals": "true", "cost": 100}
+        self.cheapest(
+            [rule], {"capabilities": {"gpu": ["true"]}}, {"capabilities": {"gpu": ["false"]}}
+        )
+        self.cheapest([rule], {"capabilities": {"gpu": ["true"]}}, {})
+
+    def test_fast_ethernet_costs(self):
+        """S34: a host with a fast network interface is dearer than one with a slow one."""
+        rule = {"fact": "nic_speed_mbps", "at_least": 25000, "cost": 30}
+        fast, slow = {"nic_speed_mbps": 100000}, {"nic_speed_mbps": 10000}
+        self.cheapest([rule], {"facts": fast}, {"facts": slow})
+        by_name = {"capability": "nic_gbps", "at_least": 25, "cost": 30}
+        self.cheapest(
+            [by_name],
+            {"capabilities": {"nic_gbps": ["10", "100"]}},
+            {"capabilities": {"nic_gbps": ["10"]}},
+        )
+
+    def test_an_operating_system_costs(self):
+        """S34: a host that runs Windows is dearer than one that runs Linux."""
+        rule = {"capability": "os", "equals": "windows", "cost": 80}
+        self.cheapest(
+            [rule], {"capabilities": {"os": ["windows"]}}, {"capabilities": {"os": ["linux"]}}
+        )
+
+    def test_a_region_costs(self):
+        """S34: Europe is dearer than North America, or the other way round."""
+        rules = [
+            {"fact": "region", "equals": "EU", "cost": 20},
+            {"fact": "region", "equals": "NA", "cost": 10},
+        ]
+        podms = ({"id": "eu", "facts": {"region": "EU"}}, {"id": "na", "facts": {"region": "NA"}})
+        self.assertEqual([1 / 1.2, 1 / 1.1], answer("cost", *podms, rules=rules))
+        rules[1]["cost"] = 30
+        self.assertEqual([1 / 1.2, 1 / 1.3], answer("cost", *podms, rules=rules))
+
+    def test_the_sum_decides(self):
+        """S34: what a pod manager costs is the sum of all that it has."""
+        rules = [
+            {"capability": "gpu", "cost": 100},
+            {"capability": "os", "equals": "windows", "cost": 80},
+            {"fact": "region", "equals": "EU", "cost": 20},
+        ]
+        podms = (
+            {"id": "a", "capabilities": {"gpu": ["true"], "os": ["windows"]}},
+            {"id": "b", "capabilities": {"gpu": ["true"]}, "facts": {"region": "EU"}},
+            {"id": "c", "capabilities": {"os": ["linux"]}, "facts": {"region": "EU"}},
+        )
+        self.assertEqual([1 / 2.8, 1 / 2.2, 1 / 1.2], answer("cost", *podms, rules=rules))
+
+
+class TestPreference(WeigherCase):
+    """(matched - least) / (most - least)."""
+
+    RULES = (
+        WishRule(trait="NVME", weight=3),
+        WishRule(aggregate="gold", weight=1),
+        WishRule(zone="far", weight=-4),
+    )
+
+    def test_by_hand(self):
+        podms = [
+            {"id": "best", "traits": ["NVME"], "aggregates": ["gold"]},
+            {"id": "some", "traits": ["NVME"]},
+            {"id": "nothing"},
+            {"id": "mixed", "traits": ["NVME"], "zone": "far"},
+            {"id": "worst", "zone": "far"},
+        ]
+        self.scores([1, 7 / 8, 4 / 8, 3 / 8, 0], preference, ASKED, *podms, rules=self.RULES)
+
+    def test_what_is_only_unwelcome(self):
+        rules = (WishRule(zone="far", weight=-2),)
+        podms = [{"id": "near"}, {"id": "far", "zone": "far"}]
+        self.scores([1, 0], preference, ASKED, *podms, rules=rules)
+
+    def test_without_rules_or_weights_all_are_alike(self):
+        self.scores([0.5, 0.5], preference, ASKED, {"id": "a"}, {"id": "b"})
+        rules = (WishRule(zone="far", weight=0),)
+        self.scores([0.5], preference, ASKED, {"id": "a", "zone": "far"}, rules=rules)
+
+    def test_a_trait_is_wished_for_pool_by_pool(self):
+        podm = {"id": "a", "pools": [{"id": "1", "traits": ["NVME"]}, {"id": "2"}]}
+        self.scores([1, 0], preference, ASKED, podm, rules=(WishRule(trait="NVME", weight=2),))
+
+
+class TestOptions(unittest.TestCase):
+    """Options as a person writes them: used as they are, or refused with place and reason."""
+
+    def refuses(self, words: str, weigher: str, **options: object) -> None:
+        with self.assertRaises(InputError) as caught:
+            bind(policy(weigher, **options), "site.yaml")
+        self.assertIn("site.yaml", str(caught.exception))
+        self.assertIn(words, str(caught.exception))
+
+    def test_what_is_written_in_a_policy_is_what_the_weigher_gets(self):
+        podms = ({"id": "a", "blocks": [cpu("c", 32)]}, {"id": "b", "zone": "far"})
+        self.assertEqual([0.75, 0.0], answer("curve", *podms, points=[[0, 1], ["1", 0]]))
+        self.assertEqual([1.0, 0.5], answer("cost", *podms, rules=[{"zone": "far", "cost": "100"}]))
+        self.assertEqual([0, 1], answer("preference", *podms, rules=[{"zone": "far", "weight": 1}]))
+
+    def test_a_rule_that_cannot_be_is_refused(self):
+        for rule, words in (
+            ({"zone": "a"}, "field 'cost'"),
+            ({"zoen": "a", "cost": 1}, "did you mean 'zone'?"),
+            ({"cost": 1}, "exactly one of capability, fact, trait, zone, aggregate"),
+            ({"zone": "a", "trait": "T", "cost": 1}, "exactly one of"),
+            ({"fact": "a", "equals": 1, "at_least": 1, "cost": 1}, "not both"),
+            ({"trait": "a", "equals": "b", "cost": 1}, "trait alone"),
+            ({"zone": "a", "at_least": 1, "cost": 1}, "zone alone"),
+            ({"fact": "a", "equals": True, "cost": 1}, "rules'"),
+            ({"fact": "a", "at_least": "much", "cost": 1}, ".at_least"),
+            ({"zone": "a", "cost": -1}, "int >= 0"),
+            ({"zone": "a", "cost": 1.5}, "expected int"),
+        ):
+            with self.subTest(rule=rule):
+                self.refuses(words, "cost", rules=[{"zone": "ok", "cost": 1}, rule])
+                self.refuses(
+                    "option 'rules' of 'cost'[1]", "cost", rules=[{"zone": "ok", "cost": 1}, rule]
+                )
+        self.refuses("float <= 1000", "preference", rules=[{"zone": "a", "weight": 1001}])
+        self.refuses("unknown field 'cost'", "preference", rules=[{"zone": "a", "cost": 1}])
+
+    def test_a_point_off_the_page_is_refused(self):
+        for points in ([[0, 2]], [[-1, 0]], [[0]], [[0, 0, 0]], [0, 1], 3, [[float("nan"), 0]]):
+            with self.subTest(points=points):
+                self.refuses("option 'points' of 'curve'", "curve", points=points)
+
+    def test_the_contract_holds_with_options_too(self):
+        rule = {"trait": "CXL"}, {"zone": "az1"}, {"aggregate": "ssd"}
+        rule += {"capability": "os", "equals": "linux"}, {"fact": "year", "at_least": 2020}
+        costs = [CostRule(**words, cost=7) for words in rule]
+        wishes = [WishRule(**words, weight=1 - 0.3 * n) for n, words in enumerate(rule * 2)]
+        testing.check_weigher(cost, rules=tuple(costs), scale=3)
+        testing.check_weigher(preference, rules=tuple(wishes))
+        testing.check_weigher(failures, fact="noise_db")
+        points = (Point(0, 0.1), Point(0.3, 1), Point(0.3, 0.4), Point(0.9, 0))
+        testing.check_weigher(curve, points=points)
+        testing.check_weigher(curve, points=points, by="pool")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that adds up what an operator says a pod manager costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from valence_sched.model.request import Request
+from valence_sched.model.rules import CostRule, worth
+from valence_sched.model.view import Floats, View
+
+
+def cost(
+    view: View,
+    request: Request,
+    *,
+    rules: tuple[CostRule, ...] = (),
+    scale: Annotated[float, Meta(gt=0)] = 100.0,
+) -> Floats:
+    """Prefers pod managers of least cost, by rules on what they tell.
+
+    ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match:
+    points, whole, from 0. A pod manager that costs ``scale`` points scores one half, one that
+    costs nothing 1. A rule on what is not told does not match. Source: the cost functions of Nova's
+    zone-aware scheduler (least_cost, 2011), here absolute.
+
+    Raises:
+        ValueError: ``scale`` is not above 0.
+    """
+    if not scale > 0.0:
+        raise ValueError(f"scale must be above 0, not {scale}")
+    total = worth(view, "cost", [(rule, rule.cost) for rule in rules])
+    score: Floats = 1.0 / (1.0 + total / scale)
+    return score

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that scores utilisation by a curve the operator draws."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from msgspec import Meta
+
+from valence_sched.model.request import Request
+from valence_sched.model.view import By, Floats, View
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Point(NamedTuple):
+    """A point of the curve: at this utilisation this score, both 0..1."""
+
+    utilisation: Share
+    score: Share
+
+
+STRAIGHT = (Point(0.0, 0.0), Point(1.0, 1.0))
+
+
+def curve(
+    view: View,
+    request: Request,
+    *,
+    points: Annotated[tuple[Point, ...], Meta(min_length=1)] = STRAIGHT,
+    by: By = "podm",
+) -> Floats:
+    """Prefers pod managers (or pools) whose utilisation afterwards is where a curve is high.
+
+    The mean over the needs of the curve at ``(used + asked) / total``, at most 1. ``points`` are
+    ``[utilisation, score]``, both 0..1, joined by straight lines in the order of utilisation; left
+    of the first and right of the last the curve is flat. What a pod manager has none of counts
+    as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute and with all
+    needs alike.
+
+    Raises:
+        ValueError: there is no point.
+    """
+    if not points:
+        raise ValueError("a curve needs at least one point")
+    utilisations, scores = zip(*sorted(points, key=lambda point: point[0]), strict=True)
+    total = np.zeros(len(view))
+    for need in request.needs:
+        used = view.total(need, by) - view.free(need, by) + need.amount * need.count
+        inverse = view.inverse(need, by)
+        share = np.where(inverse > 0.0, np.minimum(used * inverse, 1.0), 1.0)
+        total += np.interp(share, utilisations, scores)
+    return np.clip(total / max(1, len(request.needs)), 0.0, 1.0)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that avoids pod managers where composing failed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valence_sched.model.request import Request
+from valence_sched.model.view import Floats, View
+
+
+def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:
+    """Prefers pod managers where few compositions failed.
+
+    ``1 / (1 + failures)``, where ``failures`` is a number that a pod manager's ``fact`` tells; one
+    that is unknown, no number or below 0 counts as 0. Source: BuildFailureWeigher of Nova, here
+    absolute.
+    """
+    told = np.nan_to_num(view.number(fact), nan=0.0)
+    score: Floats = 1.0 / (1.0 + np.maximum(told, 0.0))
+    return score

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that follows an operator's weighted wishes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valence_sched.model.request import Request
+from valence_sched.model.rules import WishRule, worth
+from valence_sched.model.view import Floats, View
+
+
+def preference(view: View, request: Request, *, rules: tuple[WishRule, ...] = ()) -> Floats:
+    """Prefers pools that have the most of what is wished for and the least of what is not.
+
+    ``(matched - least) / (most - least)``, where ``matched`` is the sum of the weights of the rules
+    that match, ``most`` that of all weights above 0 and ``least`` that of all below: 1 where every
+    wish holds and nothing unwelcome does, 0 the other way round, and one half for all where no
+    rule weighs anything. A rule on what is not told does not match. Source: the affinity of
+    Nomad (matched weight by the sum of all weights, -1..1), here moved to 0..1.
+    """
+    most = sum(max(0.0, rule.weight) for rule in rules)
+    least = sum(min(0.0, rule.weight) for rule in rules)
+    if most == least:
+        return np.full(len(view), 0.5)
+    matched = worth(view, "preference", [(rule, rule.weight) for rule in rules])
+    return np.clip((matched - least) / (most - least), 0.0, 1.0)

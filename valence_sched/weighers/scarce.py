@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that keeps accelerators for those who ask for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valence_sched.model.request import Need, Request, Test
+from valence_sched.model.view import Floats, View
+
+
+def scarce(view: View, request: Request) -> Floats:
+    """Prefers pod managers that have no free accelerators but those that are asked for.
+
+    ``1 / (1 + spare)``, where ``spare`` is the number of the pod manager's free accelerators that
+    pass no accelerator need of the request. A request that asks for none thus goes where none is
+    free, and one that asks for any is not kept from them. Source: PCIWeigher of Nova, which
+    keeps hosts with PCI devices for instances that ask for them, here by kind of device.
+    """
+    asked = [need for need in request.needs if need.kind == "accelerator"]
+    unknown = asked[0].unknown if asked else "reject"
+    spare = np.zeros(len(view))
+    for tests, sign in _none_of(asked).items():
+        need = Need(kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown)
+        spare += sign * view.free(need, "podm")
+    return 1.0 / (1.0 + spare)
+
+
+def _none_of(needs: list[Need]) -> dict[tuple[Test, ...], int]:
+    """Return how often to count the devices that pass some tests, to count what passes no need.
+
+    Inclusion and exclusion: the product of ``1 - passes(need)``, multiplied out. A device that
+    several needs would take is so left out once.
+    """
+    terms: dict[tuple[Test, ...], int] = {(): 1}
+    for need in needs:
+        for tests, sign in list(terms.items()):
+            both = tuple(sorted({*tests, *need.tests}, key=repr))
+            terms[both] = terms.get(both, 0) - sign
+    return {tests: sign for tests, sign in terms.items() if sign}
