@@ -16,6 +16,7 @@ import zstandard
 
 from valence_sched.core.policies import bind
 from valence_sched.errors import InputError
+from valence_sched.model import operators
 from valence_sched.model.documents import MAX_HUMAN_BYTES, convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import (
@@ -58,6 +59,9 @@ def flavors(data: bytes, file: str) -> list[Flavor]:
                 parse_capabilities(flavor.capabilities)
             except ValueError as error:
                 raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
+        for path, text in flavor.attributes.items():
+            if wrong := operators.fault(path, text):
+                raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
         if not flavor.needs:
             raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
     return [flavor for _, flavor in found]

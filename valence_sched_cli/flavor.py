@@ -24,11 +24,15 @@ class ListFlavor(command.Lister):
         flavors = self.main.flavors(parsed_args.flavor_file)
         columns = ["Name", "Description", "Needs"]
         if parsed_args.long:
-            columns += ["Zone", "Aggregates", "Capabilities", "Required Traits", "Forbidden Traits"]
+            columns += [
+                "Zone", "Aggregates", "Capabilities", "Required Traits", "Forbidden Traits",
+                "Attributes",
+            ]  # fmt: skip
         rows = (
             (flavor.name, flavor.description, Needs(flavor.needs),
              maybe(flavor.zone), Stack(flavor.aggregates), PairStack(flavor.wanted_capabilities),
-             Stack(flavor.traits.required), Stack(flavor.traits.forbidden))[: len(columns)]
+             Stack(flavor.traits.required), Stack(flavor.traits.forbidden),
+             PairStack(flavor.attributes))[: len(columns)]
             for flavor in flavors.values()
         )  # fmt: skip
         return columns, rows
@@ -59,6 +63,7 @@ class ShowFlavor(command.ShowOne):
             "Capabilities": PairStack(flavor.wanted_capabilities),
             "Required Traits": Stack(flavor.traits.required),
             "Forbidden Traits": Stack(flavor.traits.forbidden),
+            "Attributes": PairStack(flavor.attributes),
         }
         return list(cells), list(cells.values())
 

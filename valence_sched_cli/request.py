@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import command
@@ -35,6 +36,15 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
     parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
     parser.add_argument(
+        "--attribute",
+        metavar="<name=expression>",
+        type=_attribute,
+        action="append",
+        default=[],
+        help="only where this attribute of the pod manager is so: facts.year='>= 2022' "
+        "(repeat for several; takes the place of the flavor's)",
+    )
+    parser.add_argument(
         "--seed", metavar="<n>", type=int, default=0, help="decides between equals (default: 0)"
     )
 
@@ -54,10 +64,34 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
         zone=parsed_args.zone or flavor.zone,
         aggregates=flavor.aggregates,
         capabilities=flavor.wanted_capabilities,
+        attributes=_attributes(flavor.attributes, parsed_args.attribute),
         traits=flavor.traits,
         policy=parsed_args.policy,
         seed=parsed_args.seed,
     )
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    """Parse ``NAME=EXPRESSION``; the operator comes after the first ``=``."""
+    name, equals, expression = text.partition("=")
+    if not equals or not name.strip() or len(name.split()) > 1 or name.endswith(tuple("<>!")):
+        hint = "as in facts.year='>= 2022'"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=EXPRESSION, {hint}")
+    return name.strip(), expression.strip()
+
+
+def _attributes(flavor: Mapping[str, str], named: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the flavor's attributes with those of the shell in their place."""
+    from valence_sched.errors import UsageError
+    from valence_sched.model.operators import full
+
+    shell: dict[str, str] = {}
+    for name, expression in named:
+        if full(name) in shell:
+            raise UsageError(f"--attribute: {name!r} twice: say what it must be in one of them")
+        shell[full(name)] = expression
+    kept = {name: text for name, text in flavor.items() if full(name) not in shell}
+    return kept | shell
 
 
 def positive(text: str) -> int:

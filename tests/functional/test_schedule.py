@@ -96,7 +96,10 @@ class TestBothPrograms(Case):
 
     def test_placed_in_part_exits_4(self):
         done = self.both(4, *GPU, "--count", "9", "-f", "json")
-        self.assertEqual("placed 4 of 9 (policy default, seed 0)\n", done.err)
+        *full, last = done.err.splitlines()
+        self.assertEqual("placed 4 of 9 (policy default, seed 0)", last)
+        self.assertEqual(["no more on gpu-east", "no more on gpu-north"],
+                         [line.partition(":")[0] for line in full])  # fmt: skip
         nodes = [row["Node"] for row in done.data if row["Outcome"] == "chosen"]
         self.assertEqual([1, 2, 3, 4], nodes)
 

@@ -123,6 +123,7 @@ def unread(request: Request, bound: BoundPolicy) -> list[str]:
         "aggregates": request.aggregates,
         "capabilities": request.capabilities,
         "traits": request.traits.required or request.traits.forbidden,
+        "attributes": request.attributes,
     }
     enabled = {use.name for use in bound.filters}
     return [name for name, words in asked.items() if words and name not in enabled]

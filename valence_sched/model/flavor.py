@@ -109,6 +109,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
     zone: str | None = None
     aggregates: tuple[str, ...] = ()
     capabilities: str | dict[str, tuple[str, ...]] = {}
+    attributes: dict[str, str] = {}
     traits: Traits = Traits()
 
     @property

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from valence_sched.errors import RequestError
+from valence_sched.errors import RequestError, one_line
+from valence_sched.model import operators
 from valence_sched.model.noun import Noun
 
 SCHEMA = "valence-sched/request"
@@ -91,6 +92,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     zone: str | None = None
     aggregates: tuple[str, ...] = ()
     capabilities: dict[str, tuple[str, ...]] = {}
+    attributes: dict[str, str] = {}
     traits: Traits = Traits()
     policy: str = "default"
     seed: int = 0
@@ -107,6 +109,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
                 self.aggregates,
                 self.capabilities,
                 self.traits,
+                # last and only where asked: a request without keeps its identity and its lots
+                *([{"attributes": self.attributes}] if self.attributes else []),
             ),
             order="deterministic",
         )
@@ -118,7 +122,8 @@ def sealed(request: Request) -> Request:
     How many and how many alternates do not count: asking for more gets the same first answer.
 
     Raises:
-        RequestError: it asks for nothing, for too many groups, or for and against one podm.
+        RequestError: it asks for nothing, for too many groups, for and against one podm, or for
+            an attribute or operator that does not exist.
     """
     if not request.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
@@ -129,6 +134,9 @@ def sealed(request: Request) -> Request:
     both = sorted(set(request.podms) & set(request.exclude_podms))
     if both:
         raise RequestError(f"pod manager {both[0]!r} is both asked for and excluded")
+    for path, text in request.attributes.items():
+        if wrong := operators.fault(path, text):
+            raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
     if request.id:
         return request
     digest = hashlib.blake2b(request.question, digest_size=8)

@@ -171,6 +171,19 @@ REQUESTS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
         {"stocks": [{"resource": "storage_gib", "amount": 100, "count": 2}], **_NODE},
         {"traits": {"required": ["CXL"], "forbidden": ["WARM"]}},
     ),
+    (
+        {"processor": {"sockets": 1}},
+        {
+            "attributes": {
+                "year": ">= 2020",
+                "facts.labels": "<or> a <or> c",
+                "capabilities.os": "<in> in",
+                "zone": "s!= az9",
+                "status": "Online",
+                "driver": "redfish",
+            }
+        },
+    ),
     ({"stocks": [{"resource": "nobody_has_it", "amount": 1.5}]}, {"count": 3}),
     ({"processor": {"total_cores": 10**6}}, {"zone": "nowhere", "aggregates": ["none"]}),
 )

@@ -117,8 +117,9 @@ class TestUnread(unittest.TestCase):
             aggregates=("g",),
             capabilities={"k": ("v",)},
             traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
+            attributes={"facts.year": "2022"},
         )
-        names = ["target", "zone", "aggregates", "capabilities", "traits"]
+        names = ["target", "zone", "aggregates", "capabilities", "traits", "attributes"]
         self.assertEqual(names, unread(asked, bind(policy())))
         with_all = bind(policy(tuple(map(FilterUse, names))))
         self.assertEqual([], unread(asked, with_all))

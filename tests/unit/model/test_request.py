@@ -28,6 +28,14 @@ class TestSealed(unittest.TestCase):
         with self.assertRaisesRegex(RequestError, "9 groups of nics, at most 8"):
             request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_GROUPS + 1)]})
 
+    def test_an_attribute_or_an_operator_that_does_not_exist_is_refused_with_the_nearest(self):
+        for attributes, words in (
+            ({"fact.year": "2022"}, "attribute 'fact.year': no place .*did you mean 'facts'"),
+            ({"facts.year": "=< 3"}, "attribute 'facts.year': no operator .*did you mean '<='"),
+        ):
+            with self.subTest(attributes), self.assertRaisesRegex(RequestError, words):
+                request(CORES, attributes=attributes)
+
     def test_an_id_of_its_own_stays(self):
         self.assertEqual("mine", request(CORES, id="mine").id)
 
@@ -52,7 +60,7 @@ class TestSealed(unittest.TestCase):
         for words in ({"seed": 3}, {"id": "x"}, {"count": 5}, {"alternates": 2}, {"flavor": "f"}):
             self.assertEqual(one.question, request(CORES, zone="a", **words).question, words)
         for words in ({"zone": "b"}, {"zone": "a", "podms": ["p"]}, {"zone": "a", "traits": {
-            "required": ["T"]}}):  # fmt: skip
+            "required": ["T"]}}, {"zone": "a", "attributes": {"year": "1"}}):  # fmt: skip
             self.assertNotEqual(one.question, request(CORES, **words).question, words)
 
     def test_a_request_makes_the_round_trip(self):
