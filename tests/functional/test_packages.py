@@ -2,32 +2,12 @@
 """The wheel alone, in an environment of its own, does the main job."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 import tarfile
-import tempfile
 import unittest
-import venv
 import zipfile
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-NOT_SOURCE = shutil.ignore_patterns(
-    ".git", ".venv", ".tox", ".stestr", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info",
-    "build", "dist",
-)  # fmt: skip
-
-
-def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a program and return its stdout; a failure shows all it said."""
-    done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env=env, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise AssertionError(f"{words} exited with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+from tests.functional.packages import installed
+from tests.functional.programs import ROOT
 
 
 class TestPackages(unittest.TestCase):
@@ -35,31 +15,13 @@ class TestPackages(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="packages-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
-        cls.clean = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("PYTHON", "PBR_"))
-        }
-        copy = cls.folder / "copy"
-        shutil.copytree(ROOT, copy, ignore=NOT_SOURCE)
-        built = cls.folder / "built"
-        run(sys.executable, "-m", "build", "--outdir", built, cwd=copy, env=cls.clean)
-        (cls.wheel,) = built.glob("*.whl")
-        (cls.sdist,) = built.glob("*.tar.gz")
-        cls.bin = cls.folder / "installed" / "bin"
-        venv.create(cls.bin.parent, with_pip=True)
-        constraints = copy / "constraints.txt"
-        pip = (cls.bin / "python", "-m", "pip", "install", "--quiet", "--constraint", constraints)
-        cls.elsewhere = cls.folder / "elsewhere"
-        cls.elsewhere.mkdir()
-        run(*pip, cls.wheel, cwd=cls.elsewhere, env=cls.clean)
-        shutil.copy(ROOT / "examples" / "site.json", cls.elsewhere)
+        cls.installed = installed()
+        cls.wheel, cls.sdist = cls.installed.wheel, cls.installed.sdist
 
     def command(self, *words):
-        return run(self.bin / "valence-sched", *words, cwd=self.elsewhere, env=self.clean)
+        done = self.installed.program(*words)
+        self.assertEqual(0, done.code, done.err)
+        return done.out
 
     def test_the_wheel_holds_the_schemas_the_policies_the_flavors_and_the_types(self):
         names = set(zipfile.ZipFile(self.wheel).namelist())
@@ -116,5 +78,4 @@ class TestPackages(unittest.TestCase):
         self.assertIn("gpu-large", json.dumps(flavors))
 
     def test_openstackclient_is_not_needed(self):
-        installed = run(self.bin / "python", "-m", "pip", "list", cwd=self.elsewhere)
-        self.assertNotIn("python-openstackclient", installed)
+        self.assertNotIn("python-openstackclient", self.installed.pip("list"))

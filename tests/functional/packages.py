@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The project as its packages: built once, installed once, in an environment of its own."""
+
+import atexit
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.functional.programs import ROOT, Done, environment
+
+NOT_SOURCE = shutil.ignore_patterns(
+    ".git", ".venv", ".tox", ".stestr", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info",
+    "build", "dist",
+)  # fmt: skip
+
+
+def run(*words: str | Path, cwd: Path) -> Done:
+    """Run a program that sees nothing of the checkout."""
+    clean = {
+        name: value
+        for name, value in environment().items()
+        if not name.startswith(("PYTHON", "PBR_"))
+    }
+    line = [str(word) for word in words]
+    done = subprocess.run(line, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def ran(*words: str | Path, cwd: Path) -> str:
+    """Run a program and return its stdout; a failure shows all it said."""
+    done = run(*words, cwd=cwd)
+    if done.code:
+        raise AssertionError(f"{words} exited with {done.code}:\n{done.out}{done.err}")
+    return done.out
+
+
+def copy_source(source: Path, copy: Path) -> Path:
+    """Copy what a package is built from, so that building leaves nothing behind."""
+    shutil.copytree(source, copy, ignore=NOT_SOURCE)
+    return copy
+
+
+def build(copy: Path, *options: str) -> Path:
+    """Build the packages of a copied source and return the folder that holds them."""
+    built = copy.with_name(f"{copy.name}-built")
+    ran(sys.executable, "-m", "build", *options, "--outdir", built, cwd=copy)
+    return built
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The packages of the project, and the environment that its wheel is installed in."""
+
+    wheel: Path
+    sdist: Path
+    bin: Path
+    elsewhere: Path
+
+    def program(self, *words: str | Path) -> Done:
+        """Run the installed program from another folder."""
+        return run(self.bin / "valence-sched", *words, cwd=self.elsewhere)
+
+    def python(self, *words: str | Path) -> str:
+        """Run the interpreter of the environment from another folder; it must succeed."""
+        return ran(self.bin / "python", *words, cwd=self.elsewhere)
+
+    def pip(self, verb: str, *words: str | Path) -> str:
+        """Run pip in the environment; it must succeed."""
+        return self.python("-m", "pip", "--disable-pip-version-check", verb, *words)
+
+
+@functools.cache
+def installed() -> Installed:
+    """Return the project's packages and an environment with its wheel and nothing else of ours.
+
+    Source archive, wheel from it, installation of that wheel; from a copy without git. What a
+    test adds to the environment it takes away again.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="packages-")
+    atexit.register(folder.cleanup)
+    top = Path(folder.name)
+    built = build(copy_source(ROOT, top / "copy"))
+    (wheel,) = built.glob("*.whl")
+    (sdist,) = built.glob("*.tar.gz")
+    venv.create(top / "installed", with_pip=True)
+    elsewhere = top / "elsewhere"
+    elsewhere.mkdir()
+    found = Installed(wheel, sdist, top / "installed" / "bin", elsewhere)
+    found.pip("install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    shutil.copy(ROOT / "examples" / "site.json", elsewhere)
+    return found
