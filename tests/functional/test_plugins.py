@@ -286,8 +286,8 @@ class TestBrokenPlugins(Case):
 
     def test_a_policy_with_one_that_cannot_be_loaded_is_an_error(self):
         self.refused(
-            "policies.yaml: policy 'filter-is-gone': filter 'gone' cannot be loaded: ModuleNotFoundError: "
-            "No module named 'a_module_that_nobody_has'",
+            "policies.yaml: policy 'filter-is-gone': filter 'gone' cannot be loaded: "
+            "ModuleNotFoundError: No module named 'a_module_that_nobody_has'",
             "filter-is-gone",
         )
 
