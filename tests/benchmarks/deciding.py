@@ -26,13 +26,13 @@ def amounts() -> Iterator[Measurement]:
     """10,000 pools of 8 resource classes, every request a new one: at most 5 numpy passes."""
     engine = _engine(blocks=0, stocks=8)
     resources = sorted(engine.look().resources)
-    numbers = itertools.count(1)
+    requests = iter([
+        _request({"stocks": [{"resource": name, "amount": 1.0 + n / 1000} for name in resources]})
+        for n in range(400)
+    ])  # fmt: skip
 
     def decide() -> None:
-        more = next(numbers)
-        asked = [{"resource": name, "amount": 1.0 + more / 1000} for name in resources]
-        decision = engine.select_destinations(_request({"stocks": asked}))
-        assert decision.batch.placed
+        assert engine.select_destinations(next(requests)).batch.placed
 
     for _ in range(100):  # the engine keeps the last judgements: let that memory fill
         decide()
