@@ -62,7 +62,7 @@ def flavors(data: bytes, file: str) -> list[Flavor]:
         for path, text in flavor.attributes.items():
             if wrong := operators.fault(path, text):
                 raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
-        if not flavor.needs:
+        if not all(ask.needs for ask in flavor.asks):
             raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
     return [flavor for _, flavor in found]
 

@@ -12,7 +12,7 @@ from cliff.columns import FormattableColumn
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import GrantRef, Reason
-    from valence_sched.model.request import Need
+    from valence_sched.model.need import Need
 
 T = TypeVar("T")
 

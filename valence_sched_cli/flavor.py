@@ -30,7 +30,8 @@ class ListFlavor(command.Lister):
             ]  # fmt: skip
         rows = (
             (flavor.name, flavor.description, Needs(flavor.needs),
-             maybe(flavor.zone), Stack(flavor.aggregates), PairStack(flavor.wanted_capabilities),
+             maybe(flavor.zone), Stack(flavor.wanted_aggregates.required),
+             PairStack(flavor.wanted_capabilities),
              Stack(flavor.traits.required), Stack(flavor.traits.forbidden),
              PairStack(flavor.attributes))[: len(columns)]
             for flavor in flavors.values()
@@ -59,7 +60,7 @@ class ShowFlavor(command.ShowOne):
             "Properties": PairStack(msgspec.to_builtins(flavor.properties)),
             "Needs": Needs(flavor.needs),
             "Zone": maybe(flavor.zone),
-            "Aggregates": Stack(flavor.aggregates),
+            "Aggregates": Stack(flavor.wanted_aggregates.required),
             "Capabilities": PairStack(flavor.wanted_capabilities),
             "Required Traits": Stack(flavor.traits.required),
             "Forbidden Traits": Stack(flavor.traits.forbidden),

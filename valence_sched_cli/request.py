@@ -26,7 +26,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     )
     command.add_flavor_file_option(parser)
     parser.add_argument(
-        "--policy", metavar="<policy>", default="default", help="policy (default: default)"
+        "--policy", metavar="<policy>", help="policy (default: the flavor's, else default)"
     )
     command.add_policy_file_option(parser)
     for option, words in (
@@ -54,19 +54,24 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
     from valence_sched.model.request import Request
 
     flavor = main.flavor(word, parsed_args.flavor_file)
+    first, *others = flavor.asks
     return Request(
         flavor=flavor.name,
-        needs=flavor.needs,
+        needs=first.needs,
+        bonds=first.bonds,
+        fallbacks=tuple(others),
         count=getattr(parsed_args, "count", 1),
         alternates=getattr(parsed_args, "alternates", 0),
         podms=tuple(parsed_args.podm),
         exclude_podms=tuple(parsed_args.exclude_podm),
         zone=parsed_args.zone or flavor.zone,
-        aggregates=flavor.aggregates,
+        aggregates=flavor.wanted_aggregates,
+        locations=flavor.locations,
         capabilities=flavor.wanted_capabilities,
         attributes=_attributes(flavor.attributes, parsed_args.attribute),
         traits=flavor.traits,
-        policy=parsed_args.policy,
+        where=flavor.where,
+        policy=parsed_args.policy or flavor.policy or "default",
         seed=parsed_args.seed,
     )
 

@@ -14,7 +14,8 @@ from valence_sched.model.documents import convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Pool, Status
 from valence_sched.model.kinds import amount
-from valence_sched.model.request import Need, Traits
+from valence_sched.model.need import Need
+from valence_sched.model.request import Names
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OURS = EXAMPLES / "flavors.yaml"
@@ -212,7 +213,7 @@ class FlavorsTest(unittest.TestCase):
             words.DriveAsk,
             words.NicAsk,
             words.StockAsk,
-            Traits,
+            Names,
         ):
             for name in noun.__struct_fields__:
                 self.assertIn(f"{name}:", text, f"{noun.__name__}.{name}")

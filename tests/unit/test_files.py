@@ -48,7 +48,7 @@ class TestFlavors(FilesCase):
             (b"flavors: []", "f: $.flavors: found nothing, expected a list of flavors"),
             (b"flavors: 5", "f: $.flavors: found nothing, expected a list of flavors"),
             (b"flavors: [{name: a}]",
-             "f: $.flavors[0]: found no such field, expected field 'properties'"),
+             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
             (b"flavors: [{name: a, properties: {}}]",
              "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
             (b"flavors: []\nflavour: 1", "f: $: found unknown field 'flavour', "

@@ -30,7 +30,7 @@ from valence_sched.model.kinds import (
     Kinds,
     amount,
 )
-from valence_sched.model.request import Need
+from valence_sched.model.need import Need
 from valence_sched.model.view import View
 
 MOST_ANSWERS = 100_000  # offers remembered per request

@@ -122,7 +122,7 @@ def unread(request: Request, bound: BoundPolicy) -> list[str]:
         "zone": request.zone,
         "aggregates": request.aggregates,
         "capabilities": request.capabilities,
-        "traits": request.traits.required or request.traits.forbidden,
+        "traits": request.traits,
         "attributes": request.attributes,
     }
     enabled = {use.name for use in bound.filters}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 from valence_sched.model.view import View
 
 CORES = Need(kind="processor", measure="cores", amount=0)

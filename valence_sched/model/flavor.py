@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.need import Ask, Bond, Need, Test
 from valence_sched.model.noun import Noun
-from valence_sched.model.request import Need, Test, Traits
+from valence_sched.model.request import Names
 
 GIB = 1 << 30
+MAX_ASKS = 16  # alternatives of one flavor
 More = Annotated[int, Meta(ge=1, le=10**15)]
 
 
@@ -40,30 +42,37 @@ class MemoryAsk(Noun, frozen=True):
     speed_mhz: More | None = None
 
 
-class AcceleratorAsk(Noun, frozen=True):
+class GroupAsk(Noun, frozen=True, kw_only=True):
+    """A number of devices; their ``name`` is for bonds, ``same`` and ``apart`` are places."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    count: More = 1
+    same: str | None = None
+    apart: str | None = None
+
+
+class AcceleratorAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of accelerators of one kind and model, each with at least this memory."""
 
     kind: str = "GPU"
     model: str | None = None
-    count: More = 1
     memory_mib: More | None = None
 
 
-class DriveAsk(Noun, frozen=True):
+class DriveAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of drives, each with at least this capacity and rotation speed."""
 
-    count: More = 1
     capacity_gib: More | None = None
     media: str | None = None
     protocol: str | None = None
     rpm: More | None = None
     model: str | None = None
+    remote: bool | None = None
 
 
-class NicAsk(Noun, frozen=True):
+class NicAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of network interfaces, each at least this fast."""
 
-    count: More = 1
     speed_mbps: More | None = None
 
 
@@ -87,8 +96,23 @@ class RemoteStorage(Noun, frozen=True):
     capacity_gib: More
 
 
-class Properties(Noun, frozen=True):
-    """What a node of this flavor is made of."""
+class BondAsk(Noun, frozen=True, kw_only=True):
+    """Which named groups share a place (``same``) or share none (``apart``).
+
+    ``processor`` and ``memory`` are names too.
+    """
+
+    of: Annotated[tuple[str, ...], Meta(min_length=1)]
+    same: str | None = None
+    apart: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.same is None) == (self.apart is None):
+            raise ValueError("Expected exactly one of same, apart")
+
+
+class Properties(Noun, frozen=True, kw_only=True):
+    """What a node of this flavor is made of; ``resources`` are amounts of one stock each."""
 
     processor: ProcessorAsk | None = None
     memory: MemoryAsk | None = None
@@ -96,21 +120,31 @@ class Properties(Noun, frozen=True):
     drives: tuple[DriveAsk, ...] = ()
     nics: tuple[NicAsk, ...] = ()
     stocks: tuple[StockAsk, ...] = ()
+    resources: dict[str, Annotated[float, Meta(gt=0, le=10**15)]] = {}
+    bonds: tuple[BondAsk, ...] = ()
     pci_device: PciDevice | None = None
     remote_storage: RemoteStorage | None = None
 
 
 class Flavor(Noun, frozen=True, kw_only=True):
-    """A named request template."""
+    """A named request template.
+
+    ``first_of`` are alternatives, each together with ``properties``, in the order in which they
+    are tried. ``aggregates`` as a plain list are all required.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     description: str = ""
-    properties: Properties
+    policy: str | None = None
+    properties: Properties = Properties()
+    first_of: Annotated[tuple[Properties, ...], Meta(max_length=MAX_ASKS)] = ()
     zone: str | None = None
-    aggregates: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] | Names = ()
+    locations: tuple[str, ...] = ()
     capabilities: str | dict[str, tuple[str, ...]] = {}
     attributes: dict[str, str] = {}
-    traits: Traits = Traits()
+    traits: Names = Names()
+    where: Any = None
 
     @property
     def wanted_capabilities(self) -> dict[str, tuple[str, ...]]:
@@ -120,9 +154,49 @@ class Flavor(Noun, frozen=True, kw_only=True):
         return self.capabilities
 
     @property
+    def wanted_aggregates(self) -> Names:
+        """Return the aggregates that are required, forbidden, or of which one must be."""
+        if isinstance(self.aggregates, Names):
+            return self.aggregates
+        return Names(required=self.aggregates)
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """Return the ways to make a node, the first that is tried at the front."""
+        common = _ask(self.properties)
+        others = [_ask(properties) for properties in self.first_of]
+        return tuple(
+            Ask(common.needs + other.needs, common.bonds + other.bonds) for other in others
+        ) or (common,)
+
+    @property
     def needs(self) -> tuple[Need, ...]:
-        """Return what the properties compile to, totals first."""
-        return tuple(_needs(self.properties))
+        """Return what the first way to make a node compiles to, totals first."""
+        return self.asks[0].needs
+
+
+def _ask(asked: Properties) -> Ask:
+    return Ask(tuple(_needs(asked)), tuple(_bonds(asked)))
+
+
+def _bonds(asked: Properties) -> Iterator[Bond]:
+    for name, group in _groups(asked):
+        if group.same:
+            yield Bond("same", group.same, (name,))
+        if group.apart:
+            yield Bond("apart", group.apart, (name,))
+    for bond in asked.bonds:
+        yield Bond("same" if bond.same else "apart", bond.same or bond.apart or "", bond.of)
+
+
+def _groups(asked: Properties) -> Iterator[tuple[str, GroupAsk]]:
+    """Yield every group with its name: its own, or where it needs one its kind and number."""
+    for kind, groups in (
+        ("accelerator", asked.accelerators), ("drive", asked.drives), ("nic", asked.nics)
+    ):  # fmt: skip
+        for number, group in enumerate(groups, 1):
+            bound = group.same or group.apart
+            yield group.name or (f"{kind}-{number}" if bound else ""), group
 
 
 def _needs(asked: Properties) -> Iterator[Need]:
@@ -130,21 +204,29 @@ def _needs(asked: Properties) -> Iterator[Need]:
         yield from _processor(asked.processor)
     if asked.memory:
         yield _memory(asked.memory)
-    for card in asked.accelerators:
-        yield _devices("accelerator", card.count, equal={"kind": card.kind}, words=card.model,
-                       least={"memory_mib": card.memory_mib})  # fmt: skip
-    for drive in asked.drives:
-        size = drive.capacity_gib * GIB if drive.capacity_gib else None
-        yield _devices("drive", drive.count, words=drive.model,
-                       equal={"media": drive.media, "protocol": drive.protocol},
-                       least={"capacity_bytes": size, "rpm": drive.rpm})  # fmt: skip
-    for nic in asked.nics:
-        yield _devices("nic", nic.count, least={"speed_mbps": nic.speed_mbps})
+    for name, group in _groups(asked):
+        yield _group(name, group)
     yield from _pci(asked.pci_device.type if asked.pci_device else ())
     for stock in asked.stocks:
         yield _stock(stock.resource, stock.amount, stock.count)
+    for resource, amount in asked.resources.items():
+        yield _stock(resource, amount, 1)
     if asked.remote_storage:
         yield _stock("storage_gib", asked.remote_storage.capacity_gib, 1)
+
+
+def _group(name: str, asked: GroupAsk) -> Need:
+    if isinstance(asked, AcceleratorAsk):
+        return _devices("accelerator", asked.count, name, equal={"kind": asked.kind},
+                        words=asked.model, least={"memory_mib": asked.memory_mib})  # fmt: skip
+    if isinstance(asked, DriveAsk):
+        size = asked.capacity_gib * GIB if asked.capacity_gib else None
+        remote = None if asked.remote is None else str(asked.remote)
+        same = {"media": asked.media, "protocol": asked.protocol, "remote": remote}
+        return _devices("drive", asked.count, name, words=asked.model, equal=same,
+                        least={"capacity_bytes": size, "rpm": asked.rpm})  # fmt: skip
+    assert isinstance(asked, NicAsk)
+    return _devices("nic", asked.count, name, least={"speed_mbps": asked.speed_mbps})
 
 
 def _processor(asked: ProcessorAsk) -> Iterator[Need]:
@@ -181,13 +263,14 @@ def _stock(resource: str, amount: float, count: int) -> Need:
 def _devices(
     kind: str,
     count: int,
+    name: str = "",
     *,
     words: str | None = None,
     equal: dict[str, str | None] | None = None,
     least: dict[str, int | None] | None = None,
 ) -> Need:
     tests = _tests(words=words, equal=equal or {}, least=least or {})
-    return Need(kind=kind, measure="devices", amount=count, tests=tests)  # type: ignore[arg-type]
+    return Need(kind=kind, measure="devices", amount=count, tests=tests, name=name)  # type: ignore[arg-type]
 
 
 def _tests(

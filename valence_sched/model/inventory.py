@@ -75,7 +75,7 @@ class Memory(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Drive(Noun, frozen=True, kw_only=True, gc=False):
-    """``count`` identical drives."""
+    """``count`` identical drives; a ``remote`` one is reached over a network."""
 
     count: Positive = 1
     capacity_bytes: Count | None = None
@@ -83,6 +83,7 @@ class Drive(Noun, frozen=True, kw_only=True, gc=False):
     protocol: str | None = None
     rpm: Count | None = None
     model: str | None = None
+    remote: bool | None = None
 
 
 class Nic(Noun, frozen=True, kw_only=True, gc=False):
@@ -139,12 +140,16 @@ S = TypeVar("S")
 
 
 class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
-    """What a podm composes whole; identified by its URI within its podm, never by Id."""
+    """What a podm composes whole; identified by its URI within its podm, never by Id.
+
+    ``places`` tells where its devices sit: ``pcie_root``, ``switch``, ``fabric``, ``chassis``.
+    """
 
     uri: Name
     name: str | None = None
     type: tuple[BlockType, ...] = ()
     pools: tuple[str, ...] = ()
+    places: dict[str, str] | None = None
     status: S = None  # type: ignore[assignment]
     devices: D = None  # type: ignore[assignment]
 
@@ -184,10 +189,12 @@ class Stock(Noun, frozen=True, kw_only=True):
 
 
 class Node(Noun, frozen=True, kw_only=True):
-    """What a podm has composed: its URI and the URIs of its blocks."""
+    """What a podm has composed: its URI, the URIs of its blocks, and for whom it is."""
 
     uri: Name
     name: str | None = None
+    owner: str | None = None
+    group: str | None = None
     blocks: tuple[str, ...] = ()
 
 

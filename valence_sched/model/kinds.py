@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import NOTHING, BlockType, Devices, to_json
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 
 Floats = npt.NDArray[np.float64]
 

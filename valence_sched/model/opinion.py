@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from valence_sched.model.inventory import LeanPodm, Pool
-from valence_sched.model.request import Request
+from valence_sched.model.request import Names, Request
 from valence_sched.model.view import Floats, Labels, Mask, View
 
 P = ParamSpec("P")
@@ -64,6 +64,18 @@ def terms(
 
     keep.terms = make  # type: ignore[attr-defined]
     return keep  # type: ignore[return-value]
+
+
+def named(label: str, has: Labels, asked: Names) -> Iterator[Term]:
+    """Yield a term for each name that must be there or must not, and for each list of names."""
+    for name in asked.required:
+        yield Term(label, name, has, holds=has.where({name}.issubset))
+    for names in asked.any_of:
+        one = frozenset(names)
+        holds = has.where(lambda told, one=one: not one.isdisjoint(told))  # type: ignore[misc]
+        yield Term(label, " or ".join(names), has, holds=holds)
+    for name in asked.forbidden:
+        yield Term(label, f"not {name}", has, holds=has.where({name}.isdisjoint))
 
 
 def per_pool(

@@ -1,80 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one compose operation needs: the request and the needs it is compiled to."""
+"""What one compose operation needs: the request that plugins read."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from valence_sched.errors import RequestError, one_line
 from valence_sched.model import operators
+from valence_sched.model.group import Company, Group
+from valence_sched.model.inventory import Fact
+from valence_sched.model.need import Ask, Bond, Need
 from valence_sched.model.noun import Noun
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
 MAX_GROUPS = 8  # groups of one kind; the exact fit looks at every subset of them
 
-NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
-Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
-Unknown = Literal["reject", "allow", "penalise"]
 
-
-class Test(Struct, frozen=True, gc=False):
-    """One condition on a device: ``words`` in order, ``equal`` text, or ``at_least`` a number."""
-
-    attribute: str
-    operator: Literal["words", "equal", "at_least"]
-    value: str | int
-
-
-class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One line of a request: so much of a measure, from devices that pass every test.
-
-    ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
-    ``count`` separate grants. ``unknown`` says what an attribute means that nobody told:
-    ``reject`` the device, or ``allow`` it.
-    """
-
-    kind: NeedKind
-    measure: Measure
-    amount: Annotated[float, Meta(ge=0)]
-    count: Annotated[int, Meta(ge=1)] = 1
-    tests: tuple[Test, ...] = ()
-    resource: str = ""
-    unknown: Literal["reject", "allow"] = "reject"
-
-    @property
-    def label(self) -> str:
-        """Return what is asked for, in an operator's words: ``GPU A100``, ``cores``."""
-        if self.kind == "stock":
-            return self.resource
-        words = [str(test.value) for test in self.tests if test.operator != "at_least"]
-        if self.measure == "devices":
-            kind = "" if self.kind == "accelerator" and words else self.kind
-            return " ".join(filter(None, [kind, *words]))
-        name = {"cores": "cores", "sockets": "sockets", "capacity_mib": "memory"}[self.measure]
-        return " ".join([name, *words])
-
-    @property
-    def subject(self) -> Need:
-        """Return the need without its amount: what all needs that look at the same things share."""
-        return msgspec.structs.replace(self, amount=0, count=1)
-
-    @property
-    def unit(self) -> str:
-        """Return the unit of the amount, empty for plain counts."""
-        return "MiB" if self.measure == "capacity_mib" else ""
-
-
-class Traits(Noun, frozen=True):
-    """Traits a pool must have, and traits it must not have."""
+class Names(Noun, frozen=True):
+    """Names that must be there, that must not, and lists of which one each must be."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
+    any_of: tuple[tuple[str, ...], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.forbidden or self.any_of)
+
+
+class Near(Noun, frozen=True, kw_only=True):
+    """A thing outside, such as a volume, and where it is: what a resolver found out of it.
+
+    With ``soft`` its neighbourhood is wished for, else required.
+    """
+
+    thing: str
+    zone: str | None = None
+    aggregates: tuple[str, ...] = ()
+    facts: dict[str, Fact] = {}
+    soft: bool = False
+
+
+class Share(Noun, frozen=True):
+    """How often nodes of one kind are asked for, beside the others of a mix."""
+
+    needs: tuple[Need, ...]
+    traits: Names = Names()
+    weight: Annotated[float, Meta(gt=0)] = 1.0
+
+
+class Mix(Noun, frozen=True, dict=True):
+    """What is asked for over time: the workload that a decision should leave room for."""
+
+    shares: tuple[Share, ...] = ()
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Return a digest that stands for the mix."""
+        return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
 
 
 class Request(Noun, frozen=True, kw_only=True, dict=True):
@@ -85,35 +73,62 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     id: str = ""
     flavor: str | None = None
     needs: tuple[Need, ...] = ()
+    bonds: tuple[Bond, ...] = ()
+    fallbacks: tuple[Ask, ...] = ()
     count: Annotated[int, Meta(ge=1)] = 1
+    min_count: Annotated[int, Meta(ge=1)] | None = None
     alternates: Annotated[int, Meta(ge=0)] = 0
     podms: tuple[str, ...] = ()
     exclude_podms: tuple[str, ...] = ()
     zone: str | None = None
-    aggregates: tuple[str, ...] = ()
+    aggregates: Names = Names()
+    locations: tuple[str, ...] = ()
     capabilities: dict[str, tuple[str, ...]] = {}
     attributes: dict[str, str] = {}
-    traits: Traits = Traits()
+    traits: Names = Names()
+    where: Any = None
+    near: tuple[Near, ...] = ()
+    owner: str | None = None
+    group: Group | None = None
+    company: Company = Company()
+    mix: Mix = Mix()
     policy: str = "default"
     seed: int = 0
 
     @functools.cached_property
     def question(self) -> bytes:
         """Return what filters and weighers may look at, as bytes: equal bytes, equal verdicts."""
-        return msgspec.json.encode(
-            (
-                self.needs,
-                self.podms,
-                self.exclude_podms,
-                self.zone,
-                self.aggregates,
-                self.capabilities,
-                self.traits,
-                # last and only where asked: a request without keeps its identity and its lots
-                *([{"attributes": self.attributes}] if self.attributes else []),
-            ),
-            order="deterministic",
+        always = (
+            self.needs,
+            self.podms,
+            self.exclude_podms,
+            self.zone,
+            self.aggregates,
+            self.capabilities,
+            self.traits,
         )
+        # last and only where asked: a request without keeps its identity and its lots
+        asked = {name: value for name in _WHERE_ASKED if (value := getattr(self, name))}
+        if self.mix.shares:
+            asked["mix"] = self.mix.digest
+        words = (*always, asked) if asked else always
+        return msgspec.json.encode(words, order="deterministic")
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """Return the ways to make the node, the one that is tried first at the front."""
+        return (Ask(self.needs, self.bonds), *self.fallbacks)
+
+    @property
+    def least(self) -> int:
+        """Return how many nodes must be placed for any to be."""
+        return self.count if self.min_count is None else self.min_count
+
+
+#: Fields of a request that plugins may look at and that most requests leave empty.
+_WHERE_ASKED = (
+    "bonds", "locations", "attributes", "where", "near", "owner", "group", "company",
+)  # fmt: skip
 
 
 def sealed(request: Request) -> Request:
@@ -122,15 +137,13 @@ def sealed(request: Request) -> Request:
     How many and how many alternates do not count: asking for more gets the same first answer.
 
     Raises:
-        RequestError: it asks for nothing, for too many groups, for and against one podm, or for
-            an attribute or operator that does not exist.
+        RequestError: it asks for nothing, for too many groups, for fewer nodes than at least,
+            for and against one podm, or for an attribute or operator that does not exist.
     """
-    if not request.needs:
-        raise RequestError("the request asks for nothing: name processors, memory or devices")
-    for kind in ("accelerator", "drive", "nic"):
-        groups = sum(need.kind == kind for need in request.needs)
-        if groups > MAX_GROUPS:
-            raise RequestError(f"{groups} groups of {kind}s, at most {MAX_GROUPS}: merge some")
+    for ask in request.asks:
+        _check(ask)
+    if request.least > request.count:
+        raise RequestError(f"at least {request.least} of {request.count} nodes: ask for more")
     both = sorted(set(request.podms) & set(request.exclude_podms))
     if both:
         raise RequestError(f"pod manager {both[0]!r} is both asked for and excluded")
@@ -143,3 +156,12 @@ def sealed(request: Request) -> Request:
     named = msgspec.structs.replace(request, id=digest.hexdigest())
     named.__dict__.update(request.__dict__)  # the question does not depend on the id
     return named
+
+
+def _check(ask: Ask) -> None:
+    if not ask.needs:
+        raise RequestError("the request asks for nothing: name processors, memory or devices")
+    for kind in ("accelerator", "drive", "nic"):
+        groups = sum(need.kind == kind for need in ask.needs)
+        if groups > MAX_GROUPS:
+            raise RequestError(f"{groups} groups of {kind}s, at most {MAX_GROUPS}: merge some")

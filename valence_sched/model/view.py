@@ -15,7 +15,7 @@ from valence_sched.model import stocks
 from valence_sched.model.census import Census
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.kinds import Kinds
-from valence_sched.model.request import Need
+from valence_sched.model.need import Need
 from valence_sched.model.shelf import Shelf
 
 Mask = npt.NDArray[np.bool_]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from valence_sched.model.request import Need
+from valence_sched.model.need import Need
 from valence_sched.model.view import By, Floats, View
 
 

@@ -31,10 +31,21 @@ def view(*podms: dict[str, Any]) -> View:
 
 
 def request(properties: dict[str, Any], **words: Any) -> Request:
-    """Return a request for a node of these flavor properties; ``words`` are its other fields."""
-    flavor = msgspec.convert({"name": "test", "properties": properties}, Flavor, strict=False)
-    document = {**words, "needs": msgspec.to_builtins(flavor.needs)}
-    return sealed(msgspec.convert(document, Request))
+    """Return a request for a node of these flavor properties; ``words`` are its other fields.
+
+    ``first_of`` and a plain list of ``aggregates`` may be given as in a flavor.
+    """
+    template = {"name": "test", "properties": properties}
+    template |= {word: words.pop(word) for word in ("first_of", "aggregates") if word in words}
+    flavor = msgspec.convert(template, Flavor, strict=False)
+    first, *others = flavor.asks
+    compiled = {
+        "needs": first.needs,
+        "bonds": first.bonds,
+        "fallbacks": others,
+        "aggregates": flavor.wanted_aggregates,
+    }
+    return sealed(msgspec.convert({**words, **msgspec.to_builtins(compiled)}, Request))
 
 
 def check_filter(function: Callable[..., Any], **options: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from valence_sched.model.request import Need, Request, Test
+from valence_sched.model.need import Need, Test
+from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, View
 
 

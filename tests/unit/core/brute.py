@@ -11,7 +11,7 @@ from typing import Any
 
 from valence_sched.model.inventory import Devices, Status
 from valence_sched.model.kinds import price
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 
 GROUPS = {
     "processor": "processors",

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 
 TYPES = ["Compute", "Processor", "Memory", "Storage", "Network"]
 POOLS = ["p", "q"]

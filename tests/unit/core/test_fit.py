@@ -15,7 +15,8 @@ from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
 from valence_sched.model.inventory import Accelerator, Devices, Status, Stock
 from valence_sched.model.kinds import price
-from valence_sched.model.request import Need, Request
+from valence_sched.model.need import Need
+from valence_sched.model.request import Request
 from valence_sched.model.view import View
 from valence_sched.testing import request, view
 

@@ -7,7 +7,7 @@ from valence_sched.core import plugins
 from valence_sched.core.policies import bind, for_policy, unread
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
 from valence_sched.model.policy import FilterUse, Policy, PolicyText, WeigherUse
-from valence_sched.model.request import Request
+from valence_sched.model.request import Names, Request
 from valence_sched.testing import request, view
 
 SITE = view({"id": "a", "blocks": [{"uri": "c", "devices": {"processors": [{"cores": 10}]}}]})
@@ -114,7 +114,7 @@ class TestUnread(unittest.TestCase):
         asked = Request(
             podms=("a",),
             zone="z",
-            aggregates=("g",),
+            aggregates=Names(("g",)),
             capabilities={"k": ("v",)},
             traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
             attributes={"facts.year": "2022"},

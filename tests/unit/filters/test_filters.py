@@ -12,7 +12,7 @@ from valence_sched.filters.enabled import enabled
 from valence_sched.filters.target import target
 from valence_sched.filters.traits import traits
 from valence_sched.filters.zone import zone
-from valence_sched.model.request import Request
+from valence_sched.model.request import Names, Request
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 16}}
@@ -64,8 +64,8 @@ class TestPodmFilters(FilterCase):
 
     def test_aggregates_keeps_members_of_all_that_are_asked(self):
         podms = ids({"aggregates": ["x", "y"]}, {"aggregates": ["x"]}, {})
-        self.keeps([True, True, False], aggregates, Request(aggregates=("x",)), podms)
-        self.keeps([True, False, False], aggregates, Request(aggregates=("y", "x")), podms)
+        self.keeps([True, True, False], aggregates, Request(aggregates=Names(("x",))), podms)
+        self.keeps([True, False, False], aggregates, Request(aggregates=Names(("y", "x"))), podms)
         self.keeps([True, True, True], aggregates, Request(), podms)
 
     def test_capabilities_keeps_one_value_of_every_key(self):

@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 from valence_sched.model import stocks
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 from valence_sched.model.view import View
 
 NEEDS = (

@@ -7,7 +7,7 @@ import msgspec
 
 from valence_sched.model.documents import convert
 from valence_sched.model.flavor import GIB, Flavor
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 
 
 def needs(properties: dict) -> list[tuple]:

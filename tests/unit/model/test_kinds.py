@@ -8,7 +8,7 @@ from msgspec import Raw
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 from valence_sched.model.kinds import Kinds, amount, has_words, passes, price
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 
 
 class TestWords(unittest.TestCase):

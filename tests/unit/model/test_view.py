@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.core.sites import STOCKS, quietly, sites
 from tests.unit.model.same import LABELS, assert_same_rows
 from valence_sched.errors import InputError
-from valence_sched.model.request import Need, Test
+from valence_sched.model.need import Need, Test
 from valence_sched.model.view import View
 from valence_sched.testing import view
 

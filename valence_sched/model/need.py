@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node is made of: needs, each a line of a request, and how their devices stand together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from valence_sched.model.noun import Noun
+
+NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
+Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
+Unknown = Literal["reject", "allow", "penalise"]
+
+
+class Test(Struct, frozen=True, gc=False):
+    """One condition on a device: ``words`` in order, ``equal`` text, or ``at_least`` a number."""
+
+    attribute: str
+    operator: Literal["words", "equal", "at_least"]
+    value: str | int
+
+
+class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One line of a request: so much of a measure, from devices that pass every test.
+
+    ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
+    ``count`` separate grants. ``unknown`` says what an attribute means that nobody told:
+    ``reject`` the device, or ``allow`` it. ``name`` is what bonds call the need.
+    """
+
+    kind: NeedKind
+    measure: Measure
+    amount: Annotated[float, Meta(ge=0)]
+    count: Annotated[int, Meta(ge=1)] = 1
+    tests: tuple[Test, ...] = ()
+    resource: str = ""
+    name: str = ""
+    unknown: Literal["reject", "allow"] = "reject"
+
+    @property
+    def label(self) -> str:
+        """Return what is asked for, in an operator's words: ``GPU A100``, ``cores``."""
+        if self.kind == "stock":
+            return self.resource
+        words = [str(test.value) for test in self.tests if test.operator != "at_least"]
+        if self.measure == "devices":
+            kind = "" if self.kind == "accelerator" and words else self.kind
+            return " ".join(filter(None, [kind, *words]))
+        name = {"cores": "cores", "sockets": "sockets", "capacity_mib": "memory"}[self.measure]
+        return " ".join([name, *words])
+
+    @property
+    def subject(self) -> Need:
+        """Return the need without its amount: what all needs that look at the same things share."""
+        return msgspec.structs.replace(self, amount=0, count=1, name="")
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the amount, empty for plain counts."""
+        return "MiB" if self.measure == "capacity_mib" else ""
+
+
+class Bond(Noun, frozen=True):
+    """How the devices of some needs stand to each other, in a ``place`` that blocks tell.
+
+    ``same``: all devices of the named needs stand at one place. ``apart``: no device of one need
+    stands where a device of another does; of a single need, no two of its devices. ``zone`` is
+    the pool, which all blocks of a node share. Totals go by their kind: ``processor``, ``memory``.
+    """
+
+    relation: Literal["same", "apart"]
+    place: str
+    of: tuple[str, ...]
+
+    def binds(self, need: Need) -> bool:
+        """Return whether the bond is about a need."""
+        return (need.name or need.kind) in self.of
+
+
+class Ask(Noun, frozen=True):
+    """One way to make the node: its needs, and the bonds between those that have a name."""
+
+    needs: tuple[Need, ...] = ()
+    bonds: tuple[Bond, ...] = ()
