@@ -7,10 +7,14 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from valence_sched.core import plugins
-from valence_sched.core.batch import Batch, count_fits
+from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.decision import Decision
+from valence_sched.core.fit import Plan
+from valence_sched.core.judge import judge
 from valence_sched.core.kept import Kept
+from valence_sched.core.many import Decisions, decide_all
+from valence_sched.core.parts import Part, count_fits, tried
 from valence_sched.core.policies import BoundPolicy, bind, for_policy, unread
 from valence_sched.core.rank import ranked
 from valence_sched.errors import RequestError, UnknownName
@@ -62,14 +66,30 @@ class Engine:
             UnknownName: no such policy, or a pod manager that is not there.
             PluginError: a plugin broke its contract and the engine is strict.
         """
-        case = self._case(request)
-        scheduler = plugins.installed(plugins.SCHEDULERS).get(case.bound.policy.scheduler)()
-        return Decision(case, scheduler.schedule(case), self._skipped)
+        return Decision(tried(self._case(request), _schedule), self._skipped)
+
+    def select_all(self, requests: Sequence[Request]) -> Decisions:
+        """Choose for several requests, each as if the nodes of those before it were composed.
+
+        All or nothing: a request for which fewer nodes fit than it must have fails them all.
+        Errors as for one request.
+        """
+        ready = [self._ready(request) for request in requests]
+        policies = {request.policy: bound for request, bound, _ in ready}
+
+        def case(view: View, request: Request) -> Case:
+            policy = policies[request.policy]
+            judgement = judge(view, request, policy, strict=self._strict)
+            plan = Plan(request.needs, view.kinds)
+            return Case(view, request, policy, judgement, plan, self._strict)
+
+        asked = [request for request, _, _ in ready]
+        return decide_all(self._view, asked, case, _schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
         case = self._case(request)
-        decision = Decision(case, Batch([], case.view, case.judgement), self._skipped)
+        decision = Decision([Part(case, Batch([], case.view, case.judgement))], self._skipped)
         rows = ranked(case.view, case.judgement.cost, case.request, 0)
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
@@ -100,6 +120,13 @@ class Engine:
         self._kept.moved(moved)
 
     def _case(self, request: Request) -> Case:
+        request, bound, text = self._ready(request)
+        key = (text, request.question)
+        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
+        return Case(self._view, request, bound, judgement, plan, self._strict)
+
+    def _ready(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
+        """Return a request sealed under its policy, the policy, and what stands for the policy."""
         bound, text = self._policy(request.policy)
         for name in unread(request, bound):
             raise RequestError(
@@ -107,10 +134,7 @@ class Engine:
                 "about it would be ignored: add the filter or choose another policy"
             )
         self._check_names(request)
-        request = sealed(for_policy(request, bound.policy))
-        key = (text, request.question)
-        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
-        return Case(self._view, request, bound, judgement, plan, self._strict)
+        return sealed(for_policy(request, bound.policy)), bound, text
 
     def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
         if name not in self._bound:
@@ -126,3 +150,8 @@ class Engine:
             for name in (*request.podms, *request.exclude_podms):
                 if name not in known:
                     raise UnknownName("pod manager", name, self._view.podm_ids)
+
+
+def _schedule(case: Case) -> Batch:
+    scheduler = plugins.installed(plugins.SCHEDULERS).get(case.bound.policy.scheduler)()
+    return scheduler.schedule(case)  # type: ignore[no-any-return]

@@ -16,8 +16,9 @@ import zstandard
 
 from valence_sched.core.policies import bind
 from valence_sched.errors import InputError
-from valence_sched.model import operators
-from valence_sched.model.documents import MAX_HUMAN_BYTES, convert, load_yaml
+from valence_sched.model import operators, request
+from valence_sched.model.asked import Asked, RequestFile
+from valence_sched.model.documents import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import (
     SCHEMA,
@@ -28,6 +29,7 @@ from valence_sched.model.inventory import (
     to_json,
 )
 from valence_sched.model.policy import Policy, PolicyText
+from valence_sched.model.request import Request
 
 T = TypeVar("T")
 
@@ -80,6 +82,33 @@ def policies(data: bytes, file: str) -> list[Policy]:
     for policy in found:
         bind(policy, file)
     return found
+
+
+def requests(data: bytes, file: str) -> list[tuple[str, Asked | Request]]:
+    """Parse a file of requests: ``(place, request)`` of each in a list under ``requests``.
+
+    A single request is a file, too, and so is one as a report holds it, compiled.
+
+    Raises:
+        InputError: naming the place, what was found and what was expected.
+    """
+    document = load_yaml(data, file)
+    if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
+        words = {"schema": request.SCHEMA, "version": request.VERSION} | document
+        check_schema(
+            str(words["schema"]), str(words["version"]), request.SCHEMA, request.VERSION, file
+        )
+        return [("$", convert(document, Request, file))]
+    many = isinstance(document, dict) and "requests" in document
+    if not many:
+        return [("$", convert(document, Asked, file))]
+    found = convert(document, RequestFile, file).requests
+    ids: set[str] = set()
+    for number, asked in enumerate(found):
+        if asked.id and asked.id in ids:
+            raise InputError(file, f"$.requests[{number}].id", f"{asked.id!r} again", "its own id")
+        ids.add(asked.id)
+    return [(f"$.requests[{number}]", asked) for number, asked in enumerate(found)]
 
 
 def write_json(document: object, file: str) -> None:

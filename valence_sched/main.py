@@ -26,12 +26,14 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
+from valence_sched.model.asked import Asked, compiled, own_flavor
 from valence_sched.model.build import ViewBuilder
-from valence_sched.model.decision import Report
+from valence_sched.model.decision import Report, Reports
 from valence_sched.model.documents import MAX_HUMAN_BYTES, decode
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import Policy
+from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 Progress = Callable[[int | None], None]
@@ -114,7 +116,7 @@ class Main:
         """Write inventories as one file; return how many podms and blocks it holds."""
         return files.write_inventory(self.podms(sources, strict=strict), output)
 
-    def write_report(self, report: Report, file: str) -> None:
+    def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""
         files.write_json(report, file)
 
@@ -159,6 +161,29 @@ class Main:
         if word not in known:
             raise UnknownName("flavor", word, known)
         return known[word]
+
+    def requests(self, path: str, flavor_files: Sequence[str] = ()) -> list[Request]:
+        """Return the requests of a file, compiled.
+
+        Raises:
+            InputError: the file is not what it must be.
+            UnknownName: a request names a flavor that is not there.
+        """
+        known = self.flavors(flavor_files)
+        found = []
+        for place, asked in files.requests(self._read(path), path):
+            if isinstance(asked, Asked):
+                if asked.flavor is not None and asked.flavor not in known:
+                    raise UnknownName("flavor", asked.flavor, known, f"{path}: {place}.flavor")
+                flavor = known[asked.flavor] if asked.flavor else own_flavor(asked)
+                try:
+                    found.append(compiled(asked, flavor))
+                except ValueError as error:
+                    where = f"{place}.capabilities"
+                    raise InputError(path, where, str(error), "key=value") from None
+            else:
+                found.append(asked)
+        return found
 
     def _records(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
         named = sources or self._environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)

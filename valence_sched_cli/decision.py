@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from valence_sched_cli.output import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
+    from valence_sched.core.parts import Part
     from valence_sched.model.decision import Candidate, PodmVerdict
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")
@@ -54,9 +56,12 @@ def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> 
         candidate = decision.candidate(row)
         if candidate is not None:
             return _candidate_row(None, None, "fits", candidate, verdict.behind or 0.0)
+    reason = verdict.reason.text if verdict.reason else None
+    if reason and verdict.fitting:
+        reason = f"after {nodes(verdict.fitting)}: {reason}"
     return (
         Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
-        Tails([]), Grants([]), Why(verdict.reason.text if verdict.reason else None),
+        Tails([]), Grants([]), Why(reason),
         PairStack({}), Absent(), Reasons(decision.reasons(row) if explain else []),
     )  # fmt: skip
 
@@ -76,9 +81,35 @@ def is_noise(
     return name == "Reason" and "Reasons" in columns
 
 
-def funnel_words(decision: Decision) -> str:
-    """Return the funnel in one line."""
-    steps = decision.funnel()
+def outcome_words(decision: Decision) -> Iterator[str]:
+    """Yield a line for each thing to know about the outcome, the outcome itself last."""
+    request = decision.request
+    for number, part in decision.turned_down:
+        yield f"choice {number} of {len(request.asks)} fits nowhere: {funnel_words(decision, part)}"
+    if decision.placed and len(request.asks) > 1:
+        made = Counter(part for part, _ in decision.placed)
+        by = (f"{nodes(count)} by choice {part + 1}" for part, count in sorted(made.items()))
+        yield ", ".join(by)
+    if decision.fitting and not decision.placed:
+        least = "all or nothing" if request.min_count is None else f"at least {request.least}"
+        yield (
+            f"{nodes(decision.fitting)} of {request.count} would fit, but {least} was asked for: "
+            f"take what fits with --min-count {decision.fitting}"
+        )
+    yield (
+        f"placed {len(decision.placed)} of {request.count} "
+        f"(policy {request.policy}, seed {request.seed})"
+    )
+
+
+def nodes(count: int) -> str:
+    """Return a number of nodes in words."""
+    return f"{count:,} node" if count == 1 else f"{count:,} nodes"
+
+
+def funnel_words(decision: Decision, part: Part | None = None) -> str:
+    """Return the funnel of a part, else of the one that is told of, in one line."""
+    steps = decision.funnel(part)
     left = [f"{len(decision.view):,} in all"]
     left += [f"{s.went_on:,} after {s.filter}" for s in steps if s.went_on < s.came_in]
     idle = ", ".join(step.filter for step in steps if step.went_on == step.came_in)

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, many
 from valence_sched_cli.columns import Lines, Pairs, PairStack, Stack, Tails, Words, maybe
 from valence_sched_cli.decision import (
     COLUMNS,
@@ -16,12 +16,16 @@ from valence_sched_cli.decision import (
     decision_rows,
     funnel_words,
     is_noise,
+    outcome_words,
 )
 from valence_sched_cli.request import add_request_options, make_request, natural, positive
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
     from valence_sched.core.summary import Amounts
+
+
+EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
 
 
 class ListPodm(command.Lister):
@@ -137,8 +141,15 @@ class SchedulePodm(command.Lister):
         parser = super().get_parser(prog_name)
         command.add_inventory_options(parser)
         add_request_options(parser, many=False)
+        many.add_option(parser)
         parser.add_argument(
             "--count", metavar="<n>", type=positive, default=1, help="how many nodes (default: 1)"
+        )
+        parser.add_argument(
+            "--min-count",
+            metavar="<m>",
+            type=natural,
+            help="place fewer nodes, but at least so many (default: all or nothing)",
         )
         parser.add_argument(
             "--alternates",
@@ -160,12 +171,16 @@ class SchedulePodm(command.Lister):
 
         if parsed_args.report == "-":
             raise UsageError("--report: standard output is for the rows: name a file")
+        if parsed_args.request_file:
+            return self._schedule_all(parsed_args)
+        if not parsed_args.flavor:
+            raise UsageError("what to schedule: name a --flavor, or a --request-file")
         request = make_request(self.main, parsed_args, parsed_args.flavor)
         engine = self.main.engine(
             parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
         )
         decision = engine.select_destinations(request)
-        self.exit_code = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}[decision.outcome]
+        self.exit_code = EXIT_CODES[decision.outcome]
         if parsed_args.report:
             self.main.write_report(decision.report(), parsed_args.report)
         columns = EXPLAINED if parsed_args.explain else COLUMNS
@@ -175,21 +190,32 @@ class SchedulePodm(command.Lister):
         picks = [columns.index(name) for name in shown]
         return shown, [tuple(row[pick] for pick in picks) for row in rows]
 
+    def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        requests = many.requests(self.main, parsed_args)
+        engine = self.main.engine(
+            parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
+        )
+        found = engine.select_all(requests)
+        self.exit_code = EXIT_CODES[found.outcome]
+        if parsed_args.report:
+            self.main.write_report(found.report(), parsed_args.report)
+        called = many.names(requests)
+        self.closing += many.outcome_words(found, called)
+        return many.COLUMNS, list(many.rows(found, called))
+
     def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
         if explain:
             self.closing.append(funnel_words(decision))
         for warning in decision.warnings:
             self.closing.append(f"warning: {warning}")
         hidden = len(decision.view.podms) - LISTED_PODMS
-        placed, asked = len(decision.batch.placed), decision.request.count
         if not explain and hidden > 0:
             every = len(decision.view.podms)
             self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
         for podm in decision.chosen_podms()[:LISTED_PODMS]:
             if reason := decision.no_more(podm):
                 self.closing.append(f"no more on {decision.view.podms[podm].id}: {reason.text}")
-        policy, seed = decision.request.policy, decision.request.seed
-        self.closing.append(f"placed {placed} of {asked} (policy {policy}, seed {seed})")
+        self.closing += outcome_words(decision)
 
 
 class FitPodm(command.Lister):

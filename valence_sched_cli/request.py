@@ -19,7 +19,6 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         "--flavor",
         metavar="<flavor>",
         action="append" if many else "store",
-        required=not many,
         default=[] if many else None,
         help="flavor: a name, a file with one flavor, or - for standard input"
         + (" (repeat for several; default: all known)" if many else ""),
@@ -45,7 +44,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         "(repeat for several; takes the place of the flavor's)",
     )
     parser.add_argument(
-        "--seed", metavar="<n>", type=int, default=0, help="decides between equals (default: 0)"
+        "--seed", metavar="<n>", type=int, help="decides between equals (default: 0)"
     )
 
 
@@ -61,6 +60,7 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
         bonds=first.bonds,
         fallbacks=tuple(others),
         count=getattr(parsed_args, "count", 1),
+        min_count=getattr(parsed_args, "min_count", None),
         alternates=getattr(parsed_args, "alternates", 0),
         podms=tuple(parsed_args.podm),
         exclude_podms=tuple(parsed_args.exclude_podm),
@@ -72,7 +72,7 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
         traits=flavor.traits,
         where=flavor.where,
         policy=parsed_args.policy or flavor.policy or "default",
-        seed=parsed_args.seed,
+        seed=parsed_args.seed or 0,
     )
 
 

@@ -79,7 +79,7 @@ class TestBothPrograms(Case):
 
     def test_a_wrong_command_line_exits_2(self):
         for program in PROGRAMS:
-            for words in (GPU[:4], (*GPU, "--count", "0"), (*GPU, "--nonsense")):
+            for words in ((*GPU, "--count", "0"), (*GPU, "--nonsense")):
                 with self.subTest(program=program, words=words[4:]):
                     done = asked(program, *words)
                     self.assertEqual((2, ""), (done.code, done.out))
@@ -94,8 +94,21 @@ class TestBothPrograms(Case):
         self.assertEqual({"rejected"}, {row["Outcome"] for row in done.data})
         self.assertEqual("placed 0 of 1 (policy default, seed 0)\n", done.err)
 
+    def test_fewer_than_asked_for_is_none_and_exits_3(self):
+        done = self.both(3, *GPU, "--count", "9", "-f", "json")
+        self.assertEqual(
+            "4 nodes of 9 would fit, but all or nothing was asked for: take what fits with "
+            "--min-count 4\nplaced 0 of 9 (policy default, seed 0)\n",
+            done.err,
+        )
+        self.assertEqual({"rejected"}, {row["Outcome"] for row in done.data})
+        reasons = {row["Podm"]: row["Reason"] for row in done.data}
+        self.assertRegex(reasons["gpu-east"], "^after 3 nodes: ")
+        done = self.both(3, *GPU, "--count", "9", "--min-count", "5")
+        self.assertIn("but at least 5 was asked for", done.err)
+
     def test_placed_in_part_exits_4(self):
-        done = self.both(4, *GPU, "--count", "9", "-f", "json")
+        done = self.both(4, *GPU, "--count", "9", "--min-count", "1", "-f", "json")
         *full, last = done.err.splitlines()
         self.assertEqual("placed 4 of 9 (policy default, seed 0)", last)
         self.assertEqual(["no more on gpu-east", "no more on gpu-north"],

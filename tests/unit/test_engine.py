@@ -140,7 +140,7 @@ class TestVerdicts(unittest.TestCase):
         self.assertEqual((4, 3), steps["devices"])
 
     def test_a_reason_given_after_the_batch_speaks_of_what_was_left(self):
-        decision = self.decide(count=9)
+        decision = self.decide(count=9, min_count=1)
         self.assertEqual("placed_in_part", decision.outcome)
         self.assertEqual(2, len(decision.placements))
 

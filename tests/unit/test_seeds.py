@@ -229,7 +229,8 @@ class TestPlugIns(unittest.TestCase):
             "untold": {},
         }
         site = testing.view(*({"id": n, "facts": f, "blocks": [block]} for n, f in facts.items()))
-        asked = testing.request({"processor": {"total_cores": 16}}, policy="ours", count=3)
+        words = {"policy": "ours", "count": 3, "min_count": 0}
+        asked = testing.request({"processor": {"total_cores": 16}}, **words)
         decision = Engine(site, policies, strict=True).select_destinations(asked)
         print(json.dumps({
             "filters": list(plugins.installed(plugins.FILTERS).found),
@@ -504,7 +505,7 @@ class TestS2(unittest.TestCase):
             {"id": "b", "zone": "b", "blocks": cpus(9, 16)},
             {"id": "none", "blocks": cpus(9, 16)},
         )
-        decision = found.select_destinations(request(CORES, zone="a", count=9))
+        decision = found.select_destinations(request(CORES, zone="a", count=9, min_count=0))
         self.assertEqual({"a1": 1, "a2": 2}, Counter(chosen(decision)))
         decision = found.select_destinations(request(CORES, zone="c"))
         self.assertEqual("nothing_fits", decision.outcome)

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import Judgement
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.rank import Fits, Order, alternates, best, ranked
+from valence_sched.core.rank import Fits, Order, alternates, best
 from valence_sched.model.view import View
 
 
@@ -78,14 +76,3 @@ def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:
 
 def _marks(judgement: Judgement, row: int) -> tuple[int, tuple[float, ...]]:
     return int(judgement.cost[row]), tuple(judgement.scores[:, row].tolist())
-
-
-def count_fits(case: Case, most: int) -> Iterator[tuple[int, int]]:
-    """Yield ``(podm number, nodes)``: how many more nodes each podm makes one after another.
-
-    At most ``most`` a podm. Placing one after another, least waste first, is a lower bound of
-    what could be made: packing a whole pod at its best is a harder question.
-    """
-    first_row = case.view.first_row.tolist()
-    for podm, (first, last) in enumerate(itertools.pairwise(first_row)):
-        yield podm, len(place(case.window(first, last, most), ranked).placed)

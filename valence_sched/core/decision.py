@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +14,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from valence_sched.core.batch import Batch
+from valence_sched.core.batch import Batch, Placed
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
+from valence_sched.core.parts import Part
 from valence_sched.core.policies import BoundFilter
 from valence_sched.errors import one_line
 from valence_sched.model import decision as words
@@ -25,23 +28,59 @@ from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 
-@dataclass(slots=True)
+@dataclass
 class Decision:
-    """What was chosen for a request, with all that the explanation is read from."""
+    """What was chosen for a request, with all that the explanation is read from.
 
-    case: Case
-    batch: Batch
+    ``parts`` has an element for each alternative of the request that was tried, in order: a
+    later one is tried for the nodes that those before it left. The words are about ``told``.
+    What was decided on is no longer there to give reasons from where it is not ``whole``.
+    """
+
+    parts: Sequence[Part]
     skipped: Sequence[str] = ()
+    whole: bool = True
+
+    @property
+    def told(self) -> Part:
+        """Return the first part that placed a node, the first of all when none did."""
+        return next((part for part in self.parts if part.batch.placed), self.parts[0])
+
+    @property
+    def case(self) -> Case:
+        """Return what the told part was decided from."""
+        return self.told.case
+
+    @property
+    def batch(self) -> Batch:
+        """Return what came of the told part."""
+        return self.told.batch
 
     @property
     def request(self) -> Request:
         """Return the request as it was decided on."""
-        return self.case.request
+        return self.parts[0].case.request
+
+    @property
+    def fitting(self) -> int:
+        """Return how many nodes fit, be they too few to be placed."""
+        return sum(len(part.batch.placed) for part in self.parts)
+
+    @functools.cached_property
+    def placed(self) -> list[tuple[int, Placed]]:
+        """Return the nodes in order, each with its part; none when fewer fit than must be."""
+        if self.fitting < self.request.least:
+            return []
+        return [
+            (number, placed)
+            for number, part in enumerate(self.parts)
+            for placed in part.batch.placed
+        ]
 
     @property
     def view(self) -> View:
         """Return the snapshot that was decided on."""
-        return self.case.view
+        return self.parts[0].case.view
 
     @property
     def warnings(self) -> list[str]:
@@ -49,11 +88,17 @@ class Decision:
         return self.batch.judgement.notes
 
     @property
+    def turned_down(self) -> list[tuple[int, Part]]:
+        """Return the parts that were tried before the told one and placed nothing, numbered."""
+        first = next((n for n, part in enumerate(self.parts) if part.batch.placed), 0)
+        return list(enumerate(self.parts[:first], 1))
+
+    @property
     def outcome(self) -> words.Outcome:
         """Return how it ended."""
-        if not self.batch.placed:
+        if not self.placed:
             return "nothing_fits"
-        return "placed" if len(self.batch.placed) == self.request.count else "placed_in_part"
+        return "placed" if len(self.placed) == self.request.count else "placed_in_part"
 
     @property
     def placements(self) -> tuple[words.Placement, ...]:
@@ -61,10 +106,11 @@ class Decision:
         return tuple(
             words.Placement(
                 node=number,
+                choice=part + 1,
                 chosen=self._candidate(placed.chosen, placed.cost, placed.scores),
                 alternates=tuple(self._candidate(*other) for other in placed.alternates),
             )
-            for number, placed in enumerate(self.batch.placed, 1)
+            for number, (part, placed) in enumerate(self.placed, 1)
         )
 
     def candidate(self, row: int) -> words.Candidate | None:
@@ -82,32 +128,32 @@ class Decision:
 
     def verdicts(self) -> Iterator[words.PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
+        if not self.whole:
+            return
         found = [self._verdict(podm) for podm in range(len(self.view.podms))]
         rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
         yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
 
-    def funnel(self) -> tuple[words.Step, ...]:
-        """Return the funnel of the first node: pools into and out of every filter."""
-        steps = funnel(self.case.bound, self.case.judgement.verdicts, len(self.view))
+    def funnel(self, part: Part | None = None) -> tuple[words.Step, ...]:
+        """Return the funnel of a part's first node: pools into and out of every filter."""
+        if not self.whole:
+            return ()
+        case = (part or self.told).case
+        steps = funnel(case.bound, case.judgement.verdicts, len(case.view))
         return tuple(words.Step(filter=name, came_in=a, went_on=b) for name, a, b in steps)
 
-    def report(self) -> words.Report:
-        """Return the decision as a document."""
+    def report(self, source: words.Source | None = None) -> words.Report:
+        """Return the decision as a document; ``source`` is the inventory, where that is known."""
         return words.Report(
             outcome=self.outcome,
             requested=self.request.count,
-            placed=len(self.batch.placed),
+            placed=len(self.placed),
+            fitting=self.fitting,
             seed=self.request.seed,
             request=self.request,
             policy=self.case.bound.policy,
             policy_digest=digest(to_json(self.case.bound.policy)),
-            inventory=words.Source(
-                digest=inventory_digest(self.view),
-                podms=len(self.view.podms),
-                pools=len(self.view),
-                blocks=self.view.block_count,
-                skipped=tuple(self.skipped),
-            ),
+            inventory=source or inventory_source(self.view, self.skipped),
             placements=self.placements,
             podms=tuple(self.verdicts()),
             funnel=self.funnel(),
@@ -138,7 +184,8 @@ class Decision:
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
-        return list(dict.fromkeys(int(self.view.podm_of[p.chosen.row]) for p in self.batch.placed))
+        rows = [placed.chosen.row for _, placed in self.placed]
+        return list(dict.fromkeys(self.view.podm_of[rows].tolist()))
 
     def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
         """Return what a filter has against a view of one row, in as many words as it has."""
@@ -161,8 +208,9 @@ class Decision:
             "podm": self.view.podms[podm].id,
             "pools": last - first,
             "pools_passed": passed,
+            "fitting": self._fitting_on[podm],
         }
-        chosen = self._placed_on(podm)
+        chosen = self._outcomes.get(podm)
         if chosen is not None:
             outcome, row, cost = chosen
             verdict = self._fitting(outcome, row, cost, common)
@@ -178,7 +226,7 @@ class Decision:
     def _fitting(
         self, outcome: Any, row: int, cost: int, common: dict[str, Any]
     ) -> words.PodmVerdict:
-        best = self.batch.placed[0].cost if self.batch.placed else cost
+        best = self.placed[0][1].cost if self.placed else cost
         behind = self._score(best) - self._score(cost)
         return words.PodmVerdict(
             pool=self.view.pools[row].id,
@@ -195,16 +243,23 @@ class Decision:
         passed = [row for row in rows if self.batch.judgement.cost[row] != NEVER]
         return [row for row in passed if self.case.plan.fit(self.batch.view, row)] or rows
 
-    def _placed_on(self, podm: int) -> tuple[str, int, int] | None:
-        """Return the outcome, row and cost of the first node, else alternate, on this podm."""
-        for placed in self.batch.placed:
-            if self.view.podm_of[placed.chosen.row] == podm:
-                return "chosen", placed.chosen.row, placed.cost
-        for placed in self.batch.placed:
-            for fit, cost, _ in placed.alternates:
-                if self.view.podm_of[fit.row] == podm:
-                    return "alternate", fit.row, cost
-        return None
+    @functools.cached_property
+    def _outcomes(self) -> dict[int, tuple[str, int, int]]:
+        """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
+        found: dict[int, tuple[str, int, int]] = {}
+        for _, node in self.placed:
+            found.setdefault(self._podm(node.chosen), ("chosen", node.chosen.row, node.cost))
+        for _, node in self.placed:
+            for fit, cost, _ in node.alternates:
+                found.setdefault(self._podm(fit), ("alternate", fit.row, cost))
+        return found
+
+    @functools.cached_property
+    def _fitting_on(self) -> Counter[int]:
+        return Counter(self._podm(node.chosen) for part in self.parts for node in part.batch.placed)
+
+    def _podm(self, fit: Fit) -> int:
+        return int(self.view.podm_of[fit.row])
 
     def _furthest(self, first: int, last: int) -> int:
         """Return the pool of a podm that got through most filters before it was rejected."""
@@ -244,6 +299,17 @@ class Decision:
     def _score(self, cost: int) -> float:
         worst = self.case.bound.worst * SCALE
         return round(1.0 - cost / worst, 6) if worst else 1.0
+
+
+def inventory_source(view: View, skipped: Sequence[str]) -> words.Source:
+    """Return what a View was built from, as reports name it."""
+    return words.Source(
+        digest=inventory_digest(view),
+        podms=len(view.podms),
+        pools=len(view),
+        blocks=view.block_count,
+        skipped=tuple(skipped),
+    )
 
 
 def inventory_digest(view: View) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, nearest
 from valence_sched.model.documents import convert
+from valence_sched.model.need import Ask, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Mask, View
@@ -133,5 +134,9 @@ def for_policy(request: Request, policy: Policy) -> Request:
     """Return the request as a policy reads it: what an unknown attribute means is settled."""
     if policy.unknown == "reject":
         return request
-    needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in request.needs)
-    return msgspec.structs.replace(request, needs=needs)
+    fallbacks = tuple(Ask(_allowing(ask.needs), ask.bonds) for ask in request.fallbacks)
+    return msgspec.structs.replace(request, needs=_allowing(request.needs), fallbacks=fallbacks)
+
+
+def _allowing(needs: tuple[Need, ...]) -> tuple[Need, ...]:
+    return tuple(msgspec.structs.replace(need, unknown="allow") for need in needs)

@@ -11,6 +11,7 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 
 SCHEMA = "valence-sched/decision"
+MANY = "valence-sched/decisions"
 VERSION = "1.0"
 
 Outcome = Literal["placed", "placed_in_part", "nothing_fits"]
@@ -52,9 +53,13 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """One node: where it goes, and where else it could have gone at that moment."""
+    """One node: where it goes, and where else it could have gone at that moment.
+
+    ``choice`` says which of the request's alternatives it is made by, from 1.
+    """
 
     node: int
+    choice: int
     chosen: Candidate
     alternates: tuple[Candidate, ...]
 
@@ -90,8 +95,9 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     """What became of one pod manager: its best pool, or why none of its pools would do.
 
     ``behind`` is how far its score lies below the chosen one's. ``pools`` counts its pools and
-    ``pools_passed`` those that passed every filter. The ``reason`` of a chosen one says why it
-    took no more nodes, where fewer were placed than asked for.
+    ``pools_passed`` those that passed every filter. ``fitting`` nodes of the request fit there one
+    after another; they are placed when enough fit in all. The ``reason`` of a chosen one says
+    why it took no more nodes, where fewer were placed than asked for.
     """
 
     podm: str
@@ -101,6 +107,7 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     behind: float | None
     pools: int
     pools_passed: int
+    fitting: int
     reason: Reason | None
 
 
@@ -123,13 +130,17 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A decision with everything it rests on; the same inputs and seed give the same bytes."""
+    """A decision with everything it rests on; the same inputs and seed give the same bytes.
+
+    ``fitting`` nodes fit; they are ``placed`` when they are as many as the request must have.
+    """
 
     schema: str = SCHEMA
     version: str = VERSION
     outcome: Outcome
     requested: int
     placed: int
+    fitting: int
     seed: int
     request: Request
     policy: Policy
@@ -138,6 +149,22 @@ class Report(Struct, frozen=True, kw_only=True):
     placements: tuple[Placement, ...]
     podms: tuple[PodmVerdict, ...]
     funnel: tuple[Step, ...]
+    warnings: tuple[str, ...]
+
+
+class Reports(Struct, frozen=True, kw_only=True):
+    """The decisions on several requests, in order; after one that fails there are none.
+
+    Reasons and funnels are there for requests of which not every node was placed.
+    """
+
+    schema: str = MANY
+    version: str = VERSION
+    outcome: Outcome
+    requested: int
+    placed: int
+    inventory: Source
+    decisions: tuple[Report, ...]
     warnings: tuple[str, ...]
 
 

@@ -53,6 +53,7 @@ class Draft:
         after = before.less(blocks, grants)
         resources = {after.stocks[number].resource for number, _ in grants}
         undo = self._undo(podm, resources)
+        self.view.forget_free()
         self._shelves[podm] = after
         gone = [block for block in blocks if not after.slots[block]]
         _take(self.view.podm_census, self._podm_free, podm, [after.kinds[b] for b in gone])
@@ -79,6 +80,7 @@ class Draft:
         kept = [(array, low, array[low:high].copy()) for array, low, high in slices]
 
         def undo() -> None:
+            self.view.forget_free()
             self._shelves[podm] = shelf
             for array, low, values in kept:
                 array[low : low + len(values)] = values

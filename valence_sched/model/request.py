@@ -32,6 +32,14 @@ class Names(Noun, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden or self.any_of)
 
+    def plus(self, other: Names) -> Names:
+        """Return what both ask for, each name once."""
+        return Names(
+            tuple(dict.fromkeys(self.required + other.required)),
+            tuple(dict.fromkeys(self.forbidden + other.forbidden)),
+            tuple(dict.fromkeys(self.any_of + other.any_of)),
+        )
+
 
 class Near(Noun, frozen=True, kw_only=True):
     """A thing outside, such as a volume, and where it is: what a resolver found out of it.
@@ -76,7 +84,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     bonds: tuple[Bond, ...] = ()
     fallbacks: tuple[Ask, ...] = ()
     count: Annotated[int, Meta(ge=1)] = 1
-    min_count: Annotated[int, Meta(ge=1)] | None = None
+    min_count: Annotated[int, Meta(ge=0)] | None = None
     alternates: Annotated[int, Meta(ge=0)] = 0
     podms: tuple[str, ...] = ()
     exclude_podms: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from valence_sched.model.decision import Report
+from valence_sched.model.asked import RequestFile
+from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
 from valence_sched.model.policy import PolicyText
@@ -18,8 +19,10 @@ from valence_sched.model.policy import PolicyText
 NOUNS: dict[str, Any] = {
     "inventory": Inventory,
     "decision": Report,
+    "decisions": Reports,
     "flavor": Flavor,
     "policy": PolicyText,
+    "requests": RequestFile,
 }
 
 

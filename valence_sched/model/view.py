@@ -105,6 +105,11 @@ class View:
                 self._kept["free", need, "pool"] = _frozen(pool)
                 self._kept["free", need, "podm"] = _frozen(podm)
 
+    def forget_free(self) -> None:
+        """Forget the sums of what is free: the counts under them are about to change."""
+        for key in [key for key in self._kept if key[0] == "free"]:
+            del self._kept[key]
+
     def total(self, need: Need, by: By = "pool") -> Floats:
         """Return per row how much of ``need`` all blocks or stocks bring, in use or not."""
         if need.kind == "stock":

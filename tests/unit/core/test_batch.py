@@ -53,7 +53,7 @@ class TestDepletion(unittest.TestCase):
     ):
         assume(all(COUNTED(block["status"]) for podm in podms for block in podm["blocks"]))
         seen = view(*podms)
-        asked = request(node, count=6, policy=policy, seed=seed)
+        asked = request(node, count=6, min_count=0, policy=policy, seed=seed)
         before = contract.fingerprint(seen, asked)
         batch = engine(seen).select_destinations(asked)
         self.assertEqual(before, contract.fingerprint(seen, asked))
@@ -99,7 +99,7 @@ class TestDepletion(unittest.TestCase):
             for number, sizes in enumerate(pods)
         ]
         node = {**CORES, "memory": {"capacity_mib": 48}}
-        asked = request(node, count=30, policy=policy, seed=seed, alternates=seed % 2)
+        asked = request(node, count=30, min_count=0, policy=policy, seed=seed, alternates=seed % 2)
         batch = engine(view(*podms)).select_destinations(asked)
         one_by_one = []
         single = msgspec.structs.replace(asked, count=1)
@@ -122,7 +122,7 @@ class TestDepletion(unittest.TestCase):
         sizes = [5, 17, 1, 40]
         site = view(*({"id": str(n), "blocks": cpus(size)} for n, size in enumerate(sizes)))
         for policy in ("default", "pack", "balanced", "chance"):
-            asked = request(CORES, count=1000, policy=policy)
+            asked = request(CORES, count=1000, min_count=0, policy=policy)
             decision = engine(site).select_destinations(asked)
             self.assertEqual("placed_in_part", decision.outcome)
             used = Counter((p.chosen.podm, b.uri) for p in decision.placements
@@ -135,7 +135,7 @@ class TestDepletion(unittest.TestCase):
     def test_a_shared_block_is_used_as_often_as_its_slots(self):
         status = {"shareable": True, "max_compositions": 4, "compositions": 1}
         site = [gpu("g", status=status), *cpus(9)]
-        asked = request({**CORES, "accelerators": [{}]}, count=9)
+        asked = request({**CORES, "accelerators": [{}]}, count=9, min_count=0)
         decision = engine_of({"id": "a", "blocks": site}).select_destinations(asked)
         self.assertEqual(3, len(decision.placements))
         self.assertEqual(
@@ -145,14 +145,14 @@ class TestDepletion(unittest.TestCase):
     def test_a_block_that_is_shared_already_is_filled_before_another_is_opened(self):
         status = {"shareable": True, "max_compositions": 3}
         blocks = [gpu(name, status=status) for name in "ab"]
-        asked = request({"accelerators": [{}]}, count=6)
+        asked = request({"accelerators": [{}]}, count=6, min_count=0)
         decision = engine_of({"id": "a", "blocks": blocks}).select_destinations(asked)
         used = [b.uri for p in decision.placements for b in p.chosen.blocks]
         self.assertEqual(["a"] * 3 + ["b"] * 3, used)
 
     def test_a_stock_is_granted_until_it_is_empty(self):
         stock = {"uri": "s", "resource": "gib", "total": 1000, "used": 100, "step": 64}
-        asked = request({"stocks": [{"resource": "gib", "amount": 100}]}, count=50)
+        asked = request({"stocks": [{"resource": "gib", "amount": 100}]}, count=50, min_count=0)
         decision = engine_of({"id": "a", "stocks": [stock]}).select_destinations(asked)
         self.assertEqual(
             [128.0] * 7, [g.amount for p in decision.placements for g in p.chosen.grants]
@@ -162,7 +162,9 @@ class TestDepletion(unittest.TestCase):
         site = view({"id": "big", "blocks": cpus(10)}, {"id": "small", "blocks": cpus(6)})
         names = [
             p.chosen.podm
-            for p in engine(site).select_destinations(request(CORES, count=6)).placements
+            for p in engine(site)
+            .select_destinations(request(CORES, count=6, min_count=0))
+            .placements
         ]
         self.assertEqual("big", names[0])
         self.assertIn("small", names)
@@ -171,7 +173,7 @@ class TestDepletion(unittest.TestCase):
         pools = [{"id": "1"}, {"id": "2"}]
         blocks = [cpu(str(n), 8, pools=["1", "2"]) for n in range(3)]
         site = {"id": "a", "pools": pools, "blocks": blocks}
-        decision = engine_of(site).select_destinations(request(CORES, count=5))
+        decision = engine_of(site).select_destinations(request(CORES, count=5, min_count=0))
         self.assertEqual(3, len(decision.placements))
 
     def test_alternates_are_other_podms_each_once_and_never_the_chosen(self):

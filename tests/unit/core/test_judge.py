@@ -16,6 +16,7 @@ from valence_sched.core.case import Case
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit import Plan
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel, judge
+from valence_sched.core.parts import Part
 from valence_sched.core.policies import BoundPolicy, BoundWeigher
 from valence_sched.core.rank import ranked
 from valence_sched.errors import PluginError
@@ -172,7 +173,7 @@ class TestBrokenPlugins(unittest.TestCase):
         policy = bound(filters=(wordless,))
         found = judge(seen, ASKED, policy)
         case = Case(seen, ASKED, policy, found, Plan(ASKED.needs, seen.kinds))
-        decision = Decision(case, place(case, ranked))
+        decision = Decision([Part(case, place(case, ranked))])
         (reason,) = decision.reasons(0)
         self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
         self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])

@@ -37,7 +37,9 @@ class TestEvery(unittest.TestCase):
         for name in NAMES:
             with self.subTest(name):
                 found = engine(self.SITE, Policy(name="mine", scheduler=name))
-                decision = found.select_destinations(request(CORES, policy="mine", count=9))
+                decision = found.select_destinations(
+                    request(CORES, policy="mine", count=9, min_count=0)
+                )
                 self.assertEqual(["fits"] * 3, [p.chosen.podm for p in decision.placements])
                 uris = [b.uri for p in decision.placements for b in p.chosen.blocks]
                 self.assertEqual({"c0", "c1", "c2"}, set(uris))
@@ -79,7 +81,7 @@ class TestChance(unittest.TestCase):
 
     def test_nodes_of_one_request_are_draws_of_their_own(self):
         found = engine_of(*({"id": str(n), "blocks": cpus(100)} for n in range(4)))
-        asked = request(CORES, policy="chance", count=200)
+        asked = request(CORES, policy="chance", count=200, min_count=0)
         counts = Counter(p.chosen.podm for p in found.select_destinations(asked).placements)
         self.assertEqual(4, len(counts))
         self.assertLess(chi_square(counts, 4), 11.34, counts)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of requests: placed together or not at all, with an exit code that says which."""
+
+import json
+import unittest
+
+from tests.functional.programs import SITE, Case, run
+
+WORDS = ("podm", "schedule", "--inventory", SITE, "--request-file")
+TWO = """
+requests:
+- {id: train, flavor: gpu-large, count: 2}
+- flavor: small
+  count: 3
+  alternates: 1
+"""
+CHOICES = """
+properties: {processor: {total_cores: 4}}
+first_of:
+- accelerators: [{model: H200}]
+- drives: [{media: SSD}]
+"""
+
+
+class TestRequestFiles(Case):
+    """--request-file."""
+
+    def schedule(self, code, text, *words):
+        done = run("valence-sched", *WORDS, self.write("r.yaml", text), *words)
+        self.assertEqual(code, done.code, done)
+        return done
+
+    def test_every_node_names_its_request(self):
+        done = self.schedule(0, TWO, "-f", "json")
+        chosen = [row for row in done.data if row["Outcome"] == "chosen"]
+        self.assertEqual(["1: train"] * 2 + ["2: small"] * 3, [row["Request"] for row in chosen])
+        self.assertEqual(3, sum(row["Outcome"] == "alternate" for row in done.data))
+        blocks = [(row["Podm"], uri) for row in chosen for uri in row["Blocks"]]
+        self.assertEqual(len(blocks), len(set(blocks)))
+        self.assertEqual("placed 5 of 5 nodes of 2 requests\n", done.err)
+
+    def test_one_that_fails_fails_all(self):
+        done = self.schedule(3, TWO.replace("count: 3", "count: 300"), "-f", "json")
+        self.assertEqual({"2: small"}, {row["Request"] for row in done.data})
+        self.assertEqual({"rejected"}, {row["Outcome"] for row in done.data})
+        first, *_, failed, last = done.err.splitlines()
+        self.assertRegex(first, r"^2: small: \d+ nodes of 300 would fit")
+        self.assertEqual("2: small fails all 2 requests", failed)
+        self.assertEqual("placed 0 of 302 nodes of 2 requests", last)
+
+    def test_fewer_are_placed_where_the_file_says_so(self):
+        part = TWO.replace("count: 3", "count: 300\n  min_count: 1")
+        done = self.schedule(4, part, "-f", "json")
+        self.assertIn("rejected", {row["Outcome"] for row in done.data})
+        self.assertRegex(done.err.splitlines()[-1], r"^placed \d+ of 302 nodes of 2 requests$")
+
+    def test_choices_are_tried_in_order(self):
+        done = self.schedule(0, CHOICES)
+        self.assertIn("choice 1 of 2 fits nowhere: pools: ", done.err)
+        self.assertIn("1 node by choice 2", done.err)
+
+    def test_the_report_holds_every_decision(self):
+        file = self.folder / "report.json"
+        self.schedule(0, TWO, "--report", str(file))
+        report = json.loads(file.read_text())
+        self.assertEqual("valence-sched/decisions", report["schema"])
+        self.assertEqual([2, 3], [len(one["placements"]) for one in report["decisions"]])
+        self.schedule(0, TWO, "--report", str(file.with_name("again.json")))
+        self.assertEqual(file.read_bytes(), file.with_name("again.json").read_bytes())
+
+    def test_a_request_of_a_report_is_a_file(self):
+        """The same question gets the same answer."""
+        file = self.folder / "report.json"
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large")
+        run("valence-sched", *words, "--report", str(file))
+        report = json.loads(file.read_text())
+        done = self.schedule(0, json.dumps(report["request"]), "-f", "json")
+        (chosen,) = [row for row in done.data if row["Outcome"] == "chosen"]
+        first = report["placements"][0]["chosen"]
+        self.assertEqual((first["podm"], first["score"]), (chosen["Podm"], chosen["Score"]))
+
+    def test_what_belongs_into_the_file_is_refused_beside_it(self):
+        for option in (["--zone", "a"], ["--count", "2"], ["--flavor", "small"]):
+            done = self.schedule(2, TWO, *option)
+            self.assertEqual(f"{option[0]}: with --request-file, say it in the file\n", done.err)
+
+    def test_policy_and_seed_count_for_all(self):
+        done = self.schedule(0, TWO, "--policy", "pack", "--seed", "4", "-f", "json")
+        self.assertEqual(5, sum(row["Outcome"] == "chosen" for row in done.data))
+
+    def test_bad_files_are_one_line(self):
+        for text, words in (
+            ("requests: []", "$.requests"),
+            ("requests: [{flavor: smal}]", "did you mean 'small'?"),
+            ("requests: [{flavor: small, count: many}]", "$.requests[0].count"),
+            ("nonsense", "r.yaml: $"),
+            ("{flavor: small, min_count: 2}", "at least 2 of 1 nodes"),
+        ):
+            done = self.schedule(1, text)
+            self.assertEqual("", done.out)
+            self.assertIn(words, done.err)
+            self.assertEqual(1, len(done.err.splitlines()), done.err)
+
+    def test_neither_flavor_nor_file_is_a_usage_error(self):
+        done = run("valence-sched", "podm", "schedule", "--inventory", SITE)
+        self.assertEqual(2, done.code)
+        self.assertEqual("what to schedule: name a --flavor, or a --request-file\n", done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

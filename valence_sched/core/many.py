@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several requests together: each decided as if the nodes of those before it had been composed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from valence_sched.core.batch import Batch
+from valence_sched.core.case import Case
+from valence_sched.core.decision import Decision, inventory_source
+from valence_sched.core.parts import Part, tried
+from valence_sched.model import decision as words
+from valence_sched.model.draft import Draft
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@dataclass
+class Decisions:
+    """The decisions on several requests, in order; after one that fails there are none.
+
+    A request that must have more nodes than fit fails them all: nothing of them is placed.
+    """
+
+    requests: Sequence[Request]
+    view: View
+    skipped: Sequence[str] = ()
+    decisions: list[Decision] = field(default_factory=list)
+
+    @property
+    def failed(self) -> Decision | None:
+        """Return the decision for which fewer nodes fit than must be placed."""
+        last = self.decisions[-1]
+        return last if len(last.placed) < last.request.least else None
+
+    @property
+    def requested(self) -> int:
+        """Return how many nodes are asked for in all."""
+        return sum(request.count for request in self.requests)
+
+    @property
+    def placed(self) -> int:
+        """Return how many nodes are placed in all."""
+        return 0 if self.failed else sum(len(decision.placed) for decision in self.decisions)
+
+    @property
+    def outcome(self) -> words.Outcome:
+        """Return how it ended."""
+        if not self.placed:
+            return "nothing_fits"
+        return "placed" if self.placed == self.requested else "placed_in_part"
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what the judging had to say, each once."""
+        notes = (note for decision in self.decisions for note in decision.warnings)
+        return list(dict.fromkeys(notes))
+
+    def report(self) -> words.Reports:
+        """Return all decisions as one document."""
+        source = inventory_source(self.view, self.skipped)
+        return words.Reports(
+            outcome=self.outcome,
+            requested=self.requested,
+            placed=self.placed,
+            inventory=source,
+            decisions=tuple(decision.report(source) for decision in self.decisions),
+            warnings=tuple(self.warnings),
+        )
+
+
+def decide_all(
+    view: View,
+    requests: Sequence[Request],
+    case_of: Callable[[View, Request], Case],
+    schedule: Callable[[Case], Batch],
+    skipped: Sequence[str] = (),
+) -> Decisions:
+    """Decide on requests in order, up to the first that cannot have what it must."""
+    draft = Draft(view)
+    found = Decisions(requests, view, skipped)
+    for request in requests:
+        decision = Decision(tried(case_of(draft.view, request), schedule), skipped)
+        found.decisions.append(decision)
+        if found.failed:
+            break
+        if len(decision.placed) < request.count or len(decision.parts) > 1:
+            decision.parts = _as_it_is(decision.parts, draft.view)
+        else:
+            decision.whole = False
+        for _, node in decision.placed:
+            draft.less(node.chosen.row, node.chosen.blocks, node.chosen.grants)
+    return found
+
+
+def _as_it_is(parts: Sequence[Part], live: View) -> list[Part]:
+    """Return the parts with a copy of a view that goes on changing, so that words can wait."""
+    still = Draft(live).view
+
+    def of(view: View) -> View:
+        return still if view is live else view
+
+    return [
+        Part(
+            replace(part.case, view=of(part.case.view)),
+            replace(part.batch, view=of(part.batch.view)),
+        )
+        for part in parts
+    ]
