@@ -21,6 +21,7 @@ from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.api import Ranking
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.logic import check_amounts
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.splice import splice
@@ -63,7 +64,8 @@ class Engine:
         Raises:
             RequestError: the request asks for nothing, contradicts itself, or states a wish
                 that no filter of its policy reads.
-            UnknownName: no such policy, or a pod manager that is not there.
+            UnknownName: no such policy, a pod manager that is not there, or the name of an
+                amount written wrongly.
             PluginError: a plugin broke its contract and the engine is strict.
         """
         return Decision(tried(self._case(request), _schedule), self._skipped)
@@ -134,7 +136,10 @@ class Engine:
                 "about it would be ignored: add the filter or choose another policy"
             )
         self._check_names(request)
-        return sealed(for_policy(request, bound.policy)), bound, text
+        request = sealed(for_policy(request, bound.policy))
+        if request.condition is not None:
+            check_amounts(self._view, request.condition)
+        return request, bound, text
 
     def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
         if name not in self._bound:

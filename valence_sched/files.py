@@ -16,7 +16,7 @@ import zstandard
 
 from valence_sched.core.policies import bind
 from valence_sched.errors import InputError
-from valence_sched.model import operators, request
+from valence_sched.model import operators, parser, request
 from valence_sched.model.asked import Asked, RequestFile
 from valence_sched.model.documents import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
 from valence_sched.model.flavor import Flavor
@@ -56,17 +56,24 @@ def flavors(data: bytes, file: str) -> list[Flavor]:
     """
     found = _named_list(load_yaml(data, file), "flavors", Flavor, file)
     for place, flavor in found:
-        if isinstance(flavor.capabilities, str):
-            try:
-                parse_capabilities(flavor.capabilities)
-            except ValueError as error:
-                raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
-        for path, text in flavor.attributes.items():
-            if wrong := operators.fault(path, text):
-                raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
+        _check_words(flavor, file, place)
         if not all(ask.needs for ask in flavor.asks):
             raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
     return [flavor for _, flavor in found]
+
+
+def _check_words(noun: Flavor | Asked, file: str, place: str) -> None:
+    """Refuse words that have a grammar of their own and do not follow it."""
+    if isinstance(noun.capabilities, str):
+        try:
+            parse_capabilities(noun.capabilities)
+        except ValueError as error:
+            raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
+    for path, text in noun.attributes.items():
+        if wrong := operators.fault(path, text):
+            raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
+    if noun.where is not None:
+        parser.parse(noun.where, file, f"{place}.where")
 
 
 def policies(data: bytes, file: str) -> list[Policy]:
@@ -99,15 +106,17 @@ def requests(data: bytes, file: str) -> list[tuple[str, Asked | Request]]:
             str(words["schema"]), str(words["version"]), request.SCHEMA, request.VERSION, file
         )
         return [("$", convert(document, Request, file))]
-    many = isinstance(document, dict) and "requests" in document
-    if not many:
-        return [("$", convert(document, Asked, file))]
+    if not (isinstance(document, dict) and "requests" in document):
+        asked = convert(document, Asked, file)
+        _check_words(asked, file, "$")
+        return [("$", asked)]
     found = convert(document, RequestFile, file).requests
     ids: set[str] = set()
     for number, asked in enumerate(found):
         if asked.id and asked.id in ids:
             raise InputError(file, f"$.requests[{number}].id", f"{asked.id!r} again", "its own id")
         ids.add(asked.id)
+        _check_words(asked, file, f"$.requests[{number}]")
     return [(f"$.requests[{number}]", asked) for number, asked in enumerate(found)]
 
 

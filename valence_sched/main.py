@@ -172,18 +172,17 @@ class Main:
         known = self.flavors(flavor_files)
         found = []
         for place, asked in files.requests(self._read(path), path):
-            if isinstance(asked, Asked):
-                if asked.flavor is not None and asked.flavor not in known:
-                    raise UnknownName("flavor", asked.flavor, known, f"{path}: {place}.flavor")
-                flavor = known[asked.flavor] if asked.flavor else own_flavor(asked)
-                try:
-                    found.append(compiled(asked, flavor))
-                except ValueError as error:
-                    where = f"{place}.capabilities"
-                    raise InputError(path, where, str(error), "key=value") from None
-            else:
+            if isinstance(asked, Request):
                 found.append(asked)
+                continue
+            if asked.flavor is not None and asked.flavor not in known:
+                raise UnknownName("flavor", asked.flavor, known, f"{path}: {place}.flavor")
+            found.append(self.compiled(asked, known.get(asked.flavor or "")))
         return found
+
+    def compiled(self, asked: Asked, flavor: Flavor | None = None) -> Request:
+        """Return a request that a person wrote, compiled; without a flavor from its properties."""
+        return compiled(asked, flavor or own_flavor(asked))
 
     def _records(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
         named = sources or self._environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)

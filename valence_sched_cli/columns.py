@@ -12,7 +12,6 @@ from cliff.columns import FormattableColumn
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import GrantRef, Reason
-    from valence_sched.model.need import Need
 
 T = TypeVar("T")
 
@@ -93,7 +92,7 @@ class Pairs(Cell[Mapping[str, Any]]):
     between = ", "
 
     def human_readable(self) -> str:
-        return self.between.join(f"{key}={_text(value)}" for key, value in self._value.items())
+        return self.between.join(f"{key}={text(value)}" for key, value in self._value.items())
 
     def machine_readable(self) -> dict[str, Any]:
         return dict(self._value)
@@ -115,30 +114,20 @@ class Lines(Cell[Sequence[Mapping[str, Any]]]):
         return [dict(item) for item in self._value]
 
 
-class Needs(Cell[Sequence["Need"]]):
-    """What a flavor asks for: a phrase a line for people, the needs for machines."""
-
-    def human_readable(self) -> str:
-        return "\n".join(map(_phrase, self._value))
-
-    def machine_readable(self) -> list[Any]:
-        return _plain(self._value)
-
-
 class Grants(Cell[Sequence["GrantRef"]]):
     """Amounts of stocks: a line each for people, the structure for machines."""
 
     def human_readable(self) -> str:
         return "\n".join(
             (f"{times} x " if times > 1 else "")
-            + " ".join(filter(None, [_text(amount), unit, resource, "of", _tail(uri)]))
+            + " ".join(filter(None, [text(amount), unit, resource, "of", _tail(uri)]))
             for (uri, resource, amount, unit), times in Counter(
                 (grant.uri, grant.resource, grant.amount, grant.unit) for grant in self._value
             ).items()
         )
 
     def machine_readable(self) -> list[Any]:
-        return _plain(self._value)
+        return plain(self._value)
 
 
 class Why(Cell["str | None"]):
@@ -160,34 +149,46 @@ class Reasons(Cell[Sequence["Reason"]]):
         return "\n".join(Why(text).human_readable() for text in texts)
 
     def machine_readable(self) -> list[Any]:
-        pairs = zip(_plain(self._value), self._value, strict=True)
+        pairs = zip(plain(self._value), self._value, strict=True)
         return [{**words, "text": reason.text} for words, reason in pairs]
 
 
-def _plain(nouns: Sequence[Any]) -> list[Any]:
+class Alternatives(Cell[Sequence[Sequence[str]]]):
+    """Lists of names of which one each must be: a list a line, the lists for machines."""
+
+    def human_readable(self) -> str:
+        return "\n".join(" or ".join(names) for names in self._value)
+
+    def machine_readable(self) -> list[list[str]]:
+        return [list(names) for names in self._value]
+
+
+class Condition(Cell[Any]):
+    """An expression: a line for each that must hold, the lists it is written in for machines."""
+
+    def human_readable(self) -> str:
+        from valence_sched.model.expression import conjuncts
+        from valence_sched.model.parser import parse
+
+        return "\n".join(map(str, conjuncts(parse(self._value))))
+
+    def machine_readable(self) -> Any:
+        return self._value
+
+
+def plain(nouns: Sequence[Any]) -> list[Any]:
+    """Return nouns as lists and maps."""
     import msgspec
 
     return [msgspec.to_builtins(noun) for noun in nouns]
 
 
-def _phrase(need: Need) -> str:
-    times = f"{need.count} x" if need.count > 1 else ""
-    least = []
-    for test in need.tests:
-        if test.operator == "at_least":
-            name, value = test.attribute, float(test.value)
-            if name == "capacity_bytes":
-                name, value = "capacity_gib", value / GIB
-            least.append(f"{name} >= {_text(value)}")
-    amount = " ".join(filter(None, [times, _text(need.amount), need.unit, need.label]))
-    return ", ".join([amount, *least])
-
-
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """Print a value inside a cell: lists with semicolons, numbers without needless zeros."""
     if isinstance(value, Mapping):
         return "{" + Pairs(value).human_readable() + "}"
     if isinstance(value, (list, tuple)):
-        return ";".join(_text(item) for item in value)
+        return ";".join(text(item) for item in value)
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value)

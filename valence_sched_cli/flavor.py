@@ -5,10 +5,28 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import command
-from valence_sched_cli.columns import Absent, Needs, PairStack, Sentence, Stack, maybe
+from valence_sched_cli.columns import (
+    Absent,
+    Alternatives,
+    Condition,
+    PairStack,
+    Sentence,
+    Stack,
+    maybe,
+)
+from valence_sched_cli.needs import Asks, Bonds, Needs
+
+if TYPE_CHECKING:
+    from valence_sched.model.flavor import Flavor
+
+LONG = (
+    "Bonds", "Fallbacks", "Policy", "Zone", "Locations", "Aggregates", "Forbidden Aggregates",
+    "Any Aggregates", "Capabilities", "Required Traits", "Forbidden Traits", "Any Traits",
+    "Attributes", "Where",
+)  # fmt: skip
 
 
 class ListFlavor(command.Lister):
@@ -24,19 +42,9 @@ class ListFlavor(command.Lister):
         flavors = self.main.flavors(parsed_args.flavor_file)
         columns = ["Name", "Description", "Needs"]
         if parsed_args.long:
-            columns += [
-                "Zone", "Aggregates", "Capabilities", "Required Traits", "Forbidden Traits",
-                "Attributes",
-            ]  # fmt: skip
-        rows = (
-            (flavor.name, flavor.description, Needs(flavor.needs),
-             maybe(flavor.zone), Stack(flavor.wanted_aggregates.required),
-             PairStack(flavor.wanted_capabilities),
-             Stack(flavor.traits.required), Stack(flavor.traits.forbidden),
-             PairStack(flavor.attributes))[: len(columns)]
-            for flavor in flavors.values()
-        )  # fmt: skip
-        return columns, rows
+            columns += LONG
+        cells = map(_cells, flavors.values())
+        return columns, (tuple(row[column] for column in columns) for row in cells)
 
 
 class ShowFlavor(command.ShowOne):
@@ -54,18 +62,10 @@ class ShowFlavor(command.ShowOne):
         import msgspec
 
         flavor = self.main.flavor(parsed_args.flavor, parsed_args.flavor_file)
-        cells = {
-            "Name": flavor.name,
-            "Description": flavor.description,
-            "Properties": PairStack(msgspec.to_builtins(flavor.properties)),
-            "Needs": Needs(flavor.needs),
-            "Zone": maybe(flavor.zone),
-            "Aggregates": Stack(flavor.wanted_aggregates.required),
-            "Capabilities": PairStack(flavor.wanted_capabilities),
-            "Required Traits": Stack(flavor.traits.required),
-            "Forbidden Traits": Stack(flavor.traits.forbidden),
-            "Attributes": PairStack(flavor.attributes),
-        }
+        words = PairStack(msgspec.to_builtins(flavor.properties))
+        cells = _cells(flavor)
+        head = {name: cells.pop(name) for name in ("Name", "Description")}
+        cells = {**head, "Properties": words, **cells}
         return list(cells), list(cells.values())
 
 
@@ -88,3 +88,28 @@ class ValidateFlavor(command.Lister):
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1
         return ("File", "Valid", "Flavors", "Error"), rows
+
+
+def _cells(flavor: Flavor) -> dict[str, Any]:
+    """Return everything a flavor says but its properties, by the title of the column."""
+    first, *others = flavor.asks
+    aggregates, traits = flavor.wanted_aggregates, flavor.traits
+    return {
+        "Name": flavor.name,
+        "Description": flavor.description,
+        "Needs": Needs(first.needs),
+        "Bonds": Bonds(first.bonds),
+        "Fallbacks": Asks(others),
+        "Policy": maybe(flavor.policy),
+        "Zone": maybe(flavor.zone),
+        "Locations": Stack(flavor.locations),
+        "Aggregates": Stack(aggregates.required),
+        "Forbidden Aggregates": Stack(aggregates.forbidden),
+        "Any Aggregates": Alternatives(aggregates.any_of),
+        "Capabilities": PairStack(flavor.wanted_capabilities),
+        "Required Traits": Stack(traits.required),
+        "Forbidden Traits": Stack(traits.forbidden),
+        "Any Traits": Alternatives(traits.any_of),
+        "Attributes": PairStack(flavor.attributes),
+        "Where": Absent() if flavor.where is None else Condition(flavor.where),
+    }

@@ -19,6 +19,10 @@ COLUMNS = ("Request", *one.COLUMNS)
 
 #: What may be said beside a file; all else is said in it, for each request by itself.
 _BESIDE = ("policy", "seed")
+_IN_THE_FILE = (
+    "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
+    "aggregate", "exclude_aggregate", "trait", "exclude_trait", "capability", "location", "where",
+)  # fmt: skip
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -39,18 +43,13 @@ def requests(main: Any, parsed_args: argparse.Namespace) -> list[Request]:
     """
     import msgspec
 
-    for name in ("flavor", "count", "min_count", "alternates", *one_request_options(parsed_args)):
-        if getattr(parsed_args, name, None) not in (None, [], 0, 1, False, ""):
+    for name in _IN_THE_FILE:
+        if getattr(parsed_args, name) not in (None, [], 0, 1):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option}: with --request-file, say it in the file")
     said = {name: value for name in _BESIDE if (value := getattr(parsed_args, name)) is not None}
     found = main.requests(parsed_args.request_file, parsed_args.flavor_file)
     return [msgspec.structs.replace(request, **said) for request in found]
-
-
-def one_request_options(parsed_args: argparse.Namespace) -> list[str]:
-    """Return the options that describe one request."""
-    return ["podm", "exclude_podm", "zone", "attribute"]
 
 
 def names(requests: Sequence[Request]) -> list[str]:

@@ -18,7 +18,13 @@ from valence_sched_cli.decision import (
     is_noise,
     outcome_words,
 )
-from valence_sched_cli.request import add_request_options, make_request, natural, positive
+from valence_sched_cli.request import (
+    add_request_options,
+    check_policy,
+    make_request,
+    natural,
+    positive,
+)
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
@@ -179,6 +185,7 @@ class SchedulePodm(command.Lister):
         engine = self.main.engine(
             parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
         )
+        check_policy(engine, request, parsed_args)
         decision = engine.select_destinations(request)
         self.exit_code = EXIT_CODES[decision.outcome]
         if parsed_args.report:
@@ -247,6 +254,7 @@ class FitPodm(command.Lister):
         fits = []
         for name in names:
             request = make_request(self.main, parsed_args, name)
+            check_policy(engine, request, parsed_args)
             fits.append((name, engine.count_fits(request, parsed_args.limit, warnings)))
         self.closing += [f"warning: {warning}" for warning in warnings]
         self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else 3

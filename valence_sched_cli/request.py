@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, where
 
 if TYPE_CHECKING:
     from valence_sched.model.request import Request
@@ -34,6 +33,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     ):
         parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
     parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
+    where.add_options(parser)
     parser.add_argument(
         "--attribute",
         metavar="<name=expression>",
@@ -50,30 +50,33 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Request:
     """Return the request that the words of the shell make."""
-    from valence_sched.model.request import Request
+    from valence_sched.model.asked import Asked
 
-    flavor = main.flavor(word, parsed_args.flavor_file)
-    first, *others = flavor.asks
-    return Request(
+    args = parsed_args
+    flavor = main.flavor(word, args.flavor_file)
+    asked = Asked(
         flavor=flavor.name,
-        needs=first.needs,
-        bonds=first.bonds,
-        fallbacks=tuple(others),
-        count=getattr(parsed_args, "count", 1),
-        min_count=getattr(parsed_args, "min_count", None),
-        alternates=getattr(parsed_args, "alternates", 0),
-        podms=tuple(parsed_args.podm),
-        exclude_podms=tuple(parsed_args.exclude_podm),
-        zone=parsed_args.zone or flavor.zone,
-        aggregates=flavor.wanted_aggregates,
-        locations=flavor.locations,
-        capabilities=flavor.wanted_capabilities,
-        attributes=_attributes(flavor.attributes, parsed_args.attribute),
-        traits=flavor.traits,
-        where=flavor.where,
-        policy=parsed_args.policy or flavor.policy or "default",
-        seed=parsed_args.seed or 0,
+        count=getattr(args, "count", 1),
+        min_count=getattr(args, "min_count", None),
+        alternates=getattr(args, "alternates", 0),
+        podms=tuple(args.podm),
+        exclude_podms=tuple(args.exclude_podm),
+        zone=args.zone,
+        attributes=_attributes(args.attribute),
+        policy=args.policy,
+        seed=args.seed,
+        **where.said(args),
     )
+    return main.compiled(asked, flavor)  # type: ignore[no-any-return]
+
+
+def check_policy(engine: Any, request: Request, parsed_args: argparse.Namespace) -> None:
+    """Refuse a policy that a flavor names and nobody knows, with the name of the flavor."""
+    from valence_sched.errors import UnknownName
+
+    known = [policy.name for policy in engine.policies()]
+    if parsed_args.policy is None and request.policy not in known:
+        raise UnknownName("policy", request.policy, known, f"flavor {request.flavor!r}")
 
 
 def _attribute(text: str) -> tuple[str, str]:
@@ -85,18 +88,16 @@ def _attribute(text: str) -> tuple[str, str]:
     return name.strip(), expression.strip()
 
 
-def _attributes(flavor: Mapping[str, str], named: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the flavor's attributes with those of the shell in their place."""
+def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
     from valence_sched.errors import UsageError
     from valence_sched.model.operators import full
 
-    shell: dict[str, str] = {}
+    found: dict[str, str] = {}
     for name, expression in named:
-        if full(name) in shell:
+        if full(name) in found:
             raise UsageError(f"--attribute: {name!r} twice: say what it must be in one of them")
-        shell[full(name)] = expression
-    kept = {name: text for name, text in flavor.items() if full(name) not in shell}
-    return kept | shell
+        found[full(name)] = expression
+    return found
 
 
 def positive(text: str) -> int:

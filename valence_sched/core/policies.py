@@ -121,10 +121,12 @@ def unread(request: Request, bound: BoundPolicy) -> list[str]:
     asked = {
         "target": request.podms or request.exclude_podms,
         "zone": request.zone,
+        "location": request.locations,
         "aggregates": request.aggregates,
         "capabilities": request.capabilities,
         "traits": request.traits,
         "attributes": request.attributes,
+        "json": request.where is not None,
     }
     enabled = {use.name for use in bound.filters}
     return [name for name, words in asked.items() if words and name not in enabled]

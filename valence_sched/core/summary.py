@@ -5,23 +5,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from valence_sched.model.need import Need, Test
+from valence_sched.model.measures import MEASURES
 from valence_sched.model.view import View
-
-CORES = Need(kind="processor", measure="cores", amount=0)
-MEMORY = Need(kind="memory", measure="capacity_mib", amount=0)
-GPUS = Need(kind="accelerator", measure="devices", amount=0, tests=(Test("kind", "equal", "GPU"),))
-ACCELERATORS = Need(kind="accelerator", measure="devices", amount=0)
-DRIVES = Need(kind="drive", measure="devices", amount=0)
-NICS = Need(kind="nic", measure="devices", amount=0)
-MEASURES = {
-    "cores": CORES,
-    "memory_mib": MEMORY,
-    "gpus": GPUS,
-    "accelerators": ACCELERATORS,
-    "drives": DRIVES,
-    "nics": NICS,
-}
 
 
 class Amounts(Struct, frozen=True, kw_only=True):

@@ -70,9 +70,6 @@ def compiled(asked: Asked, flavor: Flavor, near: tuple[Near, ...] = ()) -> Reque
 
     Names of both must be there or must not; attributes and capabilities that are said take the
     place of the flavor's of the same name; expressions must both hold.
-
-    Raises:
-        ValueError: the capabilities do not parse.
     """
     first, *others = flavor.asks
     return Request(
@@ -115,4 +112,5 @@ def _attributes(flavor: dict[str, str], said: dict[str, str]) -> dict[str, str]:
 
 
 def _both(flavor: Any, said: Any) -> Any:
-    return ["and", flavor, said] if flavor and said else flavor or said
+    found = [expression for expression in (flavor, said) if expression is not None]
+    return ["and", *found] if len(found) == 2 else next(iter(found), None)

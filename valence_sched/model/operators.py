@@ -81,8 +81,8 @@ class Expression(Struct, frozen=True):
 
     def _holds(self, item: Any) -> bool:
         if self.operator in NUMBERS:
-            number, bound = _number(item), float(self.values[0])
-            return not math.isnan(number) and NUMBERS[self.operator](number, bound)
+            found, bound = number(item), float(self.values[0])
+            return not math.isnan(found) and NUMBERS[self.operator](found, bound)
         if self.operator in TEXTS:
             return TEXTS[self.operator](written(item), self.values[0])
         return written(item) in self.values
@@ -109,7 +109,7 @@ def parse(text: str) -> Expression:
     if name != "<all-in>" and len(values) > 1:
         hint = "without an operator the whole text must be equal"
         raise ValueError(one_line(f"{name!r} takes one word, {values[1]!r} is a second ({hint})"))
-    if name in NUMBERS and math.isnan(_number(values[0])):
+    if name in NUMBERS and math.isnan(number(values[0])):
         other = f"s{name}" if f"s{name}" in TEXTS else "s=="
         shown = one_line(values[0], 60)
         raise ValueError(f"{name!r} compares numbers, {shown!r} is none ({other!r} compares text)")
@@ -160,7 +160,7 @@ def written(value: object) -> str:
     return str(value)
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
     """Return a value as a number, NaN where it is none."""
     try:
         return float(value)

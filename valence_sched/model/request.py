@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.errors import RequestError, one_line
-from valence_sched.model import operators
+from valence_sched.errors import InputError, RequestError, one_line
+from valence_sched.model import operators, parser
+from valence_sched.model.expression import Expression
 from valence_sched.model.group import Company, Group
 from valence_sched.model.inventory import Fact
 from valence_sched.model.need import Ask, Bond, Need
@@ -122,6 +123,11 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         words = (*always, asked) if asked else always
         return msgspec.json.encode(words, order="deterministic")
 
+    @functools.cached_property
+    def condition(self) -> Expression | None:
+        """Return what must hold of a pool, None when nothing is asked; InputError when wrong."""
+        return None if self.where is None else parser.parse(self.where)
+
     @property
     def asks(self) -> tuple[Ask, ...]:
         """Return the ways to make the node, the one that is tried first at the front."""
@@ -146,7 +152,8 @@ def sealed(request: Request) -> Request:
 
     Raises:
         RequestError: it asks for nothing, for too many groups, for fewer nodes than at least,
-            for and against one podm, or for an attribute or operator that does not exist.
+            for and against one podm, for a location without a name, for an attribute or operator
+            that does not exist, or where something holds that is no expression.
     """
     for ask in request.asks:
         _check(ask)
@@ -158,6 +165,12 @@ def sealed(request: Request) -> Request:
     for path, text in request.attributes.items():
         if wrong := operators.fault(path, text):
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
+    if not all(location.strip("/") for location in request.locations):
+        raise RequestError("a location without a name: say where, as in dc1/row-3")
+    try:
+        _ = request.condition
+    except InputError as error:
+        raise RequestError(str(error)) from None
     if request.id:
         return request
     digest = hashlib.blake2b(request.question, digest_size=8)

@@ -46,7 +46,13 @@ PODMS: tuple[dict[str, Any], ...] = (
         "aggregates": ["rack-1", "ssd"],
         "capabilities": {"hypervisor": ["kvm", "xen"], "os": ["linux"]},
         "traits": ["COOLED"],
-        "facts": {"year": 2024, "noise_db": 40.5, "owner": "physics", "labels": ["a", "b"]},
+        "facts": {
+            "year": 2024,
+            "noise_db": 40.5,
+            "owner": "physics",
+            "labels": ["a", "b"],
+            "location": "dc1/row-3/rack-7",
+        },
         "generation": 7,
         "blocks": [
             {"uri": "c1", "type": ["Compute"], "devices": _CPU_AND_MEMORY},
@@ -69,7 +75,7 @@ PODMS: tuple[dict[str, Any], ...] = (
         "zone": "az2",
         "aggregates": ["rack-2"],
         "capabilities": {"os": ["windows"]},
-        "facts": {"year": 2016, "noise_db": 71},
+        "facts": {"year": 2016, "noise_db": 71, "location": ["dc1/row-3", "dc2"]},
         "pools": [
             {"id": "1", "limits": {"Compute": {"min": 1, "max": 1}}, "traits": ["CXL"]},
             {"id": "2", "traits": ["WARM"]},
@@ -182,6 +188,21 @@ REQUESTS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
                 "status": "Online",
                 "driver": "redfish",
             }
+        },
+    ),
+    (
+        {"processor": {"sockets": 1}},
+        {
+            "locations": ["dc1/row-3"],
+            "where": [
+                "and",
+                ["or", [">=", "$facts.year", 2020], ["not", ["=", "$zone", "az1", "az2"]]],
+                ["in", "$capabilities.os", "linux", "$driver", "$facts.labels"],
+                ["<=", "$free.cores", "$facts.noise_db"],
+                [">", "$total.storage_gib", "$free.storage_gib"],
+                ["!=", "$traits", "$aggregates"],
+                ["=", "$enabled", True],
+            ],
         },
     ),
     ({"stocks": [{"resource": "nobody_has_it", "amount": 1.5}]}, {"count": 3}),

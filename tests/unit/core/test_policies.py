@@ -114,12 +114,15 @@ class TestUnread(unittest.TestCase):
         asked = Request(
             podms=("a",),
             zone="z",
+            locations=("dc1",),
             aggregates=Names(("g",)),
             capabilities={"k": ("v",)},
             traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
             attributes={"facts.year": "2022"},
+            where=0,
         )
-        names = ["target", "zone", "aggregates", "capabilities", "traits", "attributes"]
+        names = ["target", "zone", "location", "aggregates", "capabilities", "traits",
+                 "attributes", "json"]  # fmt: skip
         self.assertEqual(names, unread(asked, bind(policy())))
         with_all = bind(policy(tuple(map(FilterUse, names))))
         self.assertEqual([], unread(asked, with_all))

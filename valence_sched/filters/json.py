@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pools for which an expression holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.errors import one_line
+from valence_sched.model.expression import conjuncts
+from valence_sched.model.logic import told, verdicts
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
+    """Keeps pools where the request's expression holds; with ``unknown`` also where unknown.
+
+    Unknown is what compares with something that a pod manager does not tell.
+    """
+    if request.condition is None:
+        return
+    least = 0 if unknown else 1
+    for part in conjuncts(request.condition):
+        holds = verdicts(view, part) >= least
+        yield Term("json", one_line(str(part), 200), told(view, part), holds=holds)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is counted in every pool, by the name that people and expressions give it."""
+
+from __future__ import annotations
+
+from valence_sched.model.need import Need, Test
+
+CORES = Need(kind="processor", measure="cores", amount=0)
+MEMORY = Need(kind="memory", measure="capacity_mib", amount=0)
+GPUS = Need(kind="accelerator", measure="devices", amount=0, tests=(Test("kind", "equal", "GPU"),))
+ACCELERATORS = Need(kind="accelerator", measure="devices", amount=0)
+DRIVES = Need(kind="drive", measure="devices", amount=0)
+NICS = Need(kind="nic", measure="devices", amount=0)
+MEASURES = {
+    "cores": CORES,
+    "memory_mib": MEMORY,
+    "gpus": GPUS,
+    "accelerators": ACCELERATORS,
+    "drives": DRIVES,
+    "nics": NICS,
+}
+
+
+def measured(name: str) -> Need:
+    """Return the need that a name measures: one of ``MEASURES``, else the stock of that name."""
+    return MEASURES.get(name) or Need(kind="stock", measure="amount", amount=0, resource=name)
