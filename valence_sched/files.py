@@ -34,15 +34,15 @@ from valence_sched.model.request import Request
 T = TypeVar("T")
 
 
-def read(file: str) -> bytes:
-    """Read a file that a person wrote.
+def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
+    """Read a file that a person wrote, or with a negative ``limit`` all of any file.
 
     Raises:
         InputError: it cannot be read.
     """
     try:
         with open(file, "rb") as stream:
-            return stream.read(MAX_HUMAN_BYTES + 1)
+            return stream.read(limit)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(file, "", reason.lower(), "a readable file") from None

@@ -33,6 +33,7 @@ from valence_sched.model.documents import MAX_HUMAN_BYTES, decode
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import Policy
+from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
@@ -119,6 +120,16 @@ class Main:
     def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""
         files.write_json(report, file)
+
+    def report(self, file: str) -> tuple[Report, list[str]]:
+        """Read a decision that was written, ``-`` for standard input; and warnings about it.
+
+        Raises:
+            InputError: it cannot be read, or is no such document.
+            NewerSchema: its major version is newer than ours.
+        """
+        data = self._input.read() if file == "-" else files.read(file, limit=-1)
+        return parse_report(data, "stdin" if file == "-" else file)
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""

@@ -18,6 +18,7 @@ from valence_sched_cli.decision import (
     is_noise,
     outcome_words,
 )
+from valence_sched_cli.explanation import Screen, sentences
 from valence_sched_cli.request import (
     add_request_options,
     check_policy,
@@ -167,7 +168,8 @@ class SchedulePodm(command.Lister):
         parser.add_argument(
             "--explain",
             action="store_true",
-            help="every pod manager, every reason, the scores, and the funnel (on stderr)",
+            help="every pod manager, every reason and the scores; and on stderr the funnel, the "
+            "runner-up, near misses, and what would change the choice",
         )
         parser.add_argument("--report", metavar="<file>", help="write the whole decision as JSON")
         return parser
@@ -192,6 +194,8 @@ class SchedulePodm(command.Lister):
             self.main.write_report(decision.report(), parsed_args.report)
         columns = EXPLAINED if parsed_args.explain else COLUMNS
         rows = list(decision_rows(decision, explain=parsed_args.explain))
+        if parsed_args.explain:
+            self._explain(decision, parsed_args)
         self._tell_outcome(decision, explain=parsed_args.explain)
         shown = [name for name in columns if not is_noise(name, columns, rows, parsed_args)]
         picks = [columns.index(name) for name in shown]
@@ -210,9 +214,15 @@ class SchedulePodm(command.Lister):
         self.closing += many.outcome_words(found, called)
         return many.COLUMNS, list(many.rows(found, called))
 
+    def _explain(self, decision: Decision, parsed_args: argparse.Namespace) -> None:
+        explanation = decision.explanation
+        assert explanation is not None, "one request alone is decided on what is there"
+        formatter = self._formatter_plugins["table"].obj
+        screen = Screen(formatter, self.app.stderr, parsed_args)
+        self.closing += [funnel_words(decision), *screen.candidates(explanation)]
+        self.closing += sentences(explanation)
+
     def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
-        if explain:
-            self.closing.append(funnel_words(decision))
         for warning in decision.warnings:
             self.closing.append(f"warning: {warning}")
         hidden = len(decision.view.podms) - LISTED_PODMS

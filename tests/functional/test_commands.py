@@ -31,6 +31,7 @@ SHOWS = {
     "podm show": (*INVENTORY, "mem-1"),
     "podm flavor show": ("large",),
     "podm inventory convert": (),  # see setUpModule
+    "scheduler explain": (),  # see setUpModule
     "scheduler policy show": ("balanced",),
 }
 # A word of a heading: a capital first, or a unit, or a link between words.
@@ -44,11 +45,16 @@ def words_of(command: str) -> tuple[str, ...]:
 
 
 def setUpModule():
-    """Give ``convert`` a file to write to that goes in the end."""
+    """Give ``convert`` a file to write to that goes in the end, and ``explain`` one to read."""
     folder = tempfile.TemporaryDirectory(prefix="functional-")
     unittest.addModuleCleanup(folder.cleanup)
     file = f"{folder.name}/converted.jsonl"
     SHOWS["podm inventory convert"] = (*INVENTORY, "--output", file)
+    report = f"{folder.name}/report.json"
+    done = run("valence-sched", *words_of("podm schedule"), "--report", report)
+    if done.code:
+        raise AssertionError(done.err)
+    SHOWS["scheduler explain"] = (report,)
 
 
 class TestCommands(unittest.TestCase):
@@ -258,7 +264,7 @@ class TestOptions(Case):
         counts = {row["Podm"]: row["Nodes"] for row in rows}
         self.assertEqual((3, 1, 4), (counts["gpu-east"], counts["gpu-north"], counts["total"]))
         placed = asked("valence-sched", "podm", "schedule", *INVENTORY, "--flavor", "gpu-large",
-                       "--count", "9", "-f", "json")  # fmt: skip
+                       "--count", "9", "--min-count", "1", "-f", "json")  # fmt: skip
         chosen = [row for row in placed.data if row["Outcome"] == "chosen"]
         self.assertEqual(counts["total"], len(chosen))
 

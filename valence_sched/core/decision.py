@@ -16,12 +16,14 @@ import numpy as np
 
 from valence_sched.core.batch import Batch, Placed
 from valence_sched.core.case import Case
+from valence_sched.core.explain import explained
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
 from valence_sched.core.parts import Part
 from valence_sched.core.policies import BoundFilter
 from valence_sched.errors import one_line
 from valence_sched.model import decision as words
+from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import to_json
 from valence_sched.model.opinion import Term
 from valence_sched.model.request import Request
@@ -142,6 +144,11 @@ class Decision:
         steps = funnel(case.bound, case.judgement.verdicts, len(case.view))
         return tuple(words.Step(filter=name, came_in=a, went_on=b) for name, a, b in steps)
 
+    @functools.cached_property
+    def explanation(self) -> Explanation | None:
+        """Return runner-up, near misses and flips; None where what was decided on is gone."""
+        return explained(self) if self.whole else None
+
     def report(self, source: words.Source | None = None) -> words.Report:
         """Return the decision as a document; ``source`` is the inventory, where that is known."""
         return words.Report(
@@ -158,6 +165,7 @@ class Decision:
             podms=tuple(self.verdicts()),
             funnel=self.funnel(),
             warnings=tuple(self.warnings),
+            explanation=self.explanation,
         )
 
     def reasons(self, row: int) -> list[words.Reason]:

@@ -36,7 +36,7 @@ class ViewBuilder:
         self.shelves: list[Shelf] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        self._uses: dict[bytes, tuple[int, bool]] = {b"": (FREE.slots, False)}
+        self._uses: dict[bytes, tuple[int, bool, int]] = {b"": (FREE.slots, False, FREE.gain)}
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
 
@@ -116,11 +116,12 @@ class ViewBuilder:
         return Shelf(
             uris,
             [known[block.type, bytes(block.devices or b"")] for block in blocks],
-            [slots for slots, _ in use],
-            [shared for _, shared in use],
+            [slots for slots, _, _ in use],
+            [shared for _, shared, _ in use],
             [layout[block.pools] for block in blocks],
             podm.stocks,
             tuple(layout[stock.pools] for stock in podm.stocks),
+            [gain for _, _, gain in use],
         )
 
     def _learn(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
@@ -132,7 +133,8 @@ class ViewBuilder:
             key = bytes(block.status or b"")
             if key not in self._uses:
                 status = decode(key, Status, file, f"{at}.status")
-                self._uses[key] = (status.slots, status.state == "ComposedAndAvailable")
+                shared = status.state == "ComposedAndAvailable"
+                self._uses[key] = (status.slots, shared, status.gain)
         for index, stock in enumerate(podm.stocks):
             self._place(podm, stock.pools, layout, file, f"{place}.stocks[{index}]")
 

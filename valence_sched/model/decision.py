@@ -7,15 +7,16 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from valence_sched.model.explanation import Explanation
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
+from valence_sched.model.value import Value, printed
 
 SCHEMA = "valence-sched/decision"
 MANY = "valence-sched/decisions"
 VERSION = "1.0"
 
 Outcome = Literal["placed", "placed_in_part", "nothing_fits"]
-Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 
 
 class BlockRef(Struct, frozen=True, kw_only=True):
@@ -150,6 +151,7 @@ class Report(Struct, frozen=True, kw_only=True):
     podms: tuple[PodmVerdict, ...]
     funnel: tuple[Step, ...]
     warnings: tuple[str, ...]
+    explanation: Explanation | None = None
 
 
 class Reports(Struct, frozen=True, kw_only=True):
@@ -166,18 +168,3 @@ class Reports(Struct, frozen=True, kw_only=True):
     inventory: Source
     decisions: tuple[Report, ...]
     warnings: tuple[str, ...]
-
-
-def printed(value: Value) -> str:
-    """Print a value for a person: whole numbers without a point, lists and maps in words."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() else f"{value:,.3f}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        return ", ".join(f"{key}={';'.join(items)}" for key, items in value.items()) or "none"
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    return "unknown" if value is None else value

@@ -44,6 +44,21 @@ class Draft:
             _kept={},
         )  # fmt: skip
 
+    def more(self, podm: int, blocks: Iterable[int]) -> Undo:
+        """Let a node of a podm go that has these blocks; return what takes them again."""
+        first, last = self.rows(podm)
+        before = self._shelves[podm]
+        blocks = tuple(dict.fromkeys(blocks))
+        after = before.more(blocks)
+        undo = self._undo(podm, ())
+        self._shelves[podm] = after
+        back = [block for block in blocks if after.slots[block] and not before.slots[block]]
+        _add(self.view.podm_census, self._podm_free, podm, [after.kinds[b] for b in back], 1)
+        for position in range(last - first):
+            here = [after.kinds[block] for block in back if position in after.pools[block]]
+            _add(self.view.census, self._free, first + position, here, 1)
+        return undo
+
     def less(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Undo:
         """Take blocks and amounts from the podm of ``row``; return what gives them back."""
         podm = int(self.view.podm_of[row])
@@ -56,10 +71,10 @@ class Draft:
         self.view.forget_free()
         self._shelves[podm] = after
         gone = [block for block in blocks if not after.slots[block]]
-        _take(self.view.podm_census, self._podm_free, podm, [after.kinds[b] for b in gone])
+        _add(self.view.podm_census, self._podm_free, podm, [after.kinds[b] for b in gone], -1)
         for position in range(last - first):
             here = [after.kinds[block] for block in gone if position in after.pools[block]]
-            _take(self.view.census, self._free, first + position, here)
+            _add(self.view.census, self._free, first + position, here, -1)
         for resource in resources:
             self._refresh(resource, podm, first, last)
         return undo
@@ -109,12 +124,12 @@ class Draft:
             free[row], most[row], podm_free[row] = values[0], values[2], values[3]
 
 
-def _take(census: Census, free: Counts, row: int, kinds: list[int]) -> None:
+def _add(census: Census, free: Counts, row: int, kinds: list[int], step: int) -> None:
     if kinds:
         low, high = int(census.start[row]), int(census.start[row + 1])
         places = census.kind[low:high].tolist()
         for kind in kinds:
-            free[low + places.index(kind)] -= 1
+            free[low + places.index(kind)] += step
 
 
 def _window(array: Array) -> Array:

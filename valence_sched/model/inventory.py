@@ -134,6 +134,20 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
             return max(0, self.max_compositions - self.compositions)
         return 0
 
+    @property
+    def gain(self) -> int:
+        """Return how many more slots there are once a node that uses the block has let it go.
+
+        Letting go undoes the use, nothing else: a reservation, ill health or a state that is no
+        state of use stand as they did.
+        """
+        if self.state not in ("Unused", "Composed", "ComposedAndAvailable"):
+            return 0
+        left = max(0, self.compositions - 1)
+        state: CompositionState = "ComposedAndAvailable" if left else "Unused"
+        after = msgspec.structs.replace(self, state=state, active=False, compositions=left)
+        return max(0, after.slots - self.slots)
+
 
 D = TypeVar("D")
 S = TypeVar("S")

@@ -15,7 +15,10 @@ Positions = tuple[int, ...]  # of pools within their podm
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools."""
+    """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools.
+
+    ``gains`` is how many slots a block gets back once a node lets it go.
+    """
 
     uris: list[str]
     kinds: list[int]
@@ -24,6 +27,7 @@ class Shelf:
     pools: list[Positions]
     stocks: tuple[Stock, ...]
     stock_pools: tuple[Positions, ...]
+    gains: list[int]
     _by_kind: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def free_blocks(self, position: int, wanted: Mapping[int, int]) -> list[int]:
@@ -63,4 +67,12 @@ class Shelf:
             taken = msgspec.structs.replace(stocks[number], used=used)
             stocks = (*stocks[:number], taken, *stocks[number + 1 :])
         return Shelf(self.uris, self.kinds, slots, shared, self.pools, stocks,
-                     self.stock_pools, self._by_kind)  # fmt: skip
+                     self.stock_pools, self.gains, self._by_kind)  # fmt: skip
+
+    def more(self, blocks: Iterable[int]) -> Shelf:
+        """Return the shelf once a node has let go of these blocks, each named once."""
+        slots = self.slots.copy()
+        for block in blocks:
+            slots[block] += self.gains[block]
+        return Shelf(self.uris, self.kinds, slots, self.shared, self.pools, self.stocks,
+                     self.stock_pools, self.gains, self._by_kind)  # fmt: skip

@@ -82,3 +82,29 @@ class TestDraft(unittest.TestCase):
         for array in (draft.view.census.free, draft.view.podm_census.free, *column.arrays()):
             self.assertFalse(array.flags.writeable)
         self.assertEqual(([7.0], [7.0]), (column.free.tolist(), column.most.tolist()))
+
+
+class TestMore(unittest.TestCase):
+    """A node that goes."""
+
+    def podm(self, *states: str) -> dict:
+        blocks = [
+            {"uri": str(n), "type": ["Compute"], "pools": ["p"] if n % 2 else ["p", "q"],
+             "status": {"state": state}, "devices": {"processors": [{"cores": 4 + n % 3}]}}
+            for n, state in enumerate(states)
+        ]  # fmt: skip
+        return {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
+
+    def test_it_leaves_the_view_in_which_its_blocks_are_free(self):
+        other = {**self.podm("Unused", "Composed"), "id": "z"}
+        draft = Draft(view(other, self.podm("Composed", "Unused", "Composed", "Composed")))
+        undo = draft.more(1, [0, 1, 3, 3])
+        after = view(other, self.podm("Unused", "Unused", "Composed", "Unused"))
+        self.assertEqual(after.census.free.tolist(), draft.view.census.free.tolist())
+        self.assertEqual(after.podm_census.free.tolist(), draft.view.podm_census.free.tolist())
+        self.assertEqual(after.shelves[1].slots, draft.view.shelves[1].slots)
+        undo()
+        before = view(other, self.podm("Composed", "Unused", "Composed", "Composed"))
+        self.assertEqual(before.census.free.tolist(), draft.view.census.free.tolist())
+        self.assertEqual(before.podm_census.free.tolist(), draft.view.podm_census.free.tolist())
+        self.assertEqual(before.shelves[1].slots, draft.view.shelves[1].slots)

@@ -38,3 +38,21 @@ class TestShelf(unittest.TestCase):
         shelf = self.shelf({"pools": ["q"]}, {"pools": ["p", "q"]})
         self.assertEqual([1], shelf.free_blocks(0, {0: 5}))
         self.assertEqual([0], shelf.free_blocks(1, {0: 1}))
+
+    def test_what_a_node_lets_go_comes_back_as_often_as_it_may_be_used(self):
+        once = {"state": "Composed", "compositions": 1, "active": True}
+        often = {**self.STATUS, "state": "Composed", "compositions": 2}
+        shelf = self.shelf({"status": once}, {"status": often}, {}, {"status": {"reserved": True}})
+        self.assertEqual([1, 1, 0, 0], shelf.gains)
+        after = shelf.more([0, 1, 2, 3])
+        self.assertEqual([1, 1, 1, 0], after.slots)
+        self.assertEqual([0, 0, 1, 0], shelf.slots)
+        self.assertEqual([2, 1, 1, 0], after.more([0]).slots)
+
+    def test_letting_go_mends_nothing_but_the_use(self):
+        for status in ({"state": "Failed"}, {"state": "Unavailable"}, {"state": "Composing"},
+                       {"state": "Composed", "reserved": True}, {"state": "Unknown"},
+                       {"state": "Composed", "health": "Critical"},
+                       {"state": "Composed", "enabled": False}):  # fmt: skip
+            with self.subTest(status=status):
+                self.assertEqual([0], self.shelf({"status": status}).gains)

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``scheduler explain`` and ``podm schedule --explain``: screens, structures, bad reports (S25)."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+import unittest
+from pathlib import Path
+
+import yaml
+
+from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run
+
+ASK = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large", "--policy", "balanced")
+ESCAPE = "\x1b"
+
+
+class Explain(Case):
+    """One decision, explained when it was made and from its report."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.report = str(cls.folder / "report.json")
+        cls.made = run("valence-sched", *ASK, "--explain", "--report", cls.report)
+        cls.document = json.loads(Path(cls.report).read_bytes())
+
+    def explain(self, *words, program="valence-sched", **more):
+        return run(program, "scheduler", "explain", *words, **more)
+
+
+class TestScreen(Explain):
+    """What a person sees in a pipe."""
+
+    def test_every_part_is_there_in_order(self):
+        done = self.explain(self.report)
+        self.assertEqual((0, ""), (done.code, done.err))
+        parts = ["placed: 1 of 1, request ", "policy balanced (balance=2, room=1), seed 0",
+                 "8 pod managers, 16 pools, 203 blocks", "filters: pools in and out",
+                 "candidates: score, and what", "\npod managers\n", "runner-up: gpu-north (hall-1)",
+                 "nearest miss: mem-1 lacks 131,072 MiB memory; freeing node graph-2 would do",
+                 "but for a word: dark-1 would do but for status: needs Online, has Offline",
+                 "flips at another need: 65 cores instead of 32: nothing fits"]  # fmt: skip
+        places = [done.out.find(part) for part in parts]
+        self.assertNotIn(-1, places, done.out)
+        self.assertEqual(sorted(places), places)
+
+    def test_the_first_reason_against_every_podm_has_need_have_and_unit(self):
+        out = self.explain(self.report).out
+        row = r"\| mem-1 +\| drawer-1 +\| rejected +\| +\| +\| capacity +\| memory +\| 262,144 "
+        self.assertRegex(out, row + r"+\| 131,072 +\| MiB +\|")
+
+    def test_the_funnel_says_how_many_were_rejected(self):
+        self.assertRegex(self.explain(self.report).out, r"\| capacity +\| +15 \| +7 \| +8 \|")
+
+    def test_there_is_no_escape_code_in_a_pipe_whatever_the_terminal(self):
+        for term in ("xterm-256color", "dumb"):
+            done = self.explain(self.report, TERM=term, COLORTERM="truecolor", FORCE_COLOR="1")
+            self.assertNotIn(ESCAPE, done.out + done.err)
+        self.assertNotIn(ESCAPE, self.made.out + self.made.err)
+
+    def test_the_decision_says_the_same_when_it_is_made_and_from_its_report(self):
+        of_report = self.explain(self.report).out.splitlines()
+        of_decision = self.made.err.splitlines()
+        told = [line for line in of_decision if re.match("runner-up|nearest|but for|flips", line)]
+        self.assertGreater(len(told), 5)
+        self.assertEqual(told, of_report[-len(told) :])
+        table = [line for line in of_decision if line.startswith(("|", "+"))]
+        self.assertTrue(table)
+        self.assertIn("\n".join(table), "\n".join(of_report))
+
+    def test_the_rows_stay_on_standard_output_and_the_prose_beside_it(self):
+        done = run("valence-sched", *ASK, "--explain", "-f", "json")
+        self.assertEqual("gpu-east", done.data[0]["Podm"])
+        self.assertIn("runner-up: gpu-north", done.err)
+        self.assertTrue(done.err.endswith("placed 1 of 1 (policy balanced, seed 0)\n"))
+
+    def test_the_same_inputs_give_the_same_bytes(self):
+        again = self.folder / "again.json"
+        run("valence-sched", *ASK, "--report", again)
+        self.assertEqual(Path(self.report).read_bytes(), again.read_bytes())
+
+    def test_when_nothing_fits_it_says_what_would(self):
+        report = self.folder / "nothing.json"
+        done = run("valence-sched", *ASK, "--podm", "full-1", "--report", report)
+        self.assertEqual(3, done.code)
+        done = self.explain(report)
+        self.assertEqual(0, done.code)
+        self.assertIn("nothing fits: 0 of 1", done.out)
+        self.assertIn("freeing node tenant-1 would do", done.out)
+        self.assertNotIn("candidates", done.out)
+
+    def test_lots_are_said_to_decide_where_they_do(self):
+        report = self.folder / "chance.json"
+        run("valence-sched", *ASK[:-1], "chance", "--report", report)
+        out = self.explain(report).out
+        self.assertIn("note: the scheduler 'chance' does not go by weights", out)
+        self.assertNotIn("runner-up", out)
+        self.assertNotIn("filters:", out)
+
+    def test_what_a_podm_calls_itself_cannot_command_the_terminal(self):
+        site = json.loads(Path(SITE).read_text())
+        site["podms"][1]["id"] = "evil\x1b[31m"
+        inventory = self.write("evil.json", json.dumps(site))
+        report = self.folder / "evil-report.json"
+        done = run("valence-sched", *ASK[:2], "--inventory", inventory, *ASK[4:], "--explain",
+                   "--report", report)  # fmt: skip
+        self.assertIn("evil\ufffd[31m", done.err)
+        self.assertNotIn(ESCAPE, done.out + done.err + self.explain(report).out)
+
+
+class TestStructure(Explain):
+    """What a program gets."""
+
+    def test_json_and_yaml_hold_the_whole(self):
+        found = self.explain(self.report, "-f", "json").data
+        self.assertLessEqual(
+            {"Funnel", "Podms", "Candidates", "Runner Up", "Nearest Misses", "Flips", "Notes"},
+            set(found),
+        )
+        self.assertEqual("gpu-north", found["Runner Up"]["podm"])
+        self.assertEqual("graph-2", found["Nearest Misses"][0]["freeing"]["node"])
+        self.assertEqual({"filter": "enabled", "in": 16, "out": 16}, found["Funnel"][0])
+        for flip in found["Flips"]:
+            self.assertTrue(flip["text"])
+        text = self.explain(self.report, "-f", "yaml").out
+        self.assertEqual(found, yaml.safe_load(text))
+
+    def test_it_is_what_stands_in_the_report(self):
+        found = self.explain(self.report, "-f", "json").data
+        explanation = self.document["explanation"]
+        without = [{k: v for k, v in flip.items() if k != "text"} for flip in found["Flips"]]
+        self.assertEqual(explanation["flips"], without)
+        self.assertEqual(explanation["candidates"], found["Candidates"])
+        self.assertEqual(self.document["podms"], found["Podms"])
+
+    def test_csv_has_a_row_a_podm(self):
+        rows = list(csv.DictReader(io.StringIO(self.explain(self.report, "-f", "csv").out)))
+        self.assertEqual(8, len(rows))
+        found = {row["Podm"]: row for row in rows}
+        names = ("Filter", "Label", "Need", "Have", "Unit")
+        self.assertEqual(["capacity", "memory", "262144", "131072", "MiB"],
+                         [found["mem-1"][name] for name in names])  # fmt: skip
+        parts = json.loads(found["gpu-east"]["Parts"])
+        self.assertAlmostEqual(float(found["gpu-east"]["Score"]), sum(parts.values()), 5)
+        self.assertIn("freeing node graph-2", found["mem-1"]["Near Miss"])
+
+    def test_every_candidate_has_its_parts_in_csv_whichever_of_equal_pools_is_named(self):
+        report = self.folder / "medium.json"
+        run("valence-sched", *ASK[:5], "medium", *ASK[6:], "--report", report)
+        rows = self.explain(report, "-f", "json", "-c", "Podm", "-c", "Score", "-c", "Parts").data
+        with_score = [row for row in rows if row["Score"] is not None]
+        self.assertEqual(5, len(with_score))
+        for row in with_score:
+            self.assertAlmostEqual(row["Score"], sum(row["Parts"].values()), 5)
+
+    def test_columns_can_be_chosen_in_every_format(self):
+        words = (self.report, "-c", "Podm", "-c", "Outcome")
+        out = self.explain(*words, "-f", "value").out
+        self.assertEqual("gpu-east chosen", out.splitlines()[0])
+        data = self.explain(*words, "-f", "json").data
+        self.assertEqual({"Podm": "gpu-east", "Outcome": "chosen"}, data[0])
+
+    def test_a_report_may_come_through_a_pipe(self):
+        done = self.explain("-", "-f", "json", stdin=Path(self.report).read_bytes())
+        self.assertEqual("gpu-north", done.data["Runner Up"]["podm"])
+
+    def test_openstack_has_it_too(self):
+        ours, theirs = (self.explain(self.report, program=program) for program in PROGRAMS)
+        self.assertEqual(ours, theirs)
+
+
+class TestBadReports(Explain):
+    """One line each: what, where, and what to do."""
+
+    def refused(self, text):
+        file = self.write("bad.json", text if isinstance(text, (str, bytes)) else json.dumps(text))
+        done = self.explain(file)
+        self.assertEqual((1, ""), done[:2])
+        self.assertEqual(1, done.err.count("\n"), done.err)
+        self.assertTrue(done.err.startswith(file), done.err)
+        return done.err
+
+    def test_a_truncated_file(self):
+        text = Path(self.report).read_bytes()
+        self.assertIn("is the file whole?", self.refused(text[: len(text) // 2]))
+        self.assertIn("is the file whole?", self.refused(""))
+
+    def test_no_json_and_no_map(self):
+        self.assertIn("expected JSON", self.refused("outcome: placed\n"))
+        self.assertIn("found [], expected object", self.refused("[]"))
+        self.assertIn("UTF-8", self.refused(b'{"schema": "\xff"}'))
+
+    def test_another_document(self):
+        self.assertIn("expected 'valence-sched/decision'", self.refused(Path(SITE).read_bytes()))
+        self.assertIn("no such field, expected field 'schema'", self.refused({"a": 1}))
+
+    def test_a_newer_major_version(self):
+        newer = {"schema": "valence-sched/decision", "version": "2.0"}
+        self.assertIn("$.version: found 2.0, expected at most 1.x", self.refused(newer))
+
+    def test_wrong_types_and_missing_fields(self):
+        wrong = {**self.document, "seed": "x"}
+        self.assertIn('$.seed: found "x", expected int', self.refused(wrong))
+        wrong = {**self.document, "podms": [{**self.document["podms"][0], "pools": []}]}
+        self.assertIn("$.podms[0].pools: found []", self.refused(wrong))
+        wrong = {name: value for name, value in self.document.items() if name != "funnel"}
+        self.assertIn("expected field 'funnel'", self.refused(wrong))
+
+    def test_a_file_that_is_not_there(self):
+        done = self.explain(self.folder / "nowhere.json")
+        self.assertEqual(1, done.code)
+        self.assertIn("no such file", done.err)
+
+    def test_unknown_fields_of_a_newer_minor_version_are_reported_and_left_out(self):
+        newer = {**self.document, "version": "1.9", "mood": "good"}
+        newer["request"] = {**newer["request"], "colour": "blue"}
+        file = self.write("newer.json", json.dumps(newer))
+        done = self.explain(file)
+        self.assertEqual(0, done.code, done.err)
+        self.assertIn("unknown and left out: ", done.err)
+        self.assertIn("$.mood", done.err)
+        self.assertIn("$.request.colour", done.err)
+        self.assertEqual(self.explain(self.report).out, done.out)
+
+    def test_a_report_of_an_older_program_is_shown_as_far_as_it_goes(self):
+        older = {name: value for name, value in self.document.items() if name != "explanation"}
+        done = self.explain(self.write("older.json", json.dumps(older)))
+        self.assertEqual(0, done.code)
+        self.assertIn("neither near misses nor flips", done.err)
+        self.assertIn("| mem-1 ", done.out)
+
+
+class TestTerminal(Explain):
+    """In colours on a terminal that has them, and only there."""
+
+    def screen(self, *words, columns=160, **more):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        more = {"TERM": "xterm-256color", "COLUMNS": str(columns)} | more
+        with subprocess.Popen(
+            [BIN / "valence-sched", *words], stdin=theirs, stdout=theirs, stderr=theirs,
+            cwd=ROOT, env=environment(**more),
+        ) as program:  # fmt: skip
+            os.close(theirs)
+            seen = b""
+            while piece := _read(ours):
+                seen += piece
+        os.close(ours)
+        self.assertEqual(0, program.returncode, seen)
+        return seen.decode().replace("\r\n", "\n")
+
+    def test_scores_are_coloured_and_the_words_are_the_same(self):
+        seen = self.screen("scheduler", "explain", self.report)
+        self.assertIn(f"{ESCAPE}[", seen)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+        for line in self.explain(self.report).out.splitlines():
+            if not line.startswith(("+", "|")):
+                self.assertIn(line, plain)
+        coloured = [line for line in seen.splitlines() if ESCAPE in line]
+        self.assertEqual(["Podm", "gpu-east", "gpu-north"],
+                         [re.search(r"Podm|gpu-\w+", line)[0] for line in coloured])  # fmt: skip
+
+    def test_scheduling_shows_them_too(self):
+        self.assertIn(f"{ESCAPE}[", self.screen(*ASK, "--explain"))
+        self.assertNotIn(ESCAPE, self.screen(*ASK))
+
+    def test_nobody_gets_colours_who_objects(self):
+        for objection in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}):
+            with self.subTest(objection=objection):
+                seen = self.screen("scheduler", "explain", self.report, **objection)
+                self.assertNotIn(ESCAPE, seen)
+                self.assertIn("runner-up: ", seen)
+
+    def test_programs_get_none_on_a_terminal_either(self):
+        for format_ in ("json", "csv", "markdown"):
+            seen = self.screen("scheduler", "explain", self.report, "-f", format_)
+            self.assertNotIn(ESCAPE, seen)
+            self.assertNotIn(ESCAPE, self.screen(*ASK, "--explain", "-f", format_))
+
+    def test_the_heat_table_keeps_within_the_terminal(self):
+        seen = self.screen("scheduler", "explain", self.report, columns=50)
+        coloured = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in seen.splitlines()
+                    if ESCAPE in line]  # fmt: skip
+        self.assertTrue(coloured)
+        self.assertLessEqual(max(map(len, coloured)), 50)
+        seen = self.screen("scheduler", "explain", self.report, "--max-width", "40")
+        coloured = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in seen.splitlines()
+                    if ESCAPE in line]  # fmt: skip
+        self.assertLessEqual(max(map(len, coloured)), 40)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that the other side is closed
+        return b""
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A decision's report read back: ours whole, a newer minor version's without what is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from valence_sched.model.decision import SCHEMA, VERSION, Report
+from valence_sched.model.documents import check_schema, decode
+
+MOST_NAMED = 5  # unknown fields that a warning names
+
+
+class _Head(msgspec.Struct):
+    """What tells which document it is, whatever else stands in it."""
+
+    schema: str
+    version: str
+
+
+def parse_report(data: bytes, file: str) -> tuple[Report, list[str]]:
+    """Parse a report; return it with warnings about fields that are unknown and left out.
+
+    Raises:
+        InputError: naming the place, what was found and what was expected.
+        NewerSchema: its major version is newer than ours.
+    """
+    head = decode(data, _Head, file)
+    check_schema(head.schema, head.version, SCHEMA, VERSION, file)
+    dropped: list[str] = []
+    known = _known(msgspec.json.decode(data), inspect.type_info(Report), "$", dropped)
+    report = decode(msgspec.json.encode(known), Report, file)
+    if not dropped:
+        return report, []
+    names = ", ".join(dropped[:MOST_NAMED])
+    more = f" and {len(dropped) - MOST_NAMED} more" if len(dropped) > MOST_NAMED else ""
+    return report, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
+                    f"{names}{more}"]  # fmt: skip
+
+
+def _known(value: Any, kind: Any, place: str, dropped: list[str]) -> Any:
+    """Return JSON without the fields that a type does not have; their places go to ``dropped``."""
+    if isinstance(kind, inspect.UnionType):
+        kind = next((one for one in kind.types if _suits(value, one)), None)
+    if isinstance(value, dict) and isinstance(kind, inspect.StructType):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        dropped += [f"{place}.{name}" for name in value if name not in fields]
+        return {
+            name: _known(item, fields[name], f"{place}.{name}", dropped)
+            for name, item in value.items()
+            if name in fields
+        }
+    if isinstance(value, dict) and isinstance(kind, inspect.DictType):
+        return {
+            name: _known(item, kind.value_type, f"{place}.{name}", dropped)
+            for name, item in value.items()
+        }
+    if isinstance(value, list) and isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
+        return [
+            _known(item, kind.item_type, f"{place}[{number}]", dropped)
+            for number, item in enumerate(value)
+        ]
+    return value
+
+
+def _suits(value: Any, kind: Any) -> bool:
+    maps = isinstance(kind, (inspect.StructType, inspect.DictType))
+    lists = isinstance(kind, (inspect.ListType, inspect.VarTupleType))
+    return (maps and isinstance(value, dict)) or (lists and isinstance(value, list))

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An explanation for the eye: tables of filters, candidates and pod managers, then sentences."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.columns import Absent, maybe
+from valence_sched_cli.decision import LISTED_PODMS
+from valence_sched_cli.heat import Warm, colourful, heat_table
+from valence_sched_cli.output import prepared, printable
+
+if TYPE_CHECKING:
+    from valence_sched.model.decision import Report
+    from valence_sched.model.explanation import Explanation
+
+Rows = list[tuple[Any, ...]]
+
+
+class Screen:
+    """Draws the parts of an explanation as text for one stream of one command."""
+
+    def __init__(self, formatter: Any, stream: Any, parsed_args: argparse.Namespace) -> None:
+        self._formatter = prepared(formatter, "table")
+        self._parsed_args = parsed_args
+        self._colour = parsed_args.formatter == "table" and colourful(stream)
+
+    def table(self, names: Sequence[str], rows: Rows) -> str:
+        """Return a table without any colour."""
+        page = io.StringIO()
+        self._formatter.emit_list(names, rows, page, self._parsed_args)
+        return page.getvalue().rstrip("\n")
+
+    def candidates(self, explanation: Explanation) -> Iterator[str]:
+        """Yield the candidates with what each weigher adds to their scores, if there are any."""
+        if not explanation.candidates:
+            return
+        yield "candidates: score, and what each weigher (and its weight) adds to it"
+        weighers = sorted(
+            explanation.candidates[0].parts, key=lambda part: (-part.weight, part.weigher)
+        )
+        names = ["Podm", "Pool", "Outcome", "Score"]
+        names += [f"{part.weigher} ({part.weight:g})" for part in weighers]
+        rows: Rows = []
+        for one in explanation.candidates:
+            parts = {part.weigher: part for part in one.parts}
+            shown = [parts[part.weigher] for part in weighers]
+            warm = [Warm(f"{part.part:.6f}", part.score) for part in shown]
+            rows.append((one.podm, one.pool, one.outcome, Warm(f"{one.score:.6f}", one.score),
+                         *warm))  # fmt: skip
+        if self._colour:
+            yield heat_table(names, rows, self._parsed_args.max_width)
+        else:
+            yield self.table(names, [tuple(map(str, row)) for row in rows])
+
+    def report(self, report: Report) -> Iterator[str]:
+        """Yield a whole report, from what was asked to what would flip it."""
+        yield from _header(report)
+        steps: Rows = [
+            (step.filter, step.came_in, step.went_on, step.came_in - step.went_on)
+            for step in report.funnel
+        ]
+        if steps:
+            yield "filters: pools in and out"
+            yield self.table(("Filter", "In", "Out", "Rejected"), steps)
+        if report.explanation:
+            yield from self.candidates(report.explanation)
+        yield "pod managers"
+        yield self.table(*_verdicts(report))
+        hidden = len(report.podms) - LISTED_PODMS
+        if hidden > 0:
+            yield f"{hidden:,} more pod managers: -f csv lists them all"
+        if report.explanation:
+            yield from sentences(report.explanation)
+
+
+def sentences(explanation: Explanation) -> Iterator[str]:
+    """Yield an explanation in sentences that are harmless to a terminal."""
+    yield from map(printable, explanation.lines())
+
+
+def _header(report: Report) -> Iterator[str]:
+    request, policy, source = report.request, report.policy, report.inventory
+    flavor = f" (flavor {request.flavor})" if request.flavor else ""
+    outcome = report.outcome.replace("_", " ")
+    weights = ", ".join(f"{use.name}={use.weight:g}" for use in policy.weighers)
+    weighing = f" ({weights})" if weights else ""
+    yield printable(
+        f"{outcome}: {report.placed} of {report.requested}, request {request.id}{flavor}"
+    )
+    yield printable(f"policy {policy.name}{weighing}, seed {report.seed}")
+    sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
+    yield printable(f"inventory {source.digest}: {sizes}")
+
+
+def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
+    names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
+    return names, [_verdict(verdict) for verdict in report.podms[:LISTED_PODMS]]
+
+
+def _verdict(verdict: Any) -> tuple[Any, ...]:
+    from valence_sched.model.value import printed
+
+    reason = verdict.reason
+    why = ("",) * 5
+    if reason:
+        why = (reason.filter, reason.label, printed(reason.need), printed(reason.have), reason.unit)
+    score = Absent() if verdict.score is None else f"{verdict.score:.6f}"
+    behind = f"{verdict.behind:.6f}" if verdict.behind else maybe(None)
+    return (verdict.podm, verdict.pool, verdict.outcome, score, behind, *why)
