@@ -3,19 +3,24 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
 
 from valence_sched.core import plugins
 from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
+from valence_sched.core.company import Earlier, with_company
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit import Plan
 from valence_sched.core.judge import judge
 from valence_sched.core.kept import Kept
 from valence_sched.core.many import Decisions, decide_all
 from valence_sched.core.parts import Part, count_fits, tried
-from valence_sched.core.policies import BoundPolicy, bind, for_policy, unread
+from valence_sched.core.policies import BoundPolicy, bind, for_policy, idle, unread, without
 from valence_sched.core.rank import ranked
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.api import Ranking
@@ -25,7 +30,7 @@ from valence_sched.model.logic import check_amounts
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.splice import splice
-from valence_sched.model.view import View
+from valence_sched.model.view import Mask, View
 
 
 class Engine:
@@ -42,6 +47,7 @@ class Engine:
         self._view = view
         self._policies = {policy.name: policy for policy in policies}
         self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
+        self._in_part: dict[tuple[str, frozenset[str]], BoundPolicy] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._kept = Kept()
@@ -76,22 +82,24 @@ class Engine:
         All or nothing: a request for which fewer nodes fit than it must have fails them all.
         Errors as for one request.
         """
-        ready = [self._ready(request) for request in requests]
-        policies = {request.policy: bound for request, bound, _ in ready}
+        asked = [self._ready(request)[0] for request in requests]
 
-        def case(view: View, request: Request) -> Case:
-            policy = policies[request.policy]
-            judgement = judge(view, request, policy, strict=self._strict)
+        def case(view: View, request: Request, earlier: Earlier) -> Case:
+            bound, text = self._policy(request.policy)
+            passing = functools.partial(self._passing, request, bound, text)
+            request = with_company(view, request, passing, earlier)
+            bound = self._reduced(bound, idle(request, bound))
+            judgement = judge(view, request, bound, strict=self._strict)
             plan = Plan(request.needs, view.kinds)
-            return Case(view, request, policy, judgement, plan, self._strict)
+            return Case(view, request, bound, judgement, plan, self._strict)
 
-        asked = [request for request, _, _ in ready]
         return decide_all(self._view, asked, case, _schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
         case = self._case(request)
-        decision = Decision([Part(case, Batch([], case.view, case.judgement))], self._skipped)
+        part = Part(case, Batch([], case.view, case.judgement, case.request))
+        decision = Decision([part], self._skipped)
         rows = ranked(case.view, case.judgement.cost, case.request, 0)
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
@@ -103,6 +111,7 @@ class Engine:
 
         ``warnings`` gets a line for each plugin that broke its contract.
         """
+        _countable(request)
         case = self._case(request)
         if warnings is not None:
             warnings += [note for note in case.judgement.notes if note not in warnings]
@@ -122,24 +131,46 @@ class Engine:
         self._kept.moved(moved)
 
     def _case(self, request: Request) -> Case:
-        request, bound, text = self._ready(request)
-        key = (text, request.question)
-        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
-        return Case(self._view, request, bound, judgement, plan, self._strict)
+        alone, bound, text = self._ready(request)
+        # its identity, and what is open, do not depend on the company
+        request = with_company(self._view, alone, lambda: self._passing(alone, bound, text))
+        return self._judged(request, bound, text)
 
     def _ready(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
         """Return a request sealed under its policy, the policy, and what stands for the policy."""
         bound, text = self._policy(request.policy)
-        for name in unread(request, bound):
+        for reader in unread(request, bound):
             raise RequestError(
-                f"policy {request.policy!r} has no filter {name!r}, so what the request says "
-                "about it would be ignored: add the filter or choose another policy"
+                f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
+                f"request says about it would be ignored: add the {reader.kind} or choose "
+                "another policy"
             )
         self._check_names(request)
         request = sealed(for_policy(request, bound.policy))
         if request.condition is not None:
             check_amounts(self._view, request.condition)
         return request, bound, text
+
+    def _judged(self, request: Request, bound: BoundPolicy, text: bytes) -> Case:
+        bound = self._reduced(bound, idle(request, bound))
+        key = (text, request.question)
+        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
+        return Case(self._view, request, bound, judgement, plan, self._strict)
+
+    def _passing(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
+        """Return the rows that pass what depends neither on what is free nor on the group."""
+        case = self._judged(msgspec.structs.replace(request, group=None), bound, text)
+        fixed = [filter_.name not in case.judgement.moving for filter_ in case.bound.filters]
+        passing: Mask = np.logical_and.reduce(case.judgement.verdicts[fixed])
+        return passing
+
+    def _reduced(self, bound: BoundPolicy, weighers: frozenset[str]) -> BoundPolicy:
+        if not weighers:
+            return bound
+        key = (bound.policy.name, weighers)
+        if key not in self._in_part:
+            self._in_part[key] = without(bound, weighers)
+        return self._in_part[key]
 
     def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
         if name not in self._bound:
@@ -160,3 +191,17 @@ class Engine:
 def _schedule(case: Case) -> Batch:
     scheduler = plugins.installed(plugins.SCHEDULERS).get(case.bound.policy.scheduler)()
     return scheduler.schedule(case)  # type: ignore[no-any-return]
+
+
+def _countable(request: Request) -> None:
+    """Refuse rules of a group that pod managers keep only together: each is counted alone."""
+    group = request.group
+    if group is None or not group.hard:
+        return
+    apart = (*group.anti_affinity, *group.at_most)
+    firm = [rule.over for rule in group.spread if not rule.soft]
+    if group.affinity or firm or any(domain != "podm" for domain in apart):
+        raise RequestError(
+            f"group {group.name!r}: each pod manager is counted by itself, so only "
+            "anti-affinity and at most per podm can be counted: leave the other rules out"
+        )

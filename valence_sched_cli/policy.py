@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import command
 from valence_sched_cli.columns import Absent, Lines, PairStack, Sentence, Stack
+
+if TYPE_CHECKING:
+    from valence_sched.model.policy import WeigherUse
 
 
 class ListPolicy(command.Lister):
@@ -56,12 +59,20 @@ class ShowPolicy(command.ShowOne):
             "Scheduler": policy.scheduler,
             "Filters": Lines([{"name": use.name, **use.options} for use in policy.filters]),
             "Weighers": Lines([
-                {"name": use.name, "weight": use.weight, **use.options} for use in policy.weighers
+                {"name": use.name, "weight": use.weight, **use.options, **_overrides(use)}
+                for use in policy.weighers
             ]),
             "Best Of": policy.pick.best_of,
             "Unknown": policy.unknown,
         }  # fmt: skip
         return list(cells), list(cells.values())
+
+
+def _overrides(use: WeigherUse) -> dict[str, Any]:
+    """Return the other weights of a weigher as they are written, nothing where it has none."""
+    by = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
+    told = {place: weights for place, weights in by.items() if weights}
+    return {"overrides": told} if told else {}
 
 
 class ValidatePolicy(command.Lister):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, where
+from valence_sched_cli import command, company, where
 
 if TYPE_CHECKING:
     from valence_sched.model.request import Request
@@ -43,6 +43,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         help="only where this attribute of the pod manager is so: facts.year='>= 2022' "
         "(repeat for several; takes the place of the flavor's)",
     )
+    company.add_options(parser)
     parser.add_argument(
         "--seed", metavar="<n>", type=int, help="decides between equals (default: 0)"
     )
@@ -66,6 +67,7 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
         policy=args.policy,
         seed=args.seed,
         **where.said(args),
+        **company.said(args, flavor.name),
     )
     return main.compiled(asked, flavor)  # type: ignore[no-any-return]
 

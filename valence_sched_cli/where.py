@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from valence_sched.model.request import Names
 
+WORDS = (
+    "aggregate", "exclude_aggregate", "trait", "exclude_trait", "capability", "location", "where",
+)  # fmt: skip
+
 _NAMES = (
     ("--aggregate", "only in this aggregate, or with commas in one of these (repeat: in each)"),
     ("--exclude-aggregate", "not in this aggregate, or with commas in none of these"),

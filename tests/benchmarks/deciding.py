@@ -14,6 +14,7 @@ from valence_sched.engine import Engine
 from valence_sched.main import Main
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.group import Group
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
@@ -41,7 +42,7 @@ def amounts() -> Iterator[Measurement]:
 
 
 def flavors() -> Iterator[Measurement]:
-    """10,000 podms of 100 blocks: a flavor first, again, after a change, and 1,000 nodes."""
+    """10,000 podms of 100 blocks: a flavor first, again, after a change, 1,000 nodes, or apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
     flavor = Main(environ={}).flavors()["medium"]
     probe = median_ms(numpy_pass(), 300)
@@ -66,11 +67,19 @@ def flavors() -> Iterator[Measurement]:
         many = msgspec.structs.replace(request, count=1000)
         assert len(engine.select_destinations(many).batch.placed) == 1000
 
+    group = Group(name="benchmark", anti_affinity=("podm",))
+
+    def apart() -> None:
+        many = msgspec.structs.replace(request, count=1000, group=group)
+        decision = engine.select_destinations(many)
+        assert len(decision.chosen_podms()) == len(decision.batch.placed) == 1000
+
     yield against("flavors: seen for the first time", median_ms(new, 20), probe, 250)
     same()
     yield against("flavors: the same again", median_ms(same, 50), probe, 10)
     yield against("flavors: after one podm changed", median_ms(change, 20), probe, 20)
     yield against("flavors: 1,000 nodes with depletion", median_ms(thousand, 5), probe, 1000)
+    yield against("flavors: 1,000 nodes with anti-affinity", median_ms(apart, 5), probe, 3000)
 
 
 def _changes(count: int) -> Iterator[LeanPodm]:

@@ -11,6 +11,7 @@ from valence_sched.core.fit import Fit
 from valence_sched.core.judge import Judgement
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.rank import Fits, Order, alternates, best
+from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 
@@ -26,11 +27,12 @@ class Placed:
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: nodes in order, the view and the judgement as the last node left them."""
+    """The outcome: nodes in order; view, judgement and request as the last node left them."""
 
     placed: list[Placed]
     view: View
     judgement: Judgement
+    request: Request
     barren: set[int] = field(default_factory=set)
 
 
@@ -39,10 +41,11 @@ def place(case: Case, order: Order) -> Batch:
 
     Each node is chosen as if those before it had been composed. The shared view is never
     touched: a draft keeps the books, and only the rows of the podm that gave blocks are judged
-    again, several podms at a time (``lookahead``).
+    again, several podms at a time (``lookahead``). Whoever looks at the company of the request
+    is asked again about every row.
     """
     request = case.request
-    batch = Batch([], case.view, case.judgement)
+    batch = Batch([], case.view, case.judgement, request)
     ahead: Lookahead | None = None
     fits: Fits = functools.partial(case.plan.fit, case.view)
     for turn in range(request.count):
@@ -60,6 +63,7 @@ def place(case: Case, order: Order) -> Batch:
                 ahead = Lookahead(case)
                 batch.view, batch.judgement, fits = ahead.view, ahead.judgement, ahead.fit
             first, last = ahead.take(fit)
+            batch.request = ahead.request
             batch.barren.difference_update(range(first, last))
     if ahead is not None:
         ahead.close()

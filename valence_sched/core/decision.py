@@ -201,7 +201,7 @@ class Decision:
         if filter_.terms is None or filter_.name in self.batch.judgement.failed:
             return [plain]
         try:
-            terms = [term for term in filter_.terms(part, self.request) if not term.mask[0]]
+            terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
         except Exception as error:  # it could judge, so its verdict stands
             text = f"filter {filter_.name!r} cannot explain itself: {type(error).__name__}: {error}"
             if one_line(text) not in self.warnings:
@@ -225,7 +225,8 @@ class Decision:
             reason = self.no_more(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
         cost_, row = min((int(self.case.judgement.cost[r]), r) for r in self._by_fit(first, last))
-        if cost_ != NEVER and self.case.plan.fit(self.batch.view, row) is not None:
+        still = NEVER not in (cost_, self.batch.judgement.cost[row])
+        if still and self.case.plan.fit(self.batch.view, row) is not None:
             return self._fitting("fits", row, cost_, common)
         row = self._furthest(first, last)
         return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,

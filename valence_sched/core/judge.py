@@ -13,7 +13,7 @@ from valence_sched.core.policies import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.errors import PluginError, one_line
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Ints, Mask, View
-from valence_sched.model.watched import watch
+from valence_sched.model.watched import watch, watch_request
 
 #: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
 SCALE = 1_000_000
@@ -28,6 +28,7 @@ class Judgement:
     ``verdicts`` is bool, filters × pools; ``scores`` is 0..1, weighers × pools; ``cost`` is the
     weighted sum of ``SCALE × (1 - score)`` per pool, ``NEVER`` where a filter rejects.
     ``moving`` names the plugins that looked at what is free: depletion can change only these.
+    ``social`` names those that looked at the company: a placed node can change these everywhere.
     Those that ``failed`` are not asked again: for one decision they fail throughout.
     """
 
@@ -37,6 +38,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     moving: frozenset[str] = frozenset()
     failed: set[str] = field(default_factory=set)
+    social: frozenset[str] = frozenset()
 
     def copy(self) -> Judgement:
         """Return a judgement whose arrays can be changed without changing this one."""
@@ -47,6 +49,7 @@ class Judgement:
             list(self.notes),
             self.moving,
             set(self.failed),
+            self.social,
         )
 
     def window(self, first: int, last: int) -> Judgement:
@@ -58,6 +61,19 @@ class Judgement:
             self.notes,
             self.moving,
             self.failed,
+            self.social,
+        )
+
+    def part(self, rows: Ints) -> Judgement:
+        """Return a copy of these rows; notes and who failed are shared."""
+        return Judgement(
+            self.verdicts[:, rows],
+            self.scores[:, rows],
+            self.cost[rows],
+            self.notes,
+            self.moving,
+            self.failed,
+            self.social,
         )
 
 
@@ -76,21 +92,37 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
         np.zeros((len(bound.weighers), size)),
         np.zeros(size, dtype=np.int64),
     )
-    watched = watch(view)
-    moving = set()
+    watch_ = _Watch(view, request)
     for row, filter_ in zip(fresh.verdicts, bound.filters, strict=True):
-        watched.looked = False
-        row[:] = _verdict(filter_, watched, request, fresh, strict)
-        if watched.looked:
-            moving.add(filter_.name)
+        row[:] = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
+        watch_.note(filter_.name)
     for score, weigher in zip(fresh.scores, bound.weighers, strict=True):
-        watched.looked = False
-        score[:] = _score(weigher, watched, request, fresh, strict)
-        if watched.looked:
-            moving.add(weigher.name)
-    fresh.moving = frozenset(moving)
-    add_up(fresh, bound)
+        score[:] = _score(weigher, watch_.view, watch_.request, fresh, strict)
+        watch_.note(weigher.name)
+    fresh.moving, fresh.social = frozenset(watch_.moving), frozenset(watch_.social)
+    add_up(fresh, bound, row_weights(view, bound))
     return fresh
+
+
+class _Watch:
+    """Notes which plugins look at what placing nodes changes: what is free, and the company."""
+
+    def __init__(self, view: View, request: Request) -> None:
+        self.view = watch(view)
+        related = request.group is not None or request.owner is not None
+        self._asked = watch_request(request) if related else None
+        self.request = self._asked or request
+        self.moving: set[str] = set()
+        self.social: set[str] = set()
+
+    def note(self, name: str) -> None:
+        """Note what the plugin looked at that was asked last."""
+        if self.view.looked:
+            self.moving.add(name)
+            self.view.looked = False
+        if self._asked is not None and self._asked.looked:
+            self.social.add(name)
+            self._asked.forget()
 
 
 def judge_again(
@@ -109,11 +141,53 @@ def judge_again(
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
         if weigher.name in again:
             score[:] = _score(weigher, view, request, judgement, strict)
-    add_up(judgement, bound)
+    add_up(judgement, bound, row_weights(view, bound))
 
 
-def add_up(judgement: Judgement, bound: BoundPolicy) -> None:
-    """Write the cost that verdicts and scores come to."""
+def judge_company(
+    view: View,
+    request: Request,
+    bound: BoundPolicy,
+    judgement: Judgement,
+    *,
+    strict: bool = False,
+) -> Mask:
+    """Ask again, of every row, what the company can change; return where an answer changed.
+
+    The costs of these rows are left to be added up.
+    """
+    again = judgement.social - judgement.failed
+    changed = np.zeros(len(view), dtype=bool)
+    for row, filter_ in zip(judgement.verdicts, bound.filters, strict=True):
+        if filter_.name in again:
+            answer = _verdict(filter_, view, request, judgement, strict)
+            changed |= row != answer
+            row[:] = answer
+    for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
+        if weigher.name in again:
+            answer = _score(weigher, view, request, judgement, strict)
+            changed |= score != answer
+            score[:] = answer
+    return changed
+
+
+def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
+    """Return the weights, weighers × rows, where they differ between rows; else None."""
+    if not bound.varied:
+        return None
+    return np.array([weigher.weights(view) for weigher in bound.weighers])
+
+
+def add_up(judgement: Judgement, bound: BoundPolicy, weights: Ints | None = None) -> None:
+    """Write the cost that verdicts and scores come to.
+
+    With ``weights`` a row's cost is the mean by its own weights, scaled as all others are, so
+    that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number. Where
+    nothing has any weight, nothing speaks for the row: it costs the most.
+    """
+    if weights is not None:
+        _add_up_weighted(judgement, bound, weights)
+        return
     total, cost = np.zeros(len(judgement.cost)), np.empty(len(judgement.cost))
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
         np.multiply(score, SCALE, out=cost)
@@ -122,6 +196,20 @@ def add_up(judgement: Judgement, bound: BoundPolicy) -> None:
         np.subtract(total, cost, out=total)
     np.add(total, SCALE * bound.worst, out=total)
     judgement.cost[:] = total  # whole numbers far below 2**53: exact
+    _reject(judgement)
+
+
+def _add_up_weighted(judgement: Judgement, bound: BoundPolicy, weights: Ints) -> None:
+    costs = SCALE - np.rint(judgement.scores * SCALE)
+    whole = weights.sum(axis=0)
+    mean = np.full(len(judgement.cost), float(SCALE))
+    np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
+    judgement.cost[:] = np.rint(mean * bound.worst)
+    _reject(judgement)
+
+
+def _reject(judgement: Judgement) -> None:
+    """Write the cost of the rows that a filter rejects."""
     if len(judgement.verdicts):
         rejected = ~np.logical_and.reduce(judgement.verdicts)
         np.putmask(judgement.cost, rejected, NEVER)

@@ -91,6 +91,7 @@ class Kept:
                 list(old.notes),
                 old.moving,
                 set(old.failed),
+                old.social,
             )
         entry.judgement, entry.seen = judged, len(self._splices)
         return np.flatnonzero(dirty)

@@ -9,16 +9,23 @@ it was. The outcome is the same to the bit as without looking ahead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from valence_sched.core.case import Case
+from valence_sched.core.company import joined
 from valence_sched.core.fit import Fit
-from valence_sched.core.judge import NEVER, Judgement, judge_again
+from valence_sched.core.judge import (
+    NEVER,
+    add_up,
+    judge_again,
+    judge_company,
+    row_weights,
+)
 from valence_sched.core.rank import by_lot
 from valence_sched.model.draft import Draft, Undo
-from valence_sched.model.view import Floats, Ints, Mask
+from valence_sched.model.view import Floats, Ints, Mask, View
 
 FARTHEST = 64  # pods looked ahead at once, at most
 
@@ -41,8 +48,13 @@ class Lookahead:
         self._case = case
         self._draft = Draft(case.view)
         self.view, self.judgement = self._draft.view, case.judgement.copy()
+        self.request = case.request
         self._ahead: dict[int, _Next] = {}
-        self._farthest = 1 if case.request.alternates else farthest
+        social = self.judgement.social
+        #: whoever looks at both must be asked of a view on which no pod was looked ahead at
+        self._both = bool(social & self.judgement.moving)
+        self._weights = row_weights(case.view, case.bound) if social else None
+        self._farthest = 1 if case.request.alternates or self._both else farthest
         self._far = 1
         self._hits = 0
         self._last = -1
@@ -71,7 +83,23 @@ class Lookahead:
         self.judgement.verdicts[:, first:last] = found.verdicts
         self.judgement.scores[:, first:last] = found.scores
         self.judgement.cost[first:last] = found.cost
+        if self.judgement.social:
+            self.request = joined(self._case.view, self.request, fit.row)
+            self._judge_company(first, last)
         return first, last
+
+    def _judge_company(self, first: int, last: int) -> None:
+        """Judge every row again by the company that the request has now."""
+        view: View = self._case.view
+        if self._both:
+            view = replace(self.view, _kept={})
+        case, judgement = self._case, self.judgement
+        moved = judge_company(view, self.request, case.bound, judgement, strict=case.strict)
+        moved[first:last] = True
+        rows = moved.nonzero()[0]
+        part = judgement.part(rows)
+        add_up(part, case.bound, None if self._weights is None else self._weights[:, rows])
+        judgement.cost[rows] = part.cost
 
     def close(self) -> None:
         """Put back every pod that was looked ahead at, so that the view shows what is."""
@@ -114,17 +142,10 @@ class Lookahead:
         undos = [self._draft.less(fit.row, fit.blocks, fit.grants) for fit in fits]
         spans = [self._draft.rows(podm) for podm in podms]
         rows = np.concatenate([np.arange(first, last) for first, last in spans])
-        part = Judgement(
-            self.judgement.verdicts[:, rows],
-            self.judgement.scores[:, rows],
-            self.judgement.cost[rows],
-            self.judgement.notes,
-            self.judgement.moving,
-            self.judgement.failed,
-        )
+        part = self.judgement.part(rows)
         now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         now.count_free(self._case.request.needs)
-        judge_again(now, self._case.request, self._case.bound, part, strict=self._case.strict)
+        judge_again(now, self.request, self._case.bound, part, strict=self._case.strict)
         low = 0
         for podm, fit, undo, (first, last) in zip(podms, fits, undos, spans, strict=True):
             high = low + last - first

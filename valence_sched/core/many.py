@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
+from valence_sched.core.company import Earlier
 from valence_sched.core.decision import Decision, inventory_source
 from valence_sched.core.parts import Part, tried
 from valence_sched.model import decision as words
@@ -73,15 +74,16 @@ class Decisions:
 def decide_all(
     view: View,
     requests: Sequence[Request],
-    case_of: Callable[[View, Request], Case],
+    case_of: Callable[[View, Request, Earlier], Case],
     schedule: Callable[[Case], Batch],
     skipped: Sequence[str] = (),
 ) -> Decisions:
     """Decide on requests in order, up to the first that cannot have what it must."""
     draft = Draft(view)
     found = Decisions(requests, view, skipped)
+    earlier: list[tuple[Request, int]] = []
     for request in requests:
-        decision = Decision(tried(case_of(draft.view, request), schedule), skipped)
+        decision = Decision(tried(case_of(draft.view, request, earlier), schedule), skipped)
         found.decisions.append(decision)
         if found.failed:
             break
@@ -91,6 +93,7 @@ def decide_all(
             decision.whole = False
         for _, node in decision.placed:
             draft.less(node.chosen.row, node.chosen.blocks, node.chosen.grants)
+            earlier.append((request, int(view.podm_of[node.chosen.row])))
     return found
 
 

@@ -6,19 +6,21 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, nearest
 from valence_sched.model.documents import convert
 from valence_sched.model.need import Ask, Need
-from valence_sched.model.policy import FilterUse, Policy, WeigherUse
+from valence_sched.model.policy import FilterUse, Overrides, Policy, WeigherUse
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, Mask, View
+from valence_sched.model.view import Floats, Ints, Mask, View
 
+NO_OVERRIDES = Overrides()
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
 
@@ -38,6 +40,28 @@ class BoundWeigher:
     name: str
     weight: int
     judge: Callable[[View, Request], Floats]
+    overrides: Overrides = NO_OVERRIDES
+
+    @property
+    def heaviest(self) -> int:
+        """Return the largest weight that it has anywhere."""
+        use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
+        return round(use.heaviest * WEIGHT_UNITS)
+
+    def weights(self, view: View) -> Ints:
+        """Return its weight per row, by the aggregates and the zone of the pod manager."""
+        by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
+        zones = [by_zone.get(zone, self.weight) for zone in view.zone.values]
+        found: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
+        by_name = self.overrides.aggregate
+        told = [
+            [by_name[name] for name in has if name in by_name] for has in view.aggregates.values
+        ]
+        if any(told):
+            least = [round(min(some) * WEIGHT_UNITS) if some else -1 for some in told]
+            ours = np.array(least, dtype=np.int64)[view.aggregates.codes]
+            found = np.where(ours < 0, found, ours)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +75,12 @@ class BoundPolicy:
     @property
     def worst(self) -> int:
         """Return the largest cost a pool can have."""
-        return sum(weigher.weight for weigher in self.weighers)
+        return sum(weigher.heaviest for weigher in self.weighers)
+
+    @property
+    def varied(self) -> bool:
+        """Return whether any weight depends on the aggregate or the zone."""
+        return any(weigher.overrides for weigher in self.weighers)
 
 
 def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
@@ -65,7 +94,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     plugins.installed(plugins.SCHEDULERS).get(policy.scheduler, where)
     weighers = policy.weighers
     if policy.unknown == "penalise" and all(use.name != "known" for use in weighers):
-        weight = max(1.0, 2 * sum(use.weight for use in weighers))
+        weight = max(1.0, 2 * sum(use.heaviest for use in weighers))
         weighers = (*weighers, WeigherUse("known", min(1000.0, weight)))
     return BoundPolicy(
         policy=policy,
@@ -89,7 +118,10 @@ def _weigher(use: WeigherUse, where: str) -> BoundWeigher:
     function = plugins.installed(plugins.WEIGHERS).get(use.name, where)
     given = _checked(function, use.name, use.options, where)
     return BoundWeigher(
-        use.name, round(use.weight * WEIGHT_UNITS), functools.partial(function, **given)
+        use.name,
+        round(use.weight * WEIGHT_UNITS),
+        functools.partial(function, **given),
+        use.overrides,
     )
 
 
@@ -116,20 +148,58 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def unread(request: Request, bound: BoundPolicy) -> list[str]:
-    """Return the filters that a request needs and the policy does not have."""
-    asked = {
-        "target": request.podms or request.exclude_podms,
-        "zone": request.zone,
-        "location": request.locations,
-        "aggregates": request.aggregates,
-        "capabilities": request.capabilities,
-        "traits": request.traits,
-        "attributes": request.attributes,
-        "json": request.where is not None,
-    }
-    enabled = {use.name for use in bound.filters}
-    return [name for name, words in asked.items() if words and name not in enabled]
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Which plugin reads some words of a request; ``instead``, those that will do as well."""
+
+    kind: Literal["filter", "weigher"]
+    name: str
+    words: Callable[[Request], object]
+    instead: tuple[str, ...] = ()
+
+
+READERS = (
+    Reader("filter", "target", lambda request: request.podms or request.exclude_podms),
+    Reader("filter", "zone", lambda request: request.zone),
+    Reader("filter", "location", lambda request: request.locations),
+    Reader("filter", "aggregates", lambda request: request.aggregates),
+    Reader("filter", "capabilities", lambda request: request.capabilities),
+    Reader("filter", "traits", lambda request: request.traits),
+    Reader("filter", "attributes", lambda request: request.attributes),
+    Reader("filter", "json", lambda request: request.where is not None),
+    Reader("filter", "spread", lambda request: request.group and request.group.hard),
+    Reader("weigher", "affinity", lambda request: request.group and request.group.soft),
+    Reader("weigher", "owner", lambda request: request.owner, instead=("isolation",)),
+)
+
+
+def unread(request: Request, bound: BoundPolicy) -> list[Reader]:
+    """Return whom a request needs to read it and the policy does not have."""
+    filters = {use.name for use in bound.filters}
+    weighers = {use.name for use in bound.weighers}
+    return [
+        reader
+        for reader in READERS
+        if reader.words(request)
+        and reader.name not in (filters if reader.kind == "filter" else weighers)
+        and filters.isdisjoint(reader.instead)
+    ]
+
+
+def idle(request: Request, bound: BoundPolicy) -> frozenset[str]:
+    """Return the weighers of a policy that a request gives nothing to do."""
+    weighers = {use.name for use in bound.weighers}
+    return frozenset(
+        reader.name
+        for reader in READERS
+        if reader.kind == "weigher" and reader.name in weighers and not reader.words(request)
+    )
+
+
+def without(bound: BoundPolicy, weighers: frozenset[str]) -> BoundPolicy:
+    """Return the policy as it decides when some of its weighers take no part."""
+    left = tuple(weigher for weigher in bound.weighers if weigher.name not in weighers)
+    return replace(bound, weighers=left)
 
 
 def for_policy(request: Request, policy: Policy) -> Request:

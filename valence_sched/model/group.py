@@ -42,6 +42,26 @@ class Group(Noun, frozen=True, kw_only=True):
     at_most: dict[Domain, Several] = {}
     spread: tuple[Spread, ...] = ()
 
+    @property
+    def hard(self) -> bool:
+        """Return whether any rule must be kept."""
+        firm = any(not rule.soft for rule in self.spread)
+        return bool(self.affinity or self.anti_affinity or self.at_most or firm)
+
+    @property
+    def soft(self) -> bool:
+        """Return whether any rule is only wished for."""
+        wished = any(rule.soft for rule in self.spread)
+        return bool(self.soft_affinity or self.soft_anti_affinity or wished)
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Return the domains that the rules mention, each once."""
+        spread = tuple(rule.over for rule in self.spread)
+        together = (*self.affinity, *self.soft_affinity)
+        apart = (*self.anti_affinity, *self.soft_anti_affinity, *self.at_most)
+        return tuple(dict.fromkeys((*together, *apart, *spread)))
+
 
 class Company(Noun, frozen=True, kw_only=True):
     """What is known before a decision of where other nodes are; plugins never look it up.
@@ -57,3 +77,8 @@ class Company(Noun, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return bool(self.members or self.owned or self.open)
+
+    def least(self, domain: str) -> int:
+        """Return how many nodes of the group are at the emptiest open value of a domain."""
+        counts = self.members.get(domain, {})
+        return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)

@@ -20,12 +20,32 @@ class FilterUse(Noun, frozen=True):
     options: dict[str, Any] = {}
 
 
+class Overrides(Noun, frozen=True):
+    """Other weights by the aggregate or the zone of a pod manager; names may be yet to come.
+
+    In several aggregates the smallest weight counts; an aggregate's weight goes before a zone's.
+    """
+
+    aggregate: dict[str, Weight] = {}
+    zone: dict[str, Weight] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.aggregate or self.zone)
+
+
 class WeigherUse(Noun, frozen=True):
     """A weigher by name, with its weight and its options."""
 
     name: str
     weight: Weight = 1.0
     options: dict[str, Any] = {}
+    overrides: Overrides = Overrides()
+
+    @property
+    def heaviest(self) -> float:
+        """Return the largest weight that it has anywhere."""
+        others = (*self.overrides.aggregate.values(), *self.overrides.zone.values())
+        return max((self.weight, *others))
 
 
 class Pick(Noun, frozen=True):

@@ -138,6 +138,16 @@ class View:
         values = [podm.facts.get(fact) for podm in self.podms]
         return Labels(values, self.podm_of)
 
+    def told(self, fact: str) -> bool:
+        """Return whether any pod manager tells a fact."""
+        return self._keep(  # type: ignore[no-any-return]
+            ("told", fact), lambda: any(fact in podm.facts for podm in self.podms)
+        )
+
+    def keep(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Return what ``make`` makes, kept under ``key``: of what placing nodes leaves as it is."""
+        return self._keep(key, make)
+
     def latest(self, name: str, key: object, make: Callable[[], Any]) -> Any:
         """Return what ``make`` makes for a key; only the latest key's is kept."""
         kept = self._kept.get(name)

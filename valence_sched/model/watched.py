@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A View that notices whether a plugin looked at what placing nodes changes."""
+"""A View and a request that notice whether a plugin looked at what placing nodes changes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from valence_sched.model.need import Need
+from valence_sched.model.request import Request
 from valence_sched.model.view import By, Floats, View
 
 
@@ -47,3 +48,27 @@ def watch(view: View) -> Watched:
     for name in View.__dataclass_fields__:
         getattr(View, name).__set__(watched, getattr(view, name))
     return watched
+
+
+class WatchedRequest(Request, frozen=True, kw_only=True, dict=True):
+    """A request that notices whether anybody looked at its company."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "company":
+            object.__getattribute__(self, "__dict__")["looked"] = True
+        return super().__getattribute__(name)
+
+    @property
+    def looked(self) -> bool:
+        """Return whether anybody looked since the last :meth:`forget`."""
+        return bool(self.__dict__.get("looked"))
+
+    def forget(self) -> None:
+        """Begin to watch anew."""
+        self.__dict__["looked"] = False
+
+
+def watch_request(request: Request) -> WatchedRequest:
+    """Return the same request, watched."""
+    fields = request.__struct_fields__
+    return WatchedRequest(**{name: getattr(request, name) for name in fields})

@@ -51,7 +51,9 @@ PODMS: tuple[dict[str, Any], ...] = (
             "noise_db": 40.5,
             "owner": "physics",
             "labels": ["a", "b"],
-            "location": "dc1/row-3/rack-7",
+            "location": ["dc1/row-3/rack-7", "hall-1"],
+            "rack": 7,
+            "health": "OK",
         },
         "generation": 7,
         "blocks": [
@@ -68,14 +70,21 @@ PODMS: tuple[dict[str, Any], ...] = (
         "stocks": [
             {"uri": "s1", "resource": "storage_gib", "unit": "GiB", "total": 1000, "used": 250}
         ],
-        "nodes": [{"uri": "n", "blocks": ["c2"]}],
+        "nodes": [{"uri": "n", "blocks": ["c2"], "owner": "physics", "group": "web"}],
     },
     {
         "id": "pools",
         "zone": "az2",
         "aggregates": ["rack-2"],
-        "capabilities": {"os": ["windows"]},
-        "facts": {"year": 2016, "noise_db": 71, "location": ["dc1/row-3", "dc2"]},
+        "capabilities": {"os": ["windows"], "reserved_for": ["physics", "chemistry"]},
+        "facts": {
+            "year": 2016,
+            "noise_db": 71,
+            "location": ["dc1/row-3", "dc2", "hall-1"],
+            "rack": "8",
+            "health": "Critical",
+            "quarantine": "no",
+        },
         "pools": [
             {"id": "1", "limits": {"Compute": {"min": 1, "max": 1}}, "traits": ["CXL"]},
             {"id": "2", "traits": ["WARM"]},
@@ -138,7 +147,7 @@ PODMS: tuple[dict[str, Any], ...] = (
         "id": "offline",
         "status": "Offline",
         "zone": "az1",
-        "facts": {"year": "long ago", "noise_db": -3},
+        "facts": {"year": "long ago", "noise_db": -3, "quarantine": "smells", "failures": 9},
         "blocks": [{"uri": "c1", "type": ["Compute"], "devices": _CPU_AND_MEMORY}],
     },
     {
@@ -206,6 +215,48 @@ REQUESTS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
         },
     ),
     ({"stocks": [{"resource": "nobody_has_it", "amount": 1.5}]}, {"count": 3}),
+    (_NODE, {"owner": "physics", "company": {"owned": {"plain": 2, "full": 1}}}),
+    (_NODE, {"owner": "biology", "group": {"name": "web"}}),
+    (
+        _NODE,
+        {
+            "group": {
+                "name": "web",
+                "affinity": ["location"],
+                "anti_affinity": ["podm"],
+                "at_most": {"aggregate": 2, "facts.rack": 1},
+                "spread": [{"over": "zone"}],
+            },
+            "company": {
+                "members": {
+                    "location": {"hall-1": 2, "row-7": 1},
+                    "podm": {"plain": 1, "gone": 1},
+                    "aggregate": {"rack-1": 2, "ssd": 1},
+                    "zone": {"az1": 2},
+                },
+                "open": {"zone": ["az1", "az2", "az3"]},
+            },
+        },
+    ),
+    (
+        _NODE,
+        {
+            "group": {
+                "name": "web",
+                "soft_affinity": ["zone", "facts.labels"],
+                "soft_anti_affinity": ["location"],
+                "spread": [{"over": "aggregate", "max_skew": 2, "soft": True}],
+            },
+            "company": {
+                "members": {
+                    "zone": {"az2": 3},
+                    "location": {"hall-1": 1},
+                    "aggregate": {"rack-1": 5, "rack-2": 1},
+                },
+                "open": {"aggregate": ["rack-1", "rack-2", "ssd"]},
+            },
+        },
+    ),
     ({"processor": {"total_cores": 10**6}}, {"zone": "nowhere", "aggregates": ["none"]}),
 )
 

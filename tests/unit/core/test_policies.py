@@ -4,9 +4,10 @@
 import unittest
 
 from valence_sched.core import plugins
+from valence_sched.core.judge import SCALE, judge
 from valence_sched.core.policies import bind, for_policy, unread
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
-from valence_sched.model.policy import FilterUse, Policy, PolicyText, WeigherUse
+from valence_sched.model.policy import FilterUse, Overrides, Policy, PolicyText, WeigherUse
 from valence_sched.model.request import Names, Request
 from valence_sched.testing import request, view
 
@@ -123,7 +124,7 @@ class TestUnread(unittest.TestCase):
         )
         names = ["target", "zone", "location", "aggregates", "capabilities", "traits",
                  "attributes", "json"]  # fmt: skip
-        self.assertEqual(names, unread(asked, bind(policy())))
+        self.assertEqual(names, [reader.name for reader in unread(asked, bind(policy()))])
         with_all = bind(policy(tuple(map(FilterUse, names))))
         self.assertEqual([], unread(asked, with_all))
 
@@ -161,3 +162,56 @@ class TestPlugins(unittest.TestCase):
         self.assertEqual(["headroom"], list(plugins.options(capacity)))
         self.assertTrue(plugins.summary(capacity).startswith("Keeps pools with enough free cores"))
         self.assertEqual("", plugins.summary(lambda view, request: None))
+
+
+class TestOverrides(unittest.TestCase):
+    """Other weights by aggregate or zone."""
+
+    SITE = view(
+        {"id": "plain", "facts": {"failures": 1}},
+        {"id": "zoned", "zone": "z", "facts": {"failures": 1}},
+        {"id": "gold", "zone": "z", "aggregates": ["gold"], "facts": {"failures": 1}},
+        {"id": "both", "aggregates": ["gold", "slow"], "facts": {"failures": 1}},
+        {"id": "mute", "zone": "mute", "facts": {"failures": 1}},
+    )
+    OVERRIDES = Overrides(aggregate={"gold": 4.0, "slow": 2.0, "later": 0.0}, zone={"z": 3.0})
+
+    def bound(self, *weighers: WeigherUse):
+        return bind(policy((), weighers))
+
+    def scores(self, bound) -> list[float]:
+        found = judge(self.SITE, CORES, bound, strict=True)
+        return [round(1 - cost / bound.worst / SCALE, 6) for cost in found.cost.tolist()]
+
+    def test_an_aggregate_goes_before_a_zone_and_the_smallest_of_several_counts(self):
+        (weigher,) = self.bound(WeigherUse("failures", 1.0, {}, self.OVERRIDES)).weighers
+        found = weigher.weights(self.SITE).tolist()
+        self.assertEqual([1000, 3000, 4000, 2000, 1000], found)
+
+    def test_a_score_is_the_weighted_mean_by_the_rows_own_weights(self):
+        # failures scores 1/2 everywhere, affinity 1: no soft rules
+        bound = self.bound(
+            WeigherUse("failures", 1.0, {}, self.OVERRIDES), WeigherUse("affinity", 1.0)
+        )
+        means = [(w * 0.5 + 1) / (w + 1) for w in (1, 3, 4, 2, 1)]
+        for mean, score in zip(means, self.scores(bound), strict=True):
+            self.assertAlmostEqual(mean, score, 5)
+
+    def test_equal_weights_by_override_and_without_come_to_the_same(self):
+        same = Overrides(aggregate={"gold": 2.0}, zone={"z": 2.0})
+        uses = (WeigherUse("affinity", 1.0), WeigherUse("failures", 2.0))
+        with_same = (uses[0], WeigherUse("failures", 2.0, {}, same))
+        self.assertEqual(self.scores(self.bound(*uses)), self.scores(self.bound(*with_same)))
+
+    def test_where_nothing_weighs_a_pool_is_worst_and_not_best(self):
+        """semantics.md trap 13: what nobody speaks for is 0, not without an opinion."""
+        bound = self.bound(WeigherUse("failures", 1.0, {}, Overrides(zone={"mute": 0.0})))
+        self.assertEqual([0.5, 0.5, 0.5, 0.5, 0.0], self.scores(bound))
+
+    def test_a_row_costs_the_same_alone(self):
+        bound = self.bound(
+            WeigherUse("failures", 1.0, {}, self.OVERRIDES), WeigherUse("affinity", 1.0)
+        )
+        whole = judge(self.SITE, CORES, bound).cost.tolist()
+        alone = [judge(self.SITE.take([row]), CORES, bound).cost[0] for row in range(5)]
+        self.assertEqual(whole, alone)

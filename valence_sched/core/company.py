@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The company of a request: where the nodes of its group and of its owner are.
+
+Worked out once per decision, so that plugins stay row-local, and moved on by every node that a
+batch places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from valence_sched.model.domain import check, values
+from valence_sched.model.group import Company, Group
+from valence_sched.model.inventory import Node
+from valence_sched.model.request import Request
+from valence_sched.model.view import Mask, View
+
+Counts = dict[int, int]  # nodes by number of the podm
+Earlier = Sequence[tuple[Request, int]]  # nodes just placed: for which request, on which podm
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The nodes of a View, counted by group and podm, and by owner and podm."""
+
+    grouped: dict[str, Counts]
+    owned: dict[str, Counts]
+
+
+def with_company(
+    view: View, request: Request, passing: Callable[[], Mask], earlier: Earlier = ()
+) -> Request:
+    """Return the request with its company; only one of a group or an owner has any.
+
+    ``passing`` returns the rows that pass every filter which depends neither on what is free nor
+    on the group; it is called only for a group that is spread. A full value of a domain is open:
+    it counts when the skew is taken, though no node can be placed there. One whose pod managers
+    are offline, excluded or of another zone is not. Kubernetes' topology spread does so with
+    ``nodeAffinityPolicy: Honor``. Nodes placed ``earlier`` count like those that are there.
+
+    Raises:
+        RequestError: the group mentions a domain that does not exist.
+    """
+    group = request.group
+    if group is None and request.owner is None:
+        return request
+    nodes = view.keep(("nodes",), lambda: _count(view))
+    grouped = Counter(nodes.grouped.get(group.name, {}) if group else {})
+    owned = Counter(nodes.owned.get(request.owner, {}) if request.owner else {})
+    for other, podm in earlier:
+        grouped[podm] += _named_alike(other.group, group)
+        owned[podm] += request.owner is not None and other.owner == request.owner
+    company = Company(
+        members=_members(view, group, +grouped) if group else {},
+        owned=_named(view, +owned),
+        open=_open(view, group, passing) if group and group.spread else {},
+    )
+    return msgspec.structs.replace(request, company=company)
+
+
+def joined(view: View, request: Request, row: int) -> Request:
+    """Return the request as it is once one of its nodes stands on the podm of ``row``."""
+    podm, before = view.podm(row), request.company
+    members, owned = before.members, before.owned
+    if request.group is not None:
+        members = members.copy()
+        for domain in request.group.domains:
+            counts = members[domain] = members.get(domain, {}).copy()
+            for value in values(podm, domain):
+                counts[value] = counts.get(value, 0) + 1
+    if request.owner is not None:
+        owned = {**owned, podm.id: owned.get(podm.id, 0) + 1}
+    company = Company(members=members, owned=owned, open=before.open)
+    return msgspec.structs.replace(request, company=company)
+
+
+def _members(view: View, group: Group, nodes: Counts) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for domain in group.domains:
+        check(domain)
+        counts: Counter[str] = Counter()
+        for podm, number in nodes.items():
+            for value in values(view.podms[podm], domain):
+                counts[value] += number
+        if counts:
+            found[domain] = dict(counts)
+    return found
+
+
+def _named_alike(one: Group | None, other: Group | None) -> bool:
+    return one is not None and other is not None and one.name == other.name
+
+
+def _named(view: View, counts: Counts) -> dict[str, int]:
+    return {view.podms[podm].id: number for podm, number in counts.items()}
+
+
+def _open(view: View, group: Group, passing: Callable[[], Mask]) -> dict[str, tuple[str, ...]]:
+    podms = [view.podms[podm] for podm in sorted(set(view.podm_of[passing()].tolist()))]
+    return {
+        rule.over: tuple(sorted({value for podm in podms for value in values(podm, rule.over)}))
+        for rule in group.spread
+    }
+
+
+def _count(view: View) -> _Nodes:
+    found = _Nodes({}, {})
+    for podm, node in _nodes(view):
+        for name, told in ((node.group, found.grouped), (node.owner, found.owned)):
+            if name is not None:
+                counts = told.setdefault(name, {})
+                counts[podm] = counts.get(podm, 0) + 1
+    return found
+
+
+def _nodes(view: View) -> Iterator[tuple[int, Node]]:
+    for number, podm in enumerate(view.podms):
+        for node in podm.nodes:
+            yield number, node

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pod managers in good health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.inventory import Health
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+_ORDER = ("ok", "warning", "critical")
+
+
+@terms
+def health(
+    view: View,
+    request: Request,
+    *,
+    worst: Health = "Warning",
+    unknown: bool = True,
+    fact: str = "health",
+) -> Iterator[Term]:
+    """Keeps pod managers whose health is no worse than ``worst``.
+
+    The ``fact`` tells it in Redfish's words: OK, Warning or Critical. One that tells nothing, or
+    another word, passes with ``unknown`` and else does not.
+    """
+    if unknown and not view.told(fact):
+        return
+    passing = _ORDER[: _ORDER.index(worst.lower()) + 1]
+
+    def accepts(told: object) -> bool:
+        word = told.lower() if isinstance(told, str) else None
+        return word in passing if word in _ORDER else unknown
+
+    told = view.text(fact)
+    need = worst if worst == "OK" else f"{worst} or better"
+    yield Term("health", need, told, holds=told.where(accepts))

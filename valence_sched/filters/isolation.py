@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps pod managers from owners they are not reserved for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import Labels, View
+
+
+@terms
+def isolation(view: View, request: Request, *, key: str = "reserved_for") -> Iterator[Term]:
+    """Keeps pod managers that are reserved for nobody, or for the request's owner among others.
+
+    A pod manager is reserved for the owners that its capability ``key`` names. A request
+    without an owner stays away from all of them. Source: AggregateMultiTenancyIsolation of Nova.
+    """
+    told = view.capabilities
+    if not view.keep(("reserved", key), lambda: any(key in has for has in told.values)):
+        return
+    owner = request.owner
+    holds = told.where(lambda has: key not in has or owner in has[key])
+    have = Labels([_shown(has.get(key)) for has in told.values], told.codes)
+    yield Term("reserved", f"for {owner or 'nobody'}", have, holds=holds)
+
+
+def _shown(owners: tuple[str, ...] | None) -> str:
+    return f"for {', '.join(owners)}" if owners else "for nobody"

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps what nobody has put into quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+_NO = ("", "0", "false", "no")
+
+
+@terms
+def quarantine(
+    view: View,
+    request: Request,
+    *,
+    fact: str = "quarantine",
+    failures: str = "failures",
+    most: Annotated[float, Meta(ge=0)] | None = None,
+) -> Iterator[Term]:
+    """Keeps pod managers that are not in quarantine; with ``most`` those of no more failures.
+
+    A pod manager is in quarantine where its ``fact`` says so: any text, best the reason, or a
+    number other than 0; ``false`` and ``no`` are not. With ``most``, also where its fact
+    ``failures`` is above it. What is not told counts against nobody.
+    """
+    if view.told(fact):
+        told = view.text(fact)
+        yield Term("quarantine", "no", told, holds=told.where(_free))
+    if most is not None:
+        counts = view.number(failures)
+        yield Term(failures, f"at most {most:g}", counts, holds=~(counts > most))
+
+
+def _free(told: object) -> bool:
+    several = told if isinstance(told, tuple) else (told,)
+    return all(
+        not item.strip() or item.strip().lower() in _NO if isinstance(item, str) else not item
+        for item in several
+    )

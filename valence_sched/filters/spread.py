@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps what the rules of a group allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.domain import places
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def spread(view: View, request: Request) -> Iterator[Term]:
+    """Keeps pod managers where one more node breaks no hard rule of the request's group.
+
+    Affinity: where as many nodes of the group are as at any value of the domain; the first node
+    founds the place. Anti-affinity: where none is. At most k: where fewer than k are. Spread:
+    where one more is at most ``max_skew`` above the emptiest open value of the domain, full ones
+    included. A pod manager that stands at several values (aggregates, a location that is a list)
+    counts at each, and the fullest decides. One that does not tell the value fails every rule
+    over the domain, since nothing can be proven of it.
+    """
+    group = request.group
+    if group is None or not group.hard:
+        return
+    members = request.company.members
+    name = f"group {group.name}"
+    for domain in group.affinity:
+        counts = members.get(domain, {})
+        have, need = places(view, domain).most(counts), max(counts.values(), default=0)
+        yield Term(f"{name}: all at one {domain}", need, have)
+    limits = dict.fromkeys(group.anti_affinity, 1)
+    for domain, most in (*limits.items(), *group.at_most.items()):
+        yield _fewer(view, request, domain, most, f"{name}: at most {most} per {domain}")
+    for rule in group.spread:
+        if not rule.soft:
+            most = request.company.least(rule.over) + rule.max_skew
+            label = f"{name}: spread over {rule.over}, skew {rule.max_skew}"
+            yield _fewer(view, request, rule.over, most, label)
+
+
+def _fewer(view: View, request: Request, domain: str, most: int, label: str) -> Term:
+    have = places(view, domain).most(request.company.members.get(domain, {}))
+    return Term(label, f"fewer than {most}", have, holds=have < most)

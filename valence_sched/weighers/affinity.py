@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that follows the soft rules of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from valence_sched.model.domain import places
+from valence_sched.model.group import Group
+from valence_sched.model.request import Request
+from valence_sched.model.view import Floats, View
+
+
+def affinity(view: View, request: Request) -> Floats:
+    """Prefers pod managers that do best by the soft rules of the request's group.
+
+    The mean over the rules, with ``n`` nodes of the group at the pod manager's value of the
+    rule's domain (of several values, at the fullest):
+
+    * soft affinity ``n / (1 + n)``,
+    * soft anti-affinity ``1 / (1 + n)``,
+    * soft spread ``1 / (1 + excess)``, where ``excess`` is by how much one node more exceeds the
+      maximum skew over the emptiest open value, and 0 within it.
+
+    Where the value is not told, a rule counts 0. Without soft rules 1 for all. Sources: the
+    ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here absolute.
+    """
+    group = request.group
+    scores = list(_scores(view, request, group)) if group else []
+    if not scores:
+        return np.ones(len(view))
+    total: Floats = np.add.reduce([np.nan_to_num(score, nan=0.0) for score in scores])
+    return np.minimum(total / len(scores), 1.0)
+
+
+def _scores(view: View, request: Request, group: Group) -> Iterator[Floats]:
+    """Yield the scores of each rule; NaN where the value is not told."""
+    members = request.company.members
+    for domain in group.soft_affinity:
+        here = places(view, domain).most(members.get(domain, {}))
+        yield here / (1.0 + here)
+    for domain in group.soft_anti_affinity:
+        yield 1.0 / (1.0 + places(view, domain).most(members.get(domain, {})))
+    for rule in group.spread:
+        if rule.soft:
+            here = places(view, rule.over).most(members.get(rule.over, {}))
+            excess = here + 1.0 - request.company.least(rule.over) - rule.max_skew
+            yield 1.0 / (1.0 + np.maximum(excess, 0.0))

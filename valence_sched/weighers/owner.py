@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that keeps the nodes of one owner apart."""
+
+from __future__ import annotations
+
+from valence_sched.model.domain import places
+from valence_sched.model.request import Request
+from valence_sched.model.view import Floats, View
+
+
+def owner(view: View, request: Request) -> Floats:
+    """Prefers pod managers that hold none of the owner's nodes, else few.
+
+    ``1 / (1 + nodes of the request's owner on the pod manager)``, those of this request that are
+    placed already included; without an owner 1 for all.
+    """
+    score: Floats = 1.0 / (1.0 + places(view, "podm").most(request.company.owned))
+    return score
