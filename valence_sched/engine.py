@@ -90,7 +90,7 @@ class Engine:
             request = with_company(view, request, passing, earlier)
             bound = self._reduced(bound, idle(request, bound))
             judgement = judge(view, request, bound, strict=self._strict)
-            plan = Plan(request.needs, view.kinds)
+            plan = Plan(request.needs, view.kinds, request.bonds)
             return Case(view, request, bound, judgement, plan, self._strict)
 
         return decide_all(self._view, asked, case, _schedule, self._skipped)

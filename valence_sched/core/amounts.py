@@ -103,7 +103,7 @@ class Amounts:
             self.case,
             request=request,
             judgement=judge(self.case.view, request, self.case.bound),
-            plan=Plan(request.needs, self.case.view.kinds),
+            plan=Plan(request.needs, self.case.view.kinds, request.bonds),
         )
 
 

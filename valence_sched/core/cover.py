@@ -36,21 +36,36 @@ def cheapest(
     Of equally cheap covers the one that takes more of the earlier items wins, so callers that
     pass items in a stable order get stable answers.
     """
+    return cheaper(items, demand, caps)[0]
+
+
+def cheaper(
+    items: Sequence[Item],
+    demand: Sequence[int],
+    caps: Sequence[int] = (),
+    ceiling: int | None = None,
+    states: int | None = None,
+) -> tuple[list[int] | None, int]:
+    """Return the cheapest cover that costs less than ``ceiling``, and the states visited.
+
+    ``states`` bounds the search for a better one once there is a ceiling or a cover
+    (``IMPROVE_STATES`` unless told): then None means that none was found, not that there is none.
+    """
     if not any(demand):
-        return [0] * len(items)
-    search = _Search(items, tuple(demand))
+        return ([0] * len(items) if ceiling is None or ceiling > 0 else None), 0
+    search = _Search(items, tuple(demand), ceiling, IMPROVE_STATES if states is None else states)
     search.run(tuple(demand), tuple(caps))
     if search.best is None:
-        return None
+        return None, search.states
     counts = [0] * len(items)
     for place, number in zip(search.order, search.best, strict=False):
         counts[place] = number
-    return counts
+    return counts, search.states
 
 
 def most(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of what all items together give to one demand within the caps."""
-    everything = _Search(items, (0,) * (demand + 1))
+    everything = _Search(items, (0,) * (demand + 1), None, 0)
     return everything.give(everything.rest[0][demand], tuple(caps))
 
 
@@ -60,13 +75,15 @@ Step = tuple[int, tuple[int, ...], tuple[int, ...], int]
 class _Search:
     """One search: the items in order, their bounds, the best cover so far."""
 
-    def __init__(self, items: Sequence[Item], demand: tuple[int, ...]) -> None:
+    def __init__(
+        self, items: Sequence[Item], demand: tuple[int, ...], ceiling: int | None, most: int
+    ) -> None:
         self.demands = range(len(demand))
         self.order = sorted(range(len(items)), key=lambda place: _worth(items[place], demand))
         self.items = [items[place] for place in self.order]
         self.best: tuple[int, ...] | None = None
-        self.best_price = 0
-        self.states = 0
+        self.ceiling = ceiling  # a cover must cost less; the best one so far, once there is one
+        self.states, self.most = 0, most
         self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         self._bounds(len(demand))
 
@@ -108,8 +125,8 @@ class _Search:
             if any(left):
                 stack.append(self._steps(len(taken), left, room, price))
                 continue
-            if self.best is None or price < self.best_price:
-                self.best, self.best_price = tuple(taken), price
+            if self.ceiling is None or price < self.ceiling:
+                self.best, self.ceiling = tuple(taken), price
             taken.pop()
 
     def _steps(
@@ -124,7 +141,7 @@ class _Search:
         item = self.items[place]
         for number in range(self._useful(item, demand, caps), -1, -1):
             price = spent + number * item.price
-            if self.best is not None and (price >= self.best_price or self.states > IMPROVE_STATES):
+            if self.ceiling is not None and (price >= self.ceiling or self.states > self.most):
                 continue
             left = tuple(max(0, d - number * g) for d, g in zip(demand, item.gives, strict=True))
             room = tuple(
@@ -142,7 +159,7 @@ class _Search:
                 if self.give(rest[j], caps) < demand[j]:
                     return False
                 floor = max(floor, demand[j] * unit[j])
-        return self.best is None or spent + floor < self.best_price
+        return self.ceiling is None or spent + floor < self.ceiling
 
     def give(self, rest: Sequence[tuple[int, int]], caps: tuple[int, ...]) -> int:
         """Return at most how much the rest gives: per cap set its sum, or room times its best."""

@@ -331,6 +331,8 @@ def inventory_digest(view: View) -> str:
         total.update(b"\0".join(order[kind] for kind in shelf.kinds))
         total.update(repr((shelf.slots, shelf.pools, shelf.stock_pools)).encode())
         total.update(to_json(shelf.stocks))
+        if shelf.places:
+            total.update(to_json(shelf.places))
     return total.hexdigest()
 
 

@@ -5,21 +5,19 @@ Which devices satisfy which group of the request is a matching; by Hall's theore
 when every set of groups finds enough devices that pass for one of them. So a choice of blocks
 makes the node when it covers a list of whole-number demands: the totals, one demand for each
 set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
-least (prices: ``model.kinds``).
+least (prices: ``model.kinds``). Where devices are to share places or stand apart, the same is
+asked in many worlds (``places``).
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
+from valence_sched.core import places
 from valence_sched.core.cover import Item, cheapest, most
+from valence_sched.core.demands import Demand, demands, least_blocks
 from valence_sched.core.pour import pour
-from valence_sched.model.inventory import BlockType, Limit, Pool, Stock
+from valence_sched.model.inventory import BlockType, Pool, Stock
 from valence_sched.model.kinds import (
     BYTES_PER_POINT,
     MIB_PER_POINT,
@@ -30,7 +28,7 @@ from valence_sched.model.kinds import (
     Kinds,
     amount,
 )
-from valence_sched.model.need import Need
+from valence_sched.model.need import Bond, Need
 from valence_sched.model.view import View
 
 MOST_ANSWERS = 100_000  # offers remembered per request
@@ -46,18 +44,6 @@ class Fit:
     waste: int
 
 
-class Demand(msgspec.Struct, frozen=True):
-    """One line of the cover: how much, of what, and the needs that it speaks for."""
-
-    amount: int
-    needs: tuple[Need, ...]
-
-    @property
-    def label(self) -> str:
-        """Return the demand in an operator's words."""
-        return " and ".join(need.label for need in self.needs)
-
-
 @dataclass(slots=True)
 class Plan:
     """A request's needs, prepared once and asked of many pools.
@@ -68,29 +54,48 @@ class Plan:
 
     needs: tuple[Need, ...]
     kinds: Kinds
+    bonds: tuple[Bond, ...] = ()
     demands: list[Demand] = field(init=False)
     asked_price: int = field(init=False)
     _asked: dict[str, list[float]] = field(default_factory=dict)  # amounts of stock by resource
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[object, dict[int, int]] = field(default_factory=dict)
     _answers: dict[object, dict[int, int] | None] = field(default_factory=dict)
+    _places: places.Places | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.demands = list(_demands(self.needs))
+        self.demands = list(demands(self.needs))
         for need in self.needs:
             if need.kind == "stock":
                 self._asked.setdefault(need.resource, []).extend([need.amount] * need.count)
         self.asked_price = sum(_asked_price(need) for need in self.needs)
+        bound = places.Places.of(self.needs, self.bonds, self.demands, self.kinds)
+        self._places = bound if bound.names else None
 
     def fit(self, view: View, row: int) -> Fit | None:
         """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
         grants = self._grants(view, row) if self._asked else []
-        wanted = self._wanted(view, row) if grants is not None else None
-        if grants is None or wanted is None:
+        if grants is None:
+            return None
+        if self._places:
+            return self._fit_in_places(self._places, view, row, grants)
+        wanted = self._wanted(view, row)
+        if wanted is None:
             return None
         shelf = view.shelves[view.podm_of[row]]
         blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
         price = sum(self.kinds.kinds[kind].price * number for kind, number in wanted.items())
+        return Fit(row, tuple(blocks), tuple(grants), max(0, price - self.asked_price))
+
+    def _fit_in_places(
+        self, bound: places.Places, view: View, row: int, grants: list[tuple[int, float]]
+    ) -> Fit | None:
+        wanted = bound.wanted(view, row)
+        if wanted is None:
+            return None
+        shelf = view.shelves[view.podm_of[row]]
+        blocks = shelf.free_blocks_at(int(view.position_of[row]), wanted, bound.names)
+        price = sum(self.kinds.kinds[kind].price * number for (kind, _), number in wanted.items())
         return Fit(row, tuple(blocks), tuple(grants), max(0, price - self.asked_price))
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
@@ -104,9 +109,14 @@ class Plan:
         for index, wanted in enumerate(demands):
             had = most(items, index, caps)
             if had < wanted:
-                least = [f"{name} blocks" for name in _least(view.pools[row].limits)]
+                least = [f"{name} blocks" for name in least_blocks(view.pools[row].limits)]
                 labels = [demand.label for demand in self.demands] + least
                 return f"{labels[index]} within the pool's block limits", wanted, had
+        if self._places:
+            groups = self._places.offer(view, row).groups
+            lacking = places.shortfall(self._places.rules, groups, view.pools[row])
+            if lacking:
+                return lacking
         return "one set of blocks for all of it", 1, 0
 
     def _grants(self, view: View, row: int) -> list[tuple[int, float]] | None:
@@ -152,7 +162,7 @@ class Plan:
     ) -> tuple[list[tuple[int, int]], list[Item], list[int], list[int]]:
         pool = view.pools[row]
         offer = self._offer(view.census.kinds(row), pool)
-        least = _least(pool.limits)
+        least = least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         items = []
         for kind, number in offer:
@@ -169,7 +179,7 @@ class Plan:
         In the order of the kinds' own text, so that the answer does not depend on what else
         the inventory holds.
         """
-        least = tuple(_least(pool.limits).items())
+        least = tuple(least_blocks(pool.limits).items())
         known = self._useful.setdefault(least, {})
         offer = []
         for kind, number in free:
@@ -201,21 +211,6 @@ class Plan:
             )
             self._gives[kind] = known
         return known
-
-
-def _demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
-    for need in needs:
-        if need.kind != "stock" and need.measure != "devices":
-            yield Demand(math.ceil(need.amount), (need,))
-    for kind in ("accelerator", "drive", "nic"):
-        groups = [need for need in needs if need.kind == kind]
-        for size in range(1, len(groups) + 1):
-            for chosen in itertools.combinations(groups, size):
-                yield Demand(sum(math.ceil(need.amount) for need in chosen), chosen)
-
-
-def _least(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
-    return {name: limit.min for name, limit in limits.items() if limit.min}
 
 
 def _placeable(stocks: list[Stock], amounts: list[float]) -> int:

@@ -50,8 +50,9 @@ class Kept:
         """Return the judgement of a question on this View, and its plan."""
         entry = self._entries.get(key)
         if entry is None or len(self._splices) - entry.seen > MOST_LAG:
-            entry = _Entry(judge(view, request, bound, strict=strict),
-                           Plan(request.needs, view.kinds), len(self._splices))  # fmt: skip
+            plan = Plan(request.needs, view.kinds, request.bonds)
+            fresh = judge(view, request, bound, strict=strict)
+            entry = _Entry(fresh, plan, len(self._splices))
             self.rows_judged += len(view)
             if not entry.judgement.notes:
                 self._entries[key] = entry

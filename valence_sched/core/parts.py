@@ -44,7 +44,7 @@ def _after(last: Part, ask: Ask, count: int) -> Case:
         last.case.request, needs=ask.needs, bonds=ask.bonds, count=count, min_count=None
     )
     judgement = judge(view, request, last.case.bound, strict=last.case.strict)
-    plan = Plan(request.needs, view.kinds)
+    plan = Plan(request.needs, view.kinds, request.bonds)
     return replace(last.case, view=view, request=request, judgement=judgement, plan=plan)
 
 

@@ -16,6 +16,7 @@ from valence_sched.drivers import block_states, devices
 from valence_sched.drivers.device_nouns import describe
 from valence_sched.drivers.limits import LimitsByZone
 from valence_sched.drivers.links import ROOT, Service
+from valence_sched.drivers.places import places
 from valence_sched.drivers.resources import (
     Collection,
     CompositionService,
@@ -151,6 +152,7 @@ def _blocks(
             name=block.name,
             type=block_states.types(block),
             pools=tuple(members[block.uri]),
+            places=places(service, block, owned[block.uri]),
             status=status,
             devices=describe(owned[block.uri]),
         )

@@ -32,6 +32,11 @@ NOT_THERE = ("absent", "disabled")
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
+#: Protocols of drives that are reached over a network; every other told one is local.
+_NETWORK_PROTOCOLS = (
+    "iscsi", "fc", "fcp", "fcoe", "ficon", "nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2",
+    "iwarp", "ethernet", "tcp", "udp", "nfsv3", "nfsv4", "smb",
+)  # fmt: skip
 _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
 
 Noun = Processor | Accelerator | Memory | Drive | Nic
@@ -154,7 +159,12 @@ def _drive(device: DriveDevice) -> Drive:
         protocol=device.protocol,
         rpm=device.rpm,
         model=device.model,
+        remote=None if device.protocol is None else _is_network(device.protocol),
     )
+
+
+def _is_network(protocol: str) -> bool:
+    return protocol.casefold() in _NETWORK_PROTOCOLS
 
 
 def _merged(nouns: Iterable[Noun | None], type_: type[D]) -> tuple[D, ...]:

@@ -21,6 +21,9 @@ class Device(Named):
     """Any device."""
 
     enabled = Field("Enabled", flag, "false when it is switched off")
+    chassis = Field("Links/Chassis", links, "the enclosure it sits in")
+    endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
+    switch_ports = Field("Links/ConnectedSwitchPorts", links, "where its cable ends")
 
 
 class ProcessorDevice(Device):

@@ -95,6 +95,7 @@ class ResourceBlock(Holder):
     compositions = Field("CompositionStatus/NumberOfCompositions", number, "in use by", "nodes")
     pool = Field("Pool", text, "Free, Active or Unassigned")
     client = Field("Client", text, "whose it is")
+    chassis = Field("Links/Chassis", links, "the enclosures it sits in")
     systems = Field("ComputerSystems", links, "the systems that are the block")
 
 

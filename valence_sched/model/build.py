@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -13,14 +14,16 @@ import numpy as np
 from valence_sched.errors import DuplicateId, InputError, nearest
 from valence_sched.model import census, stocks
 from valence_sched.model.documents import decode
-from valence_sched.model.inventory import FREE, LeanPodm, Pool, Status
+from valence_sched.model.inventory import FREE, LeanBlock, LeanPodm, Pool, Status
 from valence_sched.model.kinds import Kinds
-from valence_sched.model.shelf import Positions, Shelf
+from valence_sched.model.shelf import Places, Positions, Shelf
 from valence_sched.model.view import Ints, Labels, View, lot_of
 
 Layout = dict[tuple[str, ...], Positions]
 
 WHOLE = "all"  # the pool of a podm that names none
+
+_places_of = operator.attrgetter("places")
 
 
 class ViewBuilder:
@@ -39,12 +42,13 @@ class ViewBuilder:
         self._uses: dict[bytes, tuple[int, bool, int]] = {b"": (FREE.slots, False, FREE.gain)}
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._places: dict[tuple[tuple[str, str], ...], Places] = {}
 
     def emptied(self) -> ViewBuilder:
         """Return a builder without podms that has met all the texts that this one has met."""
         builder = ViewBuilder(self.kinds)
         builder._uses, builder._positions = self._uses, self._positions
-        builder._layouts = self._layouts
+        builder._layouts, builder._places = self._layouts, self._places
         return builder
 
     def add(self, podm: LeanPodm, file: str, place: str = "$") -> None:
@@ -122,7 +126,18 @@ class ViewBuilder:
             podm.stocks,
             tuple(layout[stock.pools] for stock in podm.stocks),
             [gain for _, _, gain in use],
+            self._told(blocks),
         )
+
+    def _told(self, blocks: Sequence[LeanBlock]) -> list[Places | None] | None:
+        """Return the places of each block, equal ones shared, or None where none tells any."""
+        told = list(map(_places_of, blocks))
+        if not any(told):
+            return None
+        return [
+            self._places.setdefault(tuple(sorted(places.items())), places) if places else None
+            for places in told
+        ]
 
     def _learn(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
         """Decode every text of a podm that was not met before."""

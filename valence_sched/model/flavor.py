@@ -21,6 +21,7 @@ from valence_sched.model.request import Names
 GIB = 1 << 30
 MAX_ASKS = 16  # alternatives of one flavor
 More = Annotated[int, Meta(ge=1, le=10**15)]
+Word = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class ProcessorAsk(Noun, frozen=True):
@@ -45,10 +46,10 @@ class MemoryAsk(Noun, frozen=True):
 class GroupAsk(Noun, frozen=True, kw_only=True):
     """A number of devices; their ``name`` is for bonds, ``same`` and ``apart`` are places."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    name: Word | None = None
     count: More = 1
-    same: str | None = None
-    apart: str | None = None
+    same: Word | None = None
+    apart: Word | None = None
 
 
 class AcceleratorAsk(GroupAsk, frozen=True, kw_only=True):
@@ -102,13 +103,16 @@ class BondAsk(Noun, frozen=True, kw_only=True):
     ``processor`` and ``memory`` are names too.
     """
 
-    of: Annotated[tuple[str, ...], Meta(min_length=1)]
-    same: str | None = None
-    apart: str | None = None
+    of: Annotated[tuple[Word, ...], Meta(min_length=1)]
+    same: Word | None = None
+    apart: Word | None = None
 
     def __post_init__(self) -> None:
         if (self.same is None) == (self.apart is None):
             raise ValueError("Expected exactly one of same, apart")
+
+
+Groups = tuple[tuple[str, GroupAsk], ...]  # the groups of devices with their names
 
 
 class Properties(Noun, frozen=True, kw_only=True):
@@ -164,7 +168,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
     def asks(self) -> tuple[Ask, ...]:
         """Return the ways to make a node, the first that is tried at the front."""
         common = _ask(self.properties)
-        others = [_ask(properties) for properties in self.first_of]
+        others = [_ask(properties, after=self.properties) for properties in self.first_of]
         return tuple(
             Ask(common.needs + other.needs, common.bonds + other.bonds) for other in others
         ) or (common,)
@@ -175,12 +179,14 @@ class Flavor(Noun, frozen=True, kw_only=True):
         return self.asks[0].needs
 
 
-def _ask(asked: Properties) -> Ask:
-    return Ask(tuple(_needs(asked)), tuple(_bonds(asked)))
+def _ask(asked: Properties, after: Properties | None = None) -> Ask:
+    """Compile properties; where they come ``after`` others, the numbers of their groups go on."""
+    groups = tuple(_groups(asked, after or Properties()))
+    return Ask(tuple(_needs(asked, groups)), tuple(_bonds(asked, groups)))
 
 
-def _bonds(asked: Properties) -> Iterator[Bond]:
-    for name, group in _groups(asked):
+def _bonds(asked: Properties, groups: Groups) -> Iterator[Bond]:
+    for name, group in groups:
         if group.same:
             yield Bond("same", group.same, (name,))
         if group.apart:
@@ -189,22 +195,24 @@ def _bonds(asked: Properties) -> Iterator[Bond]:
         yield Bond("same" if bond.same else "apart", bond.same or bond.apart or "", bond.of)
 
 
-def _groups(asked: Properties) -> Iterator[tuple[str, GroupAsk]]:
+def _groups(asked: Properties, after: Properties) -> Iterator[tuple[str, GroupAsk]]:
     """Yield every group with its name: its own, or where it needs one its kind and number."""
-    for kind, groups in (
-        ("accelerator", asked.accelerators), ("drive", asked.drives), ("nic", asked.nics)
-    ):  # fmt: skip
-        for number, group in enumerate(groups, 1):
+    for kind, groups, before in (
+        ("accelerator", asked.accelerators, after.accelerators),
+        ("drive", asked.drives, after.drives),
+        ("nic", asked.nics, after.nics),
+    ):
+        for number, group in enumerate(groups, 1 + len(before)):
             bound = group.same or group.apart
             yield group.name or (f"{kind}-{number}" if bound else ""), group
 
 
-def _needs(asked: Properties) -> Iterator[Need]:
+def _needs(asked: Properties, groups: Groups) -> Iterator[Need]:
     if asked.processor:
         yield from _processor(asked.processor)
     if asked.memory:
         yield _memory(asked.memory)
-    for name, group in _groups(asked):
+    for name, group in groups:
         yield _group(name, group)
     yield from _pci(asked.pci_device.type if asked.pci_device else ())
     for stock in asked.stocks:

@@ -236,6 +236,7 @@ class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
 
 FullBlock = Block[Devices, Status]
 FullPodm = Podm[Devices, Status]
+LeanBlock = Block[Raw, Raw]
 LeanPodm = Podm[Raw, Raw]
 
 FREE = Status()

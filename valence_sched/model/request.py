@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, one_line
-from valence_sched.model import operators, parser
+from valence_sched.model import bonds, operators, parser
 from valence_sched.model.expression import Expression
 from valence_sched.model.group import Company, Group
 from valence_sched.model.inventory import Fact
@@ -153,7 +153,8 @@ def sealed(request: Request) -> Request:
     Raises:
         RequestError: it asks for nothing, for too many groups, for fewer nodes than at least,
             for and against one podm, for a location without a name, for an attribute or operator
-            that does not exist, or where something holds that is no expression.
+            that does not exist, where something holds that is no expression, or for bonds that
+            cannot hold.
     """
     for ask in request.asks:
         _check(ask)
@@ -182,6 +183,8 @@ def sealed(request: Request) -> Request:
 def _check(ask: Ask) -> None:
     if not ask.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
+    if wrong := bonds.fault(ask):
+        raise RequestError(one_line(wrong))
     for kind in ("accelerator", "drive", "nic"):
         groups = sum(need.kind == kind for need in ask.needs)
         if groups > MAX_GROUPS:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,13 +12,16 @@ import msgspec
 from valence_sched.model.inventory import Stock
 
 Positions = tuple[int, ...]  # of pools within their podm
+Places = Mapping[str, str]  # where the devices of a block sit
+Spot = tuple[str | None, ...]  # the values of some places, None where they are not told
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
     """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools.
 
-    ``gains`` is how many slots a block gets back once a node lets it go.
+    ``gains`` is how many slots a block gets back once a node lets it go. ``places`` is parallel,
+    too, or None where no block tells any.
     """
 
     uris: list[str]
@@ -28,6 +32,7 @@ class Shelf:
     stocks: tuple[Stock, ...]
     stock_pools: tuple[Positions, ...]
     gains: list[int]
+    places: Sequence[Places | None] | None = None
     _by_kind: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def free_blocks(self, position: int, wanted: Mapping[int, int]) -> list[int]:
@@ -52,6 +57,35 @@ class Shelf:
                 self._by_kind.setdefault(number, []).append(block)
         return self._by_kind.get(kind, [])
 
+    def spot(self, block: int, names: Sequence[str]) -> Spot:
+        """Return where a block sits: its value of each of these places."""
+        told = (self.places[block] if self.places else None) or {}
+        return tuple(told.get(name) for name in names)
+
+    def free_spots(self, position: int, names: Sequence[str]) -> Counter[tuple[int, Spot]]:
+        """Return how many free blocks of each kind and spot the pool at ``position`` has."""
+        return Counter(
+            (self.kinds[block], self.spot(block, names))
+            for block, pools in enumerate(self.pools)
+            if self.slots[block] and position in pools
+        )
+
+    def free_blocks_at(
+        self, position: int, wanted: Mapping[tuple[int, Spot], int], names: Sequence[str]
+    ) -> list[int]:
+        """Return ``wanted[kind, spot]`` free blocks of a pool, ordered as ``free_blocks`` does."""
+        free: dict[tuple[int, Spot], list[tuple[bool, int, int]]] = {}
+        for kind in {kind for kind, _ in wanted}:
+            for block in self._of_kind(kind):
+                if self.slots[block] and position in self.pools[block]:
+                    order = (not self.shared[block], len(self.pools[block]), block)
+                    free.setdefault((kind, self.spot(block, names)), []).append(order)
+        return sorted(
+            block
+            for key, number in wanted.items()
+            for _, _, block in sorted(free.get(key, ()))[:number]
+        )
+
     def stocks_in(self, position: int) -> list[int]:
         """Return the stocks that stand in the pool at ``position``."""
         return [number for number, pools in enumerate(self.stock_pools) if position in pools]
@@ -67,7 +101,7 @@ class Shelf:
             taken = msgspec.structs.replace(stocks[number], used=used)
             stocks = (*stocks[:number], taken, *stocks[number + 1 :])
         return Shelf(self.uris, self.kinds, slots, shared, self.pools, stocks,
-                     self.stock_pools, self.gains, self._by_kind)  # fmt: skip
+                     self.stock_pools, self.gains, self.places, self._by_kind)  # fmt: skip
 
     def more(self, blocks: Iterable[int]) -> Shelf:
         """Return the shelf once a node has let go of these blocks, each named once."""
@@ -75,4 +109,4 @@ class Shelf:
         for block in blocks:
             slots[block] += self.gains[block]
         return Shelf(self.uris, self.kinds, slots, self.shared, self.pools, self.stocks,
-                     self.stock_pools, self.gains, self._by_kind)  # fmt: skip
+                     self.stock_pools, self.gains, self.places, self._by_kind)  # fmt: skip

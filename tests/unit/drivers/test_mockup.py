@@ -115,7 +115,7 @@ class SharedBlocksTest(unittest.TestCase):
 
     def test_drives_keep_media_protocol_rotation_and_model(self):
         disk = Drive(capacity_bytes=1920383410176, media="HDD", protocol="SAS", rpm=7200,
-                     model="Fjord H1")  # fmt: skip
+                     model="Fjord H1", remote=False)  # fmt: skip
         self.assertEqual((disk,), self.blocks["Tray-3"].devices.drives)
 
     def test_composed_systems_are_nodes_with_their_blocks(self):
