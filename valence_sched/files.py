@@ -20,6 +20,8 @@ from valence_sched.model import operators, parser, request
 from valence_sched.model.asked import Asked, RequestFile
 from valence_sched.model.documents import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.forms.form import Known, Where
+from valence_sched.model.forms.read import form
 from valence_sched.model.inventory import (
     SCHEMA,
     VERSION,
@@ -48,13 +50,25 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
         raise InputError(file, "", reason.lower(), "a readable file") from None
 
 
-def flavors(data: bytes, file: str) -> list[Flavor]:
-    """Parse a flavors file: a list under ``flavors``, or a single flavor.
+def flavors(
+    data: bytes, file: str, known: Known = dict, remarks: list[str] | None = None
+) -> list[Flavor]:
+    """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
+
+    Each is in our words or in those of Valence, Nova or an RSD pod manager. ``known`` returns the
+    flavors that one may refer to; words that nobody looks at add a line each to ``remarks``.
 
     Raises:
         InputError: naming the place, what was found and what was expected.
+        UnknownName: a flavor refers to one that is not known.
     """
-    found = _named_list(load_yaml(data, file), "flavors", Flavor, file)
+    forms = [
+        (place, form(item, Where(file, place), known))
+        for place, item in _items(load_yaml(data, file), "flavors", file)
+    ]
+    if remarks is not None:
+        remarks += [line for _, read in forms for line in read.remarks]
+    found = _unique([(place, read.flavor) for place, read in forms], file)
     for place, flavor in found:
         _check_words(flavor, file, place)
         if not all(ask.needs for ask in flavor.asks):
@@ -83,9 +97,9 @@ def policies(data: bytes, file: str) -> list[Policy]:
         InputError: naming the place, what was found and what was expected.
         UnknownName: a filter, weigher or scheduler that is not installed.
     """
-    found = [text.policy() for _, text in _named_list(
-        load_yaml(data, file), "policies", PolicyText, file
-    )]  # fmt: skip
+    items = _items(load_yaml(data, file), "policies", file)
+    texts = [(place, convert(item, PolicyText, file, place)) for place, item in items]
+    found = [text.policy() for _, text in _unique(texts, file)]
     for policy in found:
         bind(policy, file)
     return found
@@ -204,23 +218,26 @@ def _umask() -> int:
     return mask
 
 
-def _named_list(document: Any, key: str, type_: type[T], file: str) -> list[tuple[str, T]]:
-    """Return ``(place, noun)`` of every item of a list under ``key``, or of a single item."""
+def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
+    """Return ``(place, item)`` of a list, of a list under ``key``, or of a single item."""
     many = isinstance(document, dict) and key in document
-    items = document[key] if many else [document]
+    if not many and not isinstance(document, list):
+        return [("$", document)]
+    items, above = (document[key], f"$.{key}") if many else (document, "$")
     if many and set(document) != {key}:
         extra = sorted(str(name) for name in set(document) - {key})
         raise InputError(file, "$", f"unknown field {extra[0]!r}", f"only {key!r}")
     if not isinstance(items, list) or not items:
-        raise InputError(file, f"$.{key}", "nothing", f"a list of {key}")
-    found: list[tuple[str, T]] = []
+        raise InputError(file, above, "nothing", f"a list of {key}")
+    return [(f"{above}[{number}]", item) for number, item in enumerate(items)]
+
+
+def _unique(found: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
+    """Return nouns as they are when no two have one name."""
     names: set[str] = set()
-    for number, item in enumerate(items):
-        place = f"$.{key}[{number}]" if many else "$"
-        noun = convert(item, type_, file, place)
+    for place, noun in found:
         name: str = noun.name  # type: ignore[attr-defined]
         if name in names:
             raise InputError(file, f"{place}.name", f"{name!r} again", "a name of its own")
         names.add(name)
-        found.append((place, noun))
     return found

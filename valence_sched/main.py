@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib.resources
 import os
@@ -45,6 +46,7 @@ class Main:
 
     ``problems`` collects one line per document that could not be read, and remarks on those
     that are doubtful; with ``strict`` the first document that could not be read is an error.
+    ``remarks`` collects one line per word of a flavor that was accepted and is not looked at.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Main:
         self._stdin = stdin
         self._progress = progress or (lambda _podms: None)
         self.problems: list[str] = []
+        self.remarks: list[str] = []
 
     @property
     def skipped(self) -> list[str]:
@@ -145,33 +148,36 @@ class Main:
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
-        return {
-            flavor.name: flavor
-            for file, data in self._configured("flavors.yaml", paths)
-            for flavor in files.flavors(data, file)
-        }
+        found: dict[str, Flavor] = {}
+        for file, data in self._configured("flavors.yaml", paths):
+            read = files.flavors(data, file, found.copy, self.remarks)
+            found |= {flavor.name: flavor for flavor in read}
+        return found
 
-    def flavors_in(self, path: str) -> list[Flavor]:
-        """Return the flavors of one file."""
-        return files.flavors(self._read(path), path)
+    def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
+        """Return the flavors of one file, which may refer to others by name or uuid."""
+        known = functools.partial(self.flavors, paths)
+        return files.flavors(self._read(path), path, known, self.remarks)
 
     def flavor(self, word: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return the flavor that a word names: ``-`` is standard input, else a file, else a name.
+        """Return the flavor that a word names: ``-`` is stdin, else a file, a name or a uuid.
 
         Raises:
             UnknownName: no such flavor.
             InputError: the file is not one flavor.
         """
         if word == "-" or _looks_like_file(word):
-            found = self.flavors_in(word)
+            found = self.flavors_in(word, paths)
             if len(found) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
                 raise InputError(word, "$", f"{len(found)} flavors", "one", hint)
             return found[0]
         known = self.flavors(paths)
-        if word not in known:
+        by_uuid = {flavor.uuid: flavor for flavor in known.values() if flavor.uuid}
+        found_by_name = known.get(word) or by_uuid.get(word)
+        if not found_by_name:
             raise UnknownName("flavor", word, known)
-        return known[word]
+        return found_by_name
 
     def requests(self, path: str, flavor_files: Sequence[str] = ()) -> list[Request]:
         """Return the requests of a file, compiled.

@@ -184,6 +184,8 @@ def plain(nouns: Sequence[Any]) -> list[Any]:
 
 
 def text(value: Any) -> str:
+    if value is None:
+        return "unset"
     """Print a value inside a cell: lists with semicolons, numbers without needless zeros."""
     if isinstance(value, Mapping):
         return "{" + Pairs(value).human_readable() + "}"

@@ -76,6 +76,9 @@ class Podm:
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
         if self._main is None:
             return
+        for line in dict.fromkeys(self._main.remarks):
+            self.tell(f"remark: {line}")
+        self._main.remarks.clear()
         skipped = self._main.skipped
         remarks = len(self._main.problems) - len(skipped)
         if isinstance(error, InventoryIncomplete) and len(skipped) == 1:

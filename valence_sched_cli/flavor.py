@@ -74,17 +74,19 @@ class ValidateFlavor(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
+        command.add_flavor_file_option(parser)
         parser.add_argument("file", metavar="<file>", nargs="+", help="YAML or JSON file")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.errors import InputError
+        from valence_sched.errors import InputError, UnknownName
 
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append((file, True, len(self.main.flavors_in(file)), Absent()))
-            except InputError as error:
+                found = self.main.flavors_in(file, parsed_args.flavor_file)
+                rows.append((file, True, len(found), Absent()))
+            except (InputError, UnknownName) as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1
         return ("File", "Valid", "Flavors", "Error"), rows

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
-from valence_sched_cli import company, where
+from valence_sched_cli import company, placement, where
 from valence_sched_cli import decision as one
 from valence_sched_cli.decision import nodes
 
@@ -22,7 +22,7 @@ COLUMNS = ("Request", *one.COLUMNS)
 _BESIDE = ("policy", "seed")
 _IN_THE_FILE = (
     "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
-    *where.WORDS, *company.WORDS,
+    *where.WORDS, *company.WORDS, *placement.WORDS, "nova_flavor",
 )  # fmt: skip
 
 

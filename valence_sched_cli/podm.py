@@ -181,9 +181,7 @@ class SchedulePodm(command.Lister):
             raise UsageError("--report: standard output is for the rows: name a file")
         if parsed_args.request_file:
             return self._schedule_all(parsed_args)
-        if not parsed_args.flavor:
-            raise UsageError("what to schedule: name a --flavor, or a --request-file")
-        request = make_request(self.main, parsed_args, parsed_args.flavor)
+        request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
         engine = self.main.engine(
             parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
         )
@@ -258,14 +256,17 @@ class FitPodm(command.Lister):
         engine = self.main.engine(
             parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
         )
-        asked = dict.fromkeys(parsed_args.flavor)
-        names = list(asked or self.main.flavors(parsed_args.flavor_file))
+        names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
+        if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):
+            names = [None]
+        names = names or [*self.main.flavors(parsed_args.flavor_file)]
         warnings: list[str] = []
         fits = []
         for name in names:
-            request = make_request(self.main, parsed_args, name)
+            request = make_request(self.main, parsed_args, name, self.app.client_manager)
             check_policy(engine, request, parsed_args)
-            fits.append((name, engine.count_fits(request, parsed_args.limit, warnings)))
+            counts = engine.count_fits(request, parsed_args.limit, warnings)
+            fits.append((name or request.flavor or "resources", counts))
         self.closing += [f"warning: {warning}" for warning in warnings]
         self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else 3
         limit = parsed_args.limit

@@ -6,9 +6,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, company, where
+from valence_sched_cli import command, company, nova, placement, where
 
 if TYPE_CHECKING:
+    from valence_sched.model.flavor import Flavor
     from valence_sched.model.request import Request
 
 
@@ -22,6 +23,8 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         help="flavor: a name, a file with one flavor, or - for standard input"
         + (" (repeat for several; default: all known)" if many else ""),
     )
+    nova.add_options(parser)
+    placement.add_options(parser)
     command.add_flavor_file_option(parser)
     parser.add_argument(
         "--policy", metavar="<policy>", help="policy (default: the flavor's, else default)"
@@ -49,12 +52,22 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     )
 
 
-def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Request:
-    """Return the request that the words of the shell make."""
+def make_request(
+    main: Any, parsed_args: argparse.Namespace, word: str | None, client_manager: Any = None
+) -> Request:
+    """Return the request that the words of the shell make.
+
+    ``word`` names the flavor. Without one it is that of ``--nova-flavor``, found through the
+    ``client_manager``, or there is none and the resources of the shell are all that is asked.
+
+    Raises:
+        UsageError: nothing says what the node is made of, or two flavors do.
+    """
     from valence_sched.model.asked import Asked
 
     args = parsed_args
-    flavor = main.flavor(word, args.flavor_file)
+    flavor = _flavor(main, args, word, client_manager)
+    said = where.said(args) | company.said(args, flavor.name)
     asked = Asked(
         flavor=flavor.name,
         count=getattr(args, "count", 1),
@@ -66,10 +79,9 @@ def make_request(main: Any, parsed_args: argparse.Namespace, word: str) -> Reque
         attributes=_attributes(args.attribute),
         policy=args.policy,
         seed=args.seed,
-        **where.said(args),
-        **company.said(args, flavor.name),
+        **placement.said(args, said),
     )
-    return main.compiled(asked, flavor)  # type: ignore[no-any-return]
+    return placement.with_resources(main.compiled(asked, flavor), args.resource)
 
 
 def check_policy(engine: Any, request: Request, parsed_args: argparse.Namespace) -> None:
@@ -79,6 +91,26 @@ def check_policy(engine: Any, request: Request, parsed_args: argparse.Namespace)
     known = [policy.name for policy in engine.policies()]
     if parsed_args.policy is None and request.policy not in known:
         raise UnknownName("policy", request.policy, known, f"flavor {request.flavor!r}")
+
+
+def _flavor(
+    main: Any, parsed_args: argparse.Namespace, word: str | None, client_manager: Any
+) -> Flavor:
+    """Return the flavor that is asked for; without one, a flavor without a name of nothing."""
+    from valence_sched.errors import UsageError
+    from valence_sched.model.flavor import Flavor
+
+    if word is not None and parsed_args.nova_flavor is not None:
+        raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
+    if word is not None:
+        found: Flavor = main.flavor(word, parsed_args.flavor_file)
+        return found
+    if parsed_args.nova_flavor is not None:
+        return nova.flavor(main, client_manager, parsed_args.nova_flavor)
+    if parsed_args.resource:
+        return Flavor(name="")
+    words = "name --flavor, --resource CLASS=N, or --request-file"
+    raise UsageError(f"what is the node made of? {words}")
 
 
 def _attribute(text: str) -> tuple[str, str]:

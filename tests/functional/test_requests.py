@@ -7,6 +7,7 @@ import unittest
 from tests.functional.programs import SITE, Case, run
 
 WORDS = ("podm", "schedule", "--inventory", SITE, "--request-file")
+WHAT = "what is the node made of? name --flavor, --resource CLASS=N, or --request-file\n"
 TWO = """
 requests:
 - {id: train, flavor: gpu-large, count: 2}
@@ -104,7 +105,7 @@ class TestRequestFiles(Case):
     def test_neither_flavor_nor_file_is_a_usage_error(self):
         done = run("valence-sched", "podm", "schedule", "--inventory", SITE)
         self.assertEqual(2, done.code)
-        self.assertEqual("what to schedule: name a --flavor, or a --request-file\n", done.err)
+        self.assertEqual(WHAT, done.err)
 
 
 if __name__ == "__main__":

@@ -79,11 +79,15 @@ class TestBothPrograms(Case):
 
     def test_a_wrong_command_line_exits_2(self):
         for program in PROGRAMS:
-            for words in ((*GPU, "--count", "0"), (*GPU, "--nonsense")):
+            for words, line in (
+                (GPU[:4], "name --flavor"),
+                ((*GPU, "--count", "0"), "error: "),
+                ((*GPU, "--nonsense"), "error: "),
+            ):
                 with self.subTest(program=program, words=words[4:]):
                     done = asked(program, *words)
                     self.assertEqual((2, ""), (done.code, done.out))
-                    self.assertIn("error: ", done.err)
+                    self.assertIn(line, done.err)
 
     def test_no_inventory_at_all_exits_2_and_says_how_to_name_one(self):
         done = self.both(2, "podm", "schedule", "--flavor", "small")

@@ -40,12 +40,25 @@ class TestFlavors(FilesCase):
         self.assertEqual(["a"], [flavor.name for flavor in files.flavors(one, "f")])
         two = b"flavors: [{name: a, properties: {nics: [{}]}}, {name: b, properties: {nics: [{}]}}]"
         self.assertEqual(["a", "b"], [flavor.name for flavor in files.flavors(two, "f")])
+        bare = two.removeprefix(b"flavors: ")
+        self.assertEqual(files.flavors(two, "f"), files.flavors(bare, "f"))
+
+    def test_words_that_nobody_looks_at_are_remarked_on(self):
+        remarks = []
+        data = b'[{"Boot": {}, "TotalSystemCoreCount": 4}, {"name": "x", "vcpus": 1, "swap": 9}]'
+        found = files.flavors(data, "f", remarks=remarks)
+        self.assertEqual(["rsd-allocate", "x"], [flavor.name for flavor in found])
+        self.assertEqual(["f: $[0].Boot", "f: $[1].swap"],
+                         [line.partition(": not")[0] for line in remarks])  # fmt: skip
 
     def test_what_is_wrong_is_named_with_its_place(self):
         nic = b"properties: {nics: [{}]}"
         for data, line in (
             (b"", "f: $: found null, expected object"),
             (b"flavors: []", "f: $.flavors: found nothing, expected a list of flavors"),
+            (b"[]", "f: $: found nothing, expected a list of flavors"),
+            (b"[{name: a, %s}, {name: b, propertis: 1}]" % nic,
+             "f: $[1]: found unknown field 'propertis' (did you mean 'properties'?)"),
             (b"flavors: 5", "f: $.flavors: found nothing, expected a list of flavors"),
             (b"flavors: [{name: a}]",
              "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),

@@ -29,6 +29,8 @@ MAY_IMPORT = {
 FOR_ALL = {"msgspec", "numpy"}
 ONLY_IN = {
     "cliff": {"valence_sched_cli"},
+    "keystoneauth1": {"valence_sched_cli/cloud.py"},
+    "openstack": {"valence_sched_cli/cloud.py"},
     "osc_lib": {"valence_sched_cli"},
     "rich": {"valence_sched_cli"},
     "sqlalchemy": {"store"},

@@ -30,8 +30,8 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
     for need in needs:
         if need.kind != "stock" and need.measure != "devices":
             yield Demand(math.ceil(need.amount), (need,))
-    for kind in ("accelerator", "drive", "nic"):
-        groups = [need for need in needs if need.kind == kind]
+    for kind in ("processor", "memory", "accelerator", "drive", "nic"):
+        groups = [need for need in needs if need.kind == kind and need.measure == "devices"]
         for size in range(1, len(groups) + 1):
             for chosen in itertools.combinations(groups, size):
                 yield Demand(sum(math.ceil(need.amount) for need in chosen), chosen)

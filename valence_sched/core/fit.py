@@ -231,5 +231,9 @@ def _asked_price(need: Need) -> int:
         return amount * PRICE_ACCELERATOR
     if need.kind == "nic":
         return amount * PRICE_NIC
-    sizes = [int(test.value) for test in need.tests if test.attribute == "capacity_bytes"]
-    return amount * (PRICE_DRIVE + (sizes[0] // BYTES_PER_POINT if sizes else 0))
+    least = {test.attribute: int(test.value) for test in need.tests if test.operator == "at_least"}
+    if need.kind == "processor":
+        return amount * least.get("cores", 0) * PRICE_CORE
+    if need.kind == "memory":
+        return amount * least.get("capacity_mib", 0) // MIB_PER_POINT
+    return amount * (PRICE_DRIVE + least.get("capacity_bytes", 0) // BYTES_PER_POINT)

@@ -12,7 +12,7 @@ from valence_sched.model.view import View
 
 @terms
 def devices(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pools with enough free accelerators, drives and interfaces that pass the tests."""
+    """Keeps pools with enough free devices of each kind that pass the tests."""
     for need in request.needs:
         if need.measure == "devices":
             have, podm_have = view.free(need), view.free(need, "podm")

@@ -152,7 +152,10 @@ def _at(value: Any, path: str) -> str:
             value = value[key] if key else value[int(index)]
         except (KeyError, IndexError, TypeError, ValueError):
             return "something else"
-    text = msgspec.json.encode(value).decode()
+    try:
+        text = msgspec.json.encode(value).decode()
+    except TypeError:  # YAML has keys that JSON has not, such as null
+        text = str(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 

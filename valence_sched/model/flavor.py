@@ -52,6 +52,24 @@ class GroupAsk(Noun, frozen=True, kw_only=True):
     apart: Word | None = None
 
 
+class CpuAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of CPUs, each with at least so many cores and this speed."""
+
+    cores: More | None = None
+    model: str | None = None
+    architecture: str | None = None
+    instruction_set: str | None = None
+    speed_mhz: More | None = None
+
+
+class ModuleAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of memory modules, each with at least this capacity and speed."""
+
+    capacity_mib: More | None = None
+    type: str | None = None
+    speed_mhz: More | None = None
+
+
 class AcceleratorAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of accelerators of one kind and model, each with at least this memory."""
 
@@ -120,6 +138,8 @@ class Properties(Noun, frozen=True, kw_only=True):
 
     processor: ProcessorAsk | None = None
     memory: MemoryAsk | None = None
+    cpus: tuple[CpuAsk, ...] = ()
+    modules: tuple[ModuleAsk, ...] = ()
     accelerators: tuple[AcceleratorAsk, ...] = ()
     drives: tuple[DriveAsk, ...] = ()
     nics: tuple[NicAsk, ...] = ()
@@ -134,10 +154,12 @@ class Flavor(Noun, frozen=True, kw_only=True):
     """A named request template.
 
     ``first_of`` are alternatives, each together with ``properties``, in the order in which they
-    are tried. ``aggregates`` as a plain list are all required.
+    are tried. ``aggregates`` as a plain list are all required. ``uuid`` is what another project
+    knows it by.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
+    uuid: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str = ""
     policy: str | None = None
     properties: Properties = Properties()
@@ -198,6 +220,8 @@ def _bonds(asked: Properties, groups: Groups) -> Iterator[Bond]:
 def _groups(asked: Properties, after: Properties) -> Iterator[tuple[str, GroupAsk]]:
     """Yield every group with its name: its own, or where it needs one its kind and number."""
     for kind, groups, before in (
+        ("processor", asked.cpus, after.cpus),
+        ("memory", asked.modules, after.modules),
         ("accelerator", asked.accelerators, after.accelerators),
         ("drive", asked.drives, after.drives),
         ("nic", asked.nics, after.nics),
@@ -224,14 +248,22 @@ def _needs(asked: Properties, groups: Groups) -> Iterator[Need]:
 
 
 def _group(name: str, asked: GroupAsk) -> Need:
+    if isinstance(asked, CpuAsk):
+        same = {"architecture": asked.architecture, "instruction_set": asked.instruction_set}
+        return _devices("processor", asked.count, name, words=asked.model, equal=same,
+                        least={"cores": asked.cores, "speed_mhz": asked.speed_mhz})  # fmt: skip
+    if isinstance(asked, ModuleAsk):
+        return _devices("memory", asked.count, name, equal={"type": asked.type},
+                        least={"capacity_mib": asked.capacity_mib,
+                               "speed_mhz": asked.speed_mhz})  # fmt: skip
     if isinstance(asked, AcceleratorAsk):
         return _devices("accelerator", asked.count, name, equal={"kind": asked.kind},
                         words=asked.model, least={"memory_mib": asked.memory_mib})  # fmt: skip
     if isinstance(asked, DriveAsk):
         size = asked.capacity_gib * GIB if asked.capacity_gib else None
         remote = None if asked.remote is None else str(asked.remote)
-        same = {"media": asked.media, "protocol": asked.protocol, "remote": remote}
-        return _devices("drive", asked.count, name, words=asked.model, equal=same,
+        where = {"media": asked.media, "protocol": asked.protocol, "remote": remote}
+        return _devices("drive", asked.count, name, words=asked.model, equal=where,
                         least={"capacity_bytes": size, "rpm": asked.rpm})  # fmt: skip
     assert isinstance(asked, NicAsk)
     return _devices("nic", asked.count, name, least={"speed_mbps": asked.speed_mbps})

@@ -47,7 +47,8 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
             return self.resource
         words = [str(test.value) for test in self.tests if test.operator != "at_least"]
         if self.measure == "devices":
-            kind = "" if self.kind == "accelerator" and words else self.kind
+            names = {"processor": "CPU", "memory": "memory module"}
+            kind = "" if self.kind == "accelerator" and words else names.get(self.kind, self.kind)
             return " ".join(filter(None, [kind, *words]))
         name = {"cores": "cores", "sockets": "sockets", "capacity_mib": "memory"}[self.measure]
         return " ".join([name, *words])

@@ -163,6 +163,9 @@ def sealed(request: Request) -> Request:
     both = sorted(set(request.podms) & set(request.exclude_podms))
     if both:
         raise RequestError(f"pod manager {both[0]!r} is both asked for and excluded")
+    for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
+        if contrary := sorted(set(names.required) & set(names.forbidden)):
+            raise RequestError(f"{kind} {contrary[0]!r} is both required and forbidden")
     for path, text in request.attributes.items():
         if wrong := operators.fault(path, text):
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
@@ -185,7 +188,7 @@ def _check(ask: Ask) -> None:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
     if wrong := bonds.fault(ask):
         raise RequestError(one_line(wrong))
-    for kind in ("accelerator", "drive", "nic"):
-        groups = sum(need.kind == kind for need in ask.needs)
+    for kind in ("processor", "memory", "accelerator", "drive", "nic"):
+        groups = sum(need.kind == kind and need.measure == "devices" for need in ask.needs)
         if groups > MAX_GROUPS:
             raise RequestError(f"{groups} groups of {kind}s, at most {MAX_GROUPS}: merge some")

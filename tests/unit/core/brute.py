@@ -91,8 +91,8 @@ def makes(needs: Sequence[Need], blocks: Sequence[Devices]) -> bool:
             total(need, blocks) < need.amount
         ):
             return False
-    for kind in ("accelerator", "drive", "nic"):
-        groups = [need for need in needs if need.kind == kind]
+    for kind in GROUPS:
+        groups = [need for need in needs if need.kind == kind and need.measure == "devices"]
         if groups and not matched(groups, blocks):
             return False
     return True

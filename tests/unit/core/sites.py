@@ -83,6 +83,8 @@ DDR5 = Test("type", "equal", "DDR5")
 SSD = Test("media", "equal", "SSD")
 LARGE = Test("capacity_bytes", "at_least", 1 << 30)
 FAST = Test("speed_mbps", "at_least", 25)
+SIX = Test("cores", "at_least", 6)
+SIXTEEN = Test("capacity_mib", "at_least", 16)
 
 
 def need(kind: str, measure: str, amount: int, *tests: Test) -> Need:
@@ -95,6 +97,10 @@ SOCKETS = st.builds(lambda n, t: need("processor", "sockets", n, *t), st.integer
                     maybe([(), (X86,)]))  # fmt: skip
 MIB = st.builds(lambda n, t: need("memory", "capacity_mib", n, *t), st.integers(1, 60),
                 maybe([(), (DDR5,)]))  # fmt: skip
+CPU_GROUP = st.builds(lambda n, t: need("processor", "devices", n, *t), st.integers(1, 3),
+                      maybe([(), (X86,), (SIX,), (X86, SIX)]))  # fmt: skip
+MODULES = st.builds(lambda n, t: need("memory", "devices", n, *t), st.integers(1, 3),
+                    maybe([(), (DDR5,), (SIXTEEN,)]))  # fmt: skip
 GROUP = st.builds(lambda n, t: need("accelerator", "devices", n, *t), st.integers(1, 3),
                   maybe([(), (GPU,), (GPU, A100), (A100,), (BIG,), (GPU, BIG)]))  # fmt: skip
 SPINDLES = st.builds(
@@ -105,8 +111,8 @@ PORTS = st.builds(lambda n, t: need("nic", "devices", n, *t), st.integers(1, 2),
                   maybe([(), (FAST,)]))  # fmt: skip
 #: What can be asked of one kind of device: each need at most so often.
 ASKED = {
-    "processors": ((CORES, 1), (SOCKETS, 1)),
-    "memory": ((MIB, 1),),
+    "processors": ((CORES, 1), (SOCKETS, 1), (CPU_GROUP, 2)),
+    "memory": ((MIB, 1), (MODULES, 2)),
     "accelerators": ((GROUP, 3),),
     "drives": ((SPINDLES, 2),),
     "nics": ((PORTS, 2),),
@@ -219,8 +225,12 @@ def _needs(random: Random, theme: list[str]) -> Iterator[Need]:
             yield need(kind, "cores", random.randint(3, 30), *some([(), (X86,)]))
             if some([True, False]):
                 yield need(kind, "sockets", random.randint(1, 4), *some([(), (X86,)]))
+            for tests in random.sample([(X86,), (SIX,)], some([0, 0, 1, 2])):
+                yield need(kind, "devices", some([1, 1, 2]), *tests)
         elif kind == "memory":
             yield need(kind, "capacity_mib", random.randint(8, 60), *some([(), (DDR5,)]))
+            for tests in random.sample([(DDR5,), (SIXTEEN,)], some([0, 0, 1, 2])):
+                yield need(kind, "devices", some([1, 1, 2]), *tests)
         elif kind == "accelerator":
             for tests in random.sample([(), (GPU,), (GPU, A100), (BIG,), (GPU, BIG)],
                                        random.randint(1, 3)):  # fmt: skip

@@ -276,7 +276,7 @@ class TestBatch(unittest.TestCase):
     def test_a_batch_equals_one_decision_after_another(self, drawn, rules, policy, alternates):
         """Company, depletion and looking ahead together come to what one at a time does."""
         site = site_of(drawn)
-        asked = request(CORES, count=6, min_count=0, policy=policy, owner="me", 
+        asked = request(CORES, count=6, min_count=0, policy=policy, owner="me",
                         alternates=alternates,
                         group={"name": "g", **rules})  # fmt: skip
         batch = [(p.chosen.podm, p.chosen.cost)

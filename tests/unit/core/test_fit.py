@@ -106,6 +106,25 @@ class TestFit(unittest.TestCase):
         self.assertIsNone(fit(asked, view({"id": "a", "blocks": blocks[:2]})))
         self.assertEqual((0, 1, 2), fit(asked, view({"id": "a", "blocks": blocks})).blocks)
 
+    def test_a_cpu_and_a_module_count_for_one_group_only_and_for_the_totals(self):
+        board = {"processors": [{"cores": 16}], "memory": [{"capacity_mib": 64}]}
+        blocks = [{"uri": str(n), "devices": board} for n in range(3)]
+        for properties, boards in (
+            ({"cpus": [{"count": 2, "cores": 16}]}, 2),
+            ({"cpus": [{"cores": 16}, {"cores": 8}], "processor": {"total_cores": 20}}, 2),
+            ({"modules": [{"count": 3, "capacity_mib": 32}], "memory": {"capacity_mib": 64}}, 3),
+            ({"modules": [{"capacity_mib": 65}]}, 0),
+            ({"cpus": [{"count": 4}]}, 0),
+        ):
+            with self.subTest(properties):
+                found = fit(request(properties), view({"id": "a", "blocks": blocks}))
+                self.assertEqual(boards, len(found.blocks) if found else 0)
+
+    def test_what_cpus_and_modules_are_asked_for_is_no_waste(self):
+        blocks = [cpu("only", 16)]
+        found = fit(request({"cpus": [{"cores": 12}]}), view({"id": "a", "blocks": blocks}))
+        self.assertEqual(10 + 4 * 100, found.waste)
+
     def test_a_block_goes_whole_so_the_smaller_one_wastes_less(self):
         blocks = [cpu("large", 64), cpu("small", 16)]
         found = fit(

@@ -112,6 +112,40 @@ class TestCompile(unittest.TestCase):
             {"stocks": [{"resource": "watts", "amount": 0.5, "count": 3}]},
             [("stock", "amount", 0.5, 3, (), "watts")],
         ),
+        (
+            {
+                "cpus": [
+                    {
+                        "count": 2,
+                        "cores": 8,
+                        "model": "Xeon",
+                        "architecture": "x86",
+                        "instruction_set": "x86-64",
+                        "speed_mhz": 9,
+                    }
+                ],
+                "modules": [{"capacity_mib": 7, "type": "DDR5", "speed_mhz": 4800}, {}],
+            },
+            [
+                devices(
+                    "processor",
+                    2,
+                    ("architecture", "equal", "x86"),
+                    ("instruction_set", "equal", "x86-64"),
+                    ("model", "words", "Xeon"),
+                    ("cores", "at_least", 8),
+                    ("speed_mhz", "at_least", 9),
+                ),
+                devices(
+                    "memory",
+                    1,
+                    ("type", "equal", "DDR5"),
+                    ("capacity_mib", "at_least", 7),
+                    ("speed_mhz", "at_least", 4800),
+                ),
+                devices("memory", 1),
+            ],
+        ),
         # Valence's own words
         (
             {"processor": {"total_cores": "8", "model": "Intel"}, "memory": {"capacity_mib": "9"}},
@@ -168,6 +202,8 @@ class TestLabels(unittest.TestCase):
             (Need(kind="processor", measure="cores", amount=1), "cores", ""),
             (Need(kind="processor", measure="sockets", amount=1), "sockets", ""),
             (Need(kind="memory", measure="capacity_mib", amount=1), "memory", "MiB"),
+            (Need(kind="memory", measure="devices", amount=1), "memory module", ""),
+            (Need(kind="processor", measure="devices", amount=1), "CPU", ""),
             (Need(kind="stock", measure="amount", amount=1, resource="watts"), "watts", ""),
         ):  # fmt: skip
             with self.subTest(label):

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors of Nova: of a cloud, through the real ``openstack``, and saved as a file."""
+
+import unittest
+
+from tests.functional.cloud import PASSWORD, TOKEN, Cloud
+from tests.functional.programs import SITE, Case, Done, run
+
+SCHEDULE = ("podm", "schedule", "--inventory", SITE)
+
+
+def flavor(number: str, name: str, **more):
+    return {
+        "id": number,
+        "name": name,
+        "description": None,
+        "vcpus": 8,
+        "ram": 16384,
+        "disk": 100,
+        "swap": "",
+        "OS-FLV-EXT-DATA:ephemeral": 0,
+        "OS-FLV-DISABLED:disabled": False,
+        "os-flavor-access:is_public": True,
+        "rxtx_factor": 1.0,
+        "links": [],
+        "extra_specs": {},
+    } | more
+
+
+FLAVORS = [
+    flavor("1", "m1.large"),
+    flavor("2", "g1.large", extra_specs={
+        "resources:PGPU": "1",
+        "trait:HW_GPU_RTX": "required",
+        "hw:numa_nodes": "1",
+    }),
+    flavor("3", "odd", extra_specs={"rack_colour": "blue"}),
+]  # fmt: skip
+
+
+class TestNovaFlavor(Case):
+    """``--nova-flavor``."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cloud = Cloud(FLAVORS)
+        cls.addClassCleanup(cls.cloud.close)
+        cls.clouds = cls.cloud.configure(cls.folder / "clouds.yaml")
+
+    def ask(self, *words: str, clouds: str | None = None) -> Done:
+        done = run(
+            "openstack", *SCHEDULE, *words,
+            OS_CLIENT_CONFIG_FILE=clouds or self.clouds, OS_CLOUD="loopback",
+        )  # fmt: skip
+        for secret in (PASSWORD, TOKEN):
+            self.assertNotIn(secret, done.out + done.err)
+        return done
+
+    def test_a_name_and_an_id_are_looked_up_and_placed(self):
+        for word in ("m1.large", "1"):
+            with self.subTest(word):
+                done = self.ask("--nova-flavor", word, "-f", "json")
+                self.assertEqual(0, done.code, done.err)
+                self.assertEqual("chosen", done.data[0]["Outcome"])
+
+    def test_extra_specs_decide_and_those_of_virtual_machines_are_remarked_on(self):
+        done = self.ask("--nova-flavor", "g1.large", "-f", "json")
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual(["gpu-west"], [r["Podm"] for r in done.data if r["Outcome"] != "rejected"])
+        place = "Nova flavor 'g1.large': $.extra_specs['hw:numa_nodes']"
+        self.assertIn(f"remark: {place}: not looked at: it tunes a virtual machine\n", done.err)
+
+    def test_an_extra_spec_that_nova_would_pass_over_is_refused(self):
+        done = self.ask("--nova-flavor", "odd")
+        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertIn("$.extra_specs.rack_colour: found an extra spec without a scope", done.err)
+
+    def test_an_unknown_name_gets_the_nearest(self):
+        done = self.ask("--nova-flavor", "m1.lage")
+        line = "no Nova flavor named 'm1.lage' (did you mean 'm1.large'?)\n"
+        self.assertEqual((1, "", line), done)
+
+    def test_nobody_logs_in_without_the_option(self):
+        before = len(self.cloud.asked)
+        self.assertEqual(0, self.ask("--flavor", "small").code)
+        self.assertEqual(before, len(self.cloud.asked))
+
+    def test_a_wrong_password_and_no_cloud_are_one_line_each(self):
+        wrong = self.cloud.configure(self.folder / "wrong.yaml", "another-secret")
+        done = self.ask("--nova-flavor", "m1.large", clouds=wrong)
+        self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
+        self.assertTrue(done.err.startswith("no cloud: "), done.err)
+        self.assertNotIn("another-secret", done.err)
+        done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large")
+        self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
+        self.assertTrue(done.err.startswith("no cloud: "), done.err)
+
+    def test_our_own_program_has_no_cloud_and_two_flavors_are_one_too_many(self):
+        done = run("valence-sched", *SCHEDULE, "--nova-flavor", "m1.large")
+        line = "--nova-flavor: only inside openstack, which knows a cloud\n"
+        self.assertEqual((2, "", line), done)
+        done = run("valence-sched", *SCHEDULE, "--nova-flavor", "m1.large", "--flavor", "small")
+        self.assertEqual((2, ""), (done.code, done.out))
+        self.assertIn("--flavor and --nova-flavor: one of them", done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
