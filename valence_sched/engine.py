@@ -14,7 +14,7 @@ from valence_sched.core import plugins
 from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.company import Earlier, with_company
-from valence_sched.core.decision import Decision
+from valence_sched.core.decision import Decision, unknown_resources
 from valence_sched.core.fit import Plan
 from valence_sched.core.judge import judge
 from valence_sched.core.kept import Kept
@@ -114,7 +114,8 @@ class Engine:
         _countable(request)
         case = self._case(request)
         if warnings is not None:
-            warnings += [note for note in case.judgement.notes if note not in warnings]
+            notes = [*case.judgement.notes, *unknown_resources(case.view, case.request)]
+            warnings += [note for note in notes if note not in warnings]
         fits = count_fits(case, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]
 

@@ -11,6 +11,7 @@
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
     ├── RequestError          request_invalid       1  400   the request contradicts itself
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
+    ├── CloudError            cloud_failed          1  502   OpenStack does not answer as it should
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
 """
 
@@ -101,6 +102,13 @@ class PluginError(SchedulerError):
     """A filter or weigher raised, or returned what its contract forbids."""
 
     code = "plugin_failed"
+
+
+class CloudError(SchedulerError):
+    """OpenStack is to be asked about a thing, and there is no cloud, or it refuses."""
+
+    code = "cloud_failed"
+    http_status = 502
 
 
 class InventoryIncomplete(SchedulerError):

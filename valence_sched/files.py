@@ -32,6 +32,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request
+from valence_sched.model.resource import Resource
 
 T = TypeVar("T")
 
@@ -132,6 +133,17 @@ def requests(data: bytes, file: str) -> list[tuple[str, Asked | Request]]:
         ids.add(asked.id)
         _check_words(asked, file, f"$.requests[{number}]")
     return [(f"$.requests[{number}]", asked) for number, asked in enumerate(found)]
+
+
+def resources(data: bytes, file: str) -> list[Resource]:
+    """Parse a resources file: a list under ``resources``, or a single resource.
+
+    Raises:
+        InputError: naming the place, what was found and what was expected.
+    """
+    items = _items(load_yaml(data, file), "resources", file)
+    found = [(place, convert(item, Resource, file, place)) for place, item in items]
+    return [resource for _, resource in _unique(found, file)]
 
 
 def write_json(document: object, file: str) -> None:

@@ -9,9 +9,9 @@ import gc
 import importlib.resources
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -33,12 +33,15 @@ from valence_sched.model.decision import Report, Reports
 from valence_sched.model.documents import MAX_HUMAN_BYTES, decode
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.near import Thing, Things, knows, place_of, things
 from valence_sched.model.policy import Policy
 from valence_sched.model.reports import parse_report
-from valence_sched.model.request import Request
+from valence_sched.model.request import Near, Request
+from valence_sched.model.resource import Declared, Resource, by_name, replaced
 from valence_sched.model.view import View
 
 Progress = Callable[[int | None], None]
+Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 
 
 class Main:
@@ -54,10 +57,12 @@ class Main:
         environ: Mapping[str, str] | None = None,
         stdin: BinaryIO | None = None,
         progress: Progress | None = None,
+        cloud: Cloud | None = None,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self._stdin = stdin
         self._progress = progress or (lambda _podms: None)
+        self._cloud = cloud
         self.problems: list[str] = []
         self.remarks: list[str] = []
 
@@ -67,14 +72,21 @@ class Main:
         return [line for line in self.problems if not isinstance(line, Remark)]
 
     def engine(
-        self, sources: Sequence[str], policy_files: Sequence[str], *, strict: bool = False
+        self,
+        sources: Sequence[str],
+        policy_files: Sequence[str],
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
     ) -> Engine:
         """Return a scheduler for the inventories and all known policies."""
         known = self.policies(policy_files)
-        view = self.view(sources, strict=strict)
+        view = self.view(sources, strict=strict, resource_files=resource_files)
         return Engine(view, known.values(), skipped=self.skipped, strict=strict)
 
-    def view(self, sources: Sequence[str], *, strict: bool = False) -> View:
+    def view(
+        self, sources: Sequence[str], *, strict: bool = False, resource_files: Sequence[str] = ()
+    ) -> View:
         """Read inventories into one View.
 
         Raises:
@@ -83,23 +95,29 @@ class Main:
             InventoryIncomplete: with ``strict``, a document had to be skipped.
         """
         builder = ViewBuilder()
+        declared = self._declared(resource_files)
         decoder = msgspec.json.Decoder(LeanPodm)
         with _collector_paused():
             for number, record in enumerate(self._records(sources), 1):
                 try:
-                    builder.add(_quick(decoder, record), record.file, record.place)
+                    podm = replaced(_quick(decoder, record), declared)
+                    builder.add(podm, record.file, record.place)
                 except InputError as error:
                     self._skip(error)
                 if number % 256 == 0:
                     self._progress(number)
             self._check(len(builder.podms), sources, strict)
+            self._tell_declared(declared)
             view = builder.view()
         self._progress(None)
         return view
 
-    def podms(self, sources: Sequence[str], *, strict: bool = False) -> Iterator[FullPodm]:
+    def podms(
+        self, sources: Sequence[str], *, strict: bool = False, resource_files: Sequence[str] = ()
+    ) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
         builder = ViewBuilder()
+        declared = self._declared(resource_files)
         for number, record in enumerate(self._records(sources), 1):
             try:
                 builder.add(
@@ -107,18 +125,26 @@ class Main:
                     record.file,
                     record.place,
                 )
-                yield decode(record.json, FullPodm, record.file, record.place)
+                podm = decode(record.json, FullPodm, record.file, record.place)
+                yield replaced(podm, declared)
             except InputError as error:
                 self._skip(error)
             self._progress(number)
         self._progress(None)
         self._check(len(builder.podms), sources, strict)
+        self._tell_declared(declared)
 
     def convert(
-        self, sources: Sequence[str], output: str, *, strict: bool = False
+        self,
+        sources: Sequence[str],
+        output: str,
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
     ) -> tuple[int, int]:
         """Write inventories as one file; return how many podms and blocks it holds."""
-        return files.write_inventory(self.podms(sources, strict=strict), output)
+        podms = self.podms(sources, strict=strict, resource_files=resource_files)
+        return files.write_inventory(podms, output)
 
     def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""
@@ -179,7 +205,9 @@ class Main:
             raise UnknownName("flavor", word, known)
         return found_by_name
 
-    def requests(self, path: str, flavor_files: Sequence[str] = ()) -> list[Request]:
+    def requests(
+        self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
+    ) -> list[Request]:
         """Return the requests of a file, compiled.
 
         Raises:
@@ -194,12 +222,64 @@ class Main:
                 continue
             if asked.flavor is not None and asked.flavor not in known:
                 raise UnknownName("flavor", asked.flavor, known, f"{path}: {place}.flavor")
-            found.append(self.compiled(asked, known.get(asked.flavor or "")))
+            found.append(self.compiled(asked, known.get(asked.flavor or ""), near_maps))
         return found
 
-    def compiled(self, asked: Asked, flavor: Flavor | None = None) -> Request:
-        """Return a request that a person wrote, compiled; without a flavor from its properties."""
-        return compiled(asked, flavor or own_flavor(asked))
+    def compiled(
+        self, asked: Asked, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
+    ) -> Request:
+        """Return a request that a person wrote, compiled; without a flavor from its properties.
+
+        Errors as for what it is to be near.
+        """
+        near = self.near((*things(asked.near), *things(asked.prefer_near, soft=True)), near_maps)
+        return compiled(asked, flavor or own_flavor(asked), near)
+
+    def resources(self, paths: Sequence[str] = ()) -> list[Resource]:
+        """Return declared resources: the user's, then those of ``paths``; the last wins."""
+        return by_name(
+            resource
+            for file, data in self._configured("resources.yaml", paths)
+            for resource in files.resources(data, file)
+        )
+
+    def near(self, asked: Iterable[Thing], sources: Sequence[str] = ()) -> tuple[Near, ...]:
+        """Return where things are: maps and resolvers named by ``sources`` know, or the cloud.
+
+        The user's own map is looked in after ``sources``, the cloud last and only for what
+        nobody before it knows.
+
+        Raises:
+            UnknownName: nobody knows a thing; the message says where was looked.
+            RequestError: a thing is known, but not where it is.
+            CloudError: the cloud is needed and does not answer.
+            InputError: a map is not what it must be.
+        """
+        wanted = tuple(asked)
+        known = self._things(sources) if wanted else []
+        cloud: list[Things] = []
+        found = []
+        for thing in wanted:
+            if not knows(known, thing) and self._cloud and not cloud:
+                resolve = plugins.installed(plugins.RESOLVERS).get("openstack")
+                cloud.append(resolve(self._cloud()))
+            found.append(place_of(thing, [*known, *cloud]))
+        return tuple(found)
+
+    def _things(self, sources: Sequence[str]) -> list[Things]:
+        own = self._own("near.yaml")
+        named = [_named_plugin(source) for source in sources]
+        named += [("", str(own))] if own.is_file() else []
+        resolvers = plugins.installed(plugins.RESOLVERS)
+        return [resolvers.get(name or "map")(path) for name, path in named]
+
+    def _declared(self, paths: Sequence[str]) -> Declared | None:
+        resources = self.resources(paths)
+        return Declared(resources) if resources else None
+
+    def _tell_declared(self, declared: Declared | None) -> None:
+        if declared:
+            self.problems += [*declared.remarks, *declared.strangers()]
 
     def _records(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
         named = sources or self._environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)
@@ -228,13 +308,18 @@ class Main:
 
     def _configured(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         built_in = importlib.resources.files("valence_sched") / "data" / name
-        yield f"built-in {name}", built_in.read_bytes()
-        home = self._environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
-        own = Path(home) / "valence-sched" / name
+        if built_in.is_file():
+            yield f"built-in {name}", built_in.read_bytes()
+        own = self._own(name)
         if own.is_file():
             yield str(own), files.read(str(own))
         for path in paths:
             yield path, self._read(path)
+
+    def _own(self, name: str) -> Path:
+        """Return where a person's own file of this name stands."""
+        home = self._environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
+        return Path(home) / "valence-sched" / name
 
     def _read(self, path: str) -> bytes:
         return self._input.read(MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
@@ -262,10 +347,18 @@ def _collector_paused() -> Iterator[None]:
 
 def _driver(source: str) -> tuple[Callable[..., Iterator[recorded.Record]], str]:
     """Return who reads a source, and its path: ``DRIVER:PATH`` names an installed driver."""
-    name, colon, path = source.partition(":")
-    if not colon or not name.isidentifier() or Path(source).exists():
+    name, path = _named_plugin(source)
+    if not name:
         return recorded.records, source
     return plugins.installed(plugins.DRIVERS).get(name), path
+
+
+def _named_plugin(source: str) -> tuple[str, str]:
+    """Return the name before the colon, empty for none, and the rest."""
+    name, colon, path = source.partition(":")
+    if not colon or not name.isidentifier() or Path(source).exists():
+        return "", source
+    return name, path
 
 
 def _looks_like_file(word: str) -> bool:

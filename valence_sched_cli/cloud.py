@@ -1,34 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud that ``openstack`` is configured for, logged in to only when an option needs it."""
+"""The cloud behind ``openstack``: logged in to when something must be asked of it, not before."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from valence_sched.errors import SchedulerError, UsageError, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from valence_sched.errors import CloudError, one_line
 
 
-def connection(client_manager: Any, option: str) -> Any:
-    """Return a connection of openstacksdk, logging in when nobody has yet.
+def connection(manager: Any) -> Callable[[], Any] | None:
+    """Return what logs in and gives an SDK connection, None in the program without a cloud."""
+    if not hasattr(manager, "setup_auth"):
+        return None
 
-    Raises:
-        UsageError: the program is not ``openstack``.
-        SchedulerError: no cloud is configured, or it does not let us in.
-    """
-    if not hasattr(client_manager, "setup_auth"):
-        raise UsageError(f"{option}: only inside openstack, which knows a cloud")
-    client_manager._auth_required = True  # our commands work without, so nobody has asked yet
-    return told(lambda: _login(client_manager))
+    def connect() -> Any:
+        manager._auth_required = True  # commands of ours say False, and this one needs it now
+        return told(lambda: _login(manager))
+
+    return connect
 
 
 def told(ask: Callable[[], Any]) -> Any:
     """Return what the cloud answers to a question.
 
     Raises:
-        SchedulerError: it does not answer; in one line, without the password and the token.
+        CloudError: it does not answer; in one line, without the password and the token.
     """
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
@@ -37,12 +34,16 @@ def told(ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except (ClientException, CommandError, SDKException) as error:
-        raise SchedulerError(f"no cloud: {one_line(str(error), 300)}") from None
+        raise CloudError(_worded(" ".join(str(error).split()).rstrip("."))) from None
     except (KeyError, TypeError) as error:  # what OpenStackClient raises for half a configuration
-        raise SchedulerError(f"no cloud: its configuration lacks {one_line(str(error))}") from None
+        raise CloudError(_worded(f"its configuration lacks {error}")) from None
 
 
-def _login(client_manager: Any) -> Any:
-    client_manager.setup_auth()
-    client_manager.sdk_connection.authorize()
-    return client_manager.sdk_connection
+def _login(manager: Any) -> Any:
+    manager.setup_auth()
+    manager.sdk_connection.authorize()
+    return manager.sdk_connection
+
+
+def _worded(reason: str) -> str:
+    return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)

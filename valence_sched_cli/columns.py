@@ -184,9 +184,9 @@ def plain(nouns: Sequence[Any]) -> list[Any]:
 
 
 def text(value: Any) -> str:
+    """Print a value inside a cell: lists with semicolons, numbers without needless zeros."""
     if value is None:
         return "unset"
-    """Print a value inside a cell: lists with semicolons, numbers without needless zeros."""
     if isinstance(value, Mapping):
         return "{" + Pairs(value).human_readable() + "}"
     if isinstance(value, (list, tuple)):

@@ -105,7 +105,15 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
     """Refuse to read standard input for two things: the second would find it empty."""
     readers = [
         f"--{name.replace('_', '-')}" if name != "source" else "<path>"
-        for name in ("inventory", "source", "flavor", "flavor_file", "policy_file", "file")
+        for name in (
+            "inventory",
+            "source",
+            "flavor",
+            "flavor_file",
+            "policy_file",
+            "resource_file",
+            "file",
+        )
         for word in _listed(getattr(parsed_args, name, None))
         if word == "-"
     ]
@@ -128,10 +136,23 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
         "documents, or - for standard input; repeat for several "
         "(default: VALENCE_SCHED_INVENTORY)",
     )
+    add_resource_file_option(parser)
     parser.add_argument(
         "--strict",
         action="store_true",
         help="exit 5 when any document had to be skipped, and fail when a plug-in does",
+    )
+
+
+def add_resource_file_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for resources that no pod manager tells."""
+    parser.add_argument(
+        "--resource-file",
+        metavar="<file>",
+        action="append",
+        default=[],
+        help="YAML file of resources that pod managers have and do not tell, such as power "
+        "(repeat for several)",
     )
 
 

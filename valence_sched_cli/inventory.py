@@ -22,6 +22,7 @@ class ValidateInventory(command.Lister):
         parser.add_argument(
             "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
         )
+        command.add_resource_file_option(parser)
         parser.add_argument(
             "--strict", action="store_true", help="exit 5 when any document had to be skipped"
         )
@@ -37,7 +38,7 @@ class ValidateInventory(command.Lister):
         for source in parsed_args.source:
             error: str | None = None
             try:
-                view = self.main.view([source])
+                view = self.main.view([source], resource_files=parsed_args.resource_file)
                 counts = (len(view.podms), len(view), view.block_count)
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
@@ -69,6 +70,9 @@ class ConvertInventory(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         podms, blocks = self.main.convert(
-            parsed_args.inventory, parsed_args.output, strict=parsed_args.strict
+            parsed_args.inventory,
+            parsed_args.output,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
         )
         return ("File", "Podms", "Blocks"), (parsed_args.output, podms, blocks)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
-from valence_sched_cli import company, placement, where
+from valence_sched_cli import company, near, placement, where
 from valence_sched_cli import decision as one
 from valence_sched_cli.decision import nodes
 
@@ -22,7 +22,8 @@ COLUMNS = ("Request", *one.COLUMNS)
 _BESIDE = ("policy", "seed")
 _IN_THE_FILE = (
     "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
-    *where.WORDS, *company.WORDS, *placement.WORDS, "nova_flavor",
+    *where.WORDS, *company.WORDS, *near.WORDS, *placement.WORDS,
+    "nova_flavor",
 )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def requests(main: Any, parsed_args: argparse.Namespace) -> list[Request]:
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option}: with --request-file, say it in the file")
     said = {name: value for name in _BESIDE if (value := getattr(parsed_args, name)) is not None}
-    found = main.requests(parsed_args.request_file, parsed_args.flavor_file)
+    found = main.requests(parsed_args.request_file, parsed_args.flavor_file, parsed_args.near_map)
     return [msgspec.structs.replace(request, **said) for request in found]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import UnknownName
+from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import cloud
 
 if TYPE_CHECKING:
@@ -30,14 +30,17 @@ def flavor(main: Main, client_manager: Any, name: str) -> Flavor:
 
     Raises:
         UsageError: the program is not ``openstack``.
-        SchedulerError: the cloud does not answer.
+        CloudError: the cloud does not answer.
         UnknownName: it has no such flavor.
         InputError: the flavor has an extra spec without a counterpart here.
     """
     from valence_sched.model.forms import nova
     from valence_sched.model.forms.form import Where
 
-    compute = cloud.connection(client_manager, OPTION).compute
+    connect = cloud.connection(client_manager)
+    if connect is None:
+        raise UsageError(f"{OPTION}: only inside openstack, which knows a cloud")
+    compute = connect().compute
     found = cloud.told(lambda: compute.find_flavor(name, get_extra_specs=True))
     if found is None:
         known = cloud.told(lambda: [other.name for other in compute.flavors()])

@@ -17,13 +17,17 @@ API_VERSIONS = ("1",)
 
 
 def make_client(instance: Any) -> Main:
-    """Return the scheduler's parts for one run of the program; no cloud is needed."""
+    """Return the scheduler's parts for one run of the program; no cloud is needed.
+
+    One is logged in to only when it must be asked where a thing is.
+    """
+    from valence_sched_cli.cloud import connection
     from valence_sched_cli.progress import progress
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
     from valence_sched.main import Main
 
-    return Main(progress=progress())
+    return Main(progress=progress(), cloud=connection(instance))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -54,7 +54,11 @@ class ListPodm(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
         from valence_sched.core.summary import podm_amounts
 
-        view = self.main.view(parsed_args.inventory, strict=parsed_args.strict)
+        view = self.main.view(
+            parsed_args.inventory,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+        )
         columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
                    "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
         if parsed_args.long:
@@ -106,7 +110,11 @@ class ShowPodm(command.ShowOne):
         from valence_sched.core.summary import podm_amounts, pool_amounts
         from valence_sched.errors import UnknownName
 
-        view = self.main.view(parsed_args.inventory, strict=parsed_args.strict)
+        view = self.main.view(
+            parsed_args.inventory,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+        )
         names = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
         if parsed_args.podm not in names:
             ids = [podm.id for podm in view.podms]
@@ -183,7 +191,10 @@ class SchedulePodm(command.Lister):
             return self._schedule_all(parsed_args)
         request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
         engine = self.main.engine(
-            parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
+            parsed_args.inventory,
+            parsed_args.policy_file,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
         )
         check_policy(engine, request, parsed_args)
         decision = engine.select_destinations(request)
@@ -254,7 +265,10 @@ class FitPodm(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
         engine = self.main.engine(
-            parsed_args.inventory, parsed_args.policy_file, strict=parsed_args.strict
+            parsed_args.inventory,
+            parsed_args.policy_file,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
         )
         names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
         if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, company, nova, placement, where
+from valence_sched_cli import command, company, near, nova, placement, where
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
@@ -47,6 +47,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         "(repeat for several; takes the place of the flavor's)",
     )
     company.add_options(parser)
+    near.add_options(parser)
     parser.add_argument(
         "--seed", metavar="<n>", type=int, help="decides between equals (default: 0)"
     )
@@ -67,7 +68,7 @@ def make_request(
 
     args = parsed_args
     flavor = _flavor(main, args, word, client_manager)
-    said = where.said(args) | company.said(args, flavor.name)
+    said = where.said(args) | company.said(args, flavor.name) | near.said(args)
     asked = Asked(
         flavor=flavor.name,
         count=getattr(args, "count", 1),
@@ -81,7 +82,7 @@ def make_request(
         seed=args.seed,
         **placement.said(args, said),
     )
-    return placement.with_resources(main.compiled(asked, flavor), args.resource)
+    return placement.with_resources(main.compiled(asked, flavor, args.near_map), args.resource)
 
 
 def check_policy(engine: Any, request: Request, parsed_args: argparse.Namespace) -> None:

@@ -1,114 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small cloud on loopback: an identity service that asks for a password, and flavors."""
+"""A cloud on loopback: as much of Keystone, Cinder and Neutron as finding one thing takes."""
 
-import http.server
 import json
 import threading
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
-PASSWORD = "tr0ub4dor-of-the-night"
-TOKEN = "gAAAA-loopback-token"
+PASSWORD = "correct-horse-battery"
+TOKEN = "gAAAA-a-token-nobody-should-see"
 
-CLOUDS = """
-clouds:
-  loopback:
-    auth_type: password
-    region_name: here
-    identity_api_version: 3
-    auth:
-      auth_url: {url}/v3
-      username: planner
-      password: {password}
-      project_name: composing
-      user_domain_id: default
-      project_domain_id: default
-"""
+VOLUME = {"id": "11111111-aaaa-4aaa-8aaa-000000000001", "name": "db", "availability_zone": "west-1"}
+LOST = {"id": "11111111-aaaa-4aaa-8aaa-000000000002", "name": "lost", "availability_zone": None}
+NET = {"id": "net-1", "name": "lan", "availability_zones": ["east-1"],
+       "provider:physical_network": "gold"}  # fmt: skip
+WIDE = {"id": "net-2", "name": "wan", "availability_zones": ["east-1", "west-1"],
+        "segments": [{"provider:physical_network": "bulk"}]}  # fmt: skip
+PORT = {"id": "port-1", "name": "eth", "network_id": "net-1"}
+THINGS: dict[str, list[dict[str, Any]]] = {
+    "volumes": [VOLUME, LOST],
+    "networks": [NET, WIDE],
+    "ports": [PORT],
+}
 
 
 class Cloud:
-    """A server with these flavors; ``asked`` lists the paths it was asked for."""
+    """A server with all services; ``asked`` remembers what it was asked, in order."""
 
-    def __init__(self, flavors: list[dict[str, Any]]) -> None:
-        self.flavors = flavors
+    def __init__(self) -> None:
         self.asked: list[str] = []
-        cloud = self
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-        class Door(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                cloud.asked.append(self.path)
-                self.answer(*cloud.read(self.path.partition("?")[0]))
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
 
-            def do_POST(self) -> None:
-                cloud.asked.append(self.path)
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.answer(*cloud.token(body))
-
-            def answer(self, status: int, document: Any) -> None:
-                data = json.dumps(document).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.send_header("X-Subject-Token", TOKEN)
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *words: Any) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what logs in to this cloud."""
+        return {
+            "OS_AUTH_URL": f"{self.url}/identity/v3",
+            "OS_USERNAME": "op",
+            "OS_PASSWORD": PASSWORD,
+            "OS_PROJECT_NAME": "ops",
+            "OS_USER_DOMAIN_ID": "default",
+            "OS_PROJECT_DOMAIN_ID": "default",
+            "OS_IDENTITY_API_VERSION": "3",
+        }
 
     def close(self) -> None:
-        """Stop serving."""
-        self.server.shutdown()
-        self.server.server_close()
+        self._server.shutdown()
+        self._server.server_close()
 
-    def configure(self, file: Path, password: str = PASSWORD) -> str:
-        """Write a clouds.yaml that leads here and return its path."""
-        file.write_text(CLOUDS.format(url=self.url, password=password))
-        return str(file)
+    def answer(self, method: str, target: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """Return status and document."""
+        path = urlsplit(target).path.rstrip("/")
+        self.asked.append(f"{method} {path}")
+        if path == "/identity/v3" and method == "GET":
+            return 200, {"version": self._version("v3.14", "identity/v3")}
+        if path == "/identity/v3/auth/tokens":
+            given = body["auth"]["identity"]["password"]["user"]["password"]
+            return (201, self._token()) if given == PASSWORD else (401, _error(401, "who are you?"))
+        if path in ("/volume/v3", "/network", "/network/v2.0"):
+            number = "v3.0" if "volume" in path else "v2.0"
+            return 200, {"versions": [self._version(number, f"{path.split('/')[1]}/{number[:2]}")]}
+        *_, collection, name = path.removesuffix("/detail").split("/")
+        if name in THINGS:
+            wanted = parse_qs(urlsplit(target).query).get("name", [""])[0]
+            return 200, {name: [thing for thing in THINGS[name] if thing["name"] == wanted]}
+        if found := [thing for thing in THINGS.get(collection, []) if thing["id"] == name]:
+            return 200, {collection[:-1]: found[0]}
+        return 404, _error(404, path)
 
-    def read(self, path: str) -> tuple[int, Any]:
-        """Answer a GET: versions, the flavors, one of them, or 404."""
-        if path in ("/v3", "/v3/"):
-            return 200, {"version": self._version("v3.14", "v3", "stable")}
-        if path in ("/compute/v2.1", "/compute/v2.1/"):
-            version = self._version("v2.1", "compute/v2.1", "CURRENT")
-            return 200, {"version": version | {"version": "2.96", "min_version": "2.1"}}
-        if path.endswith(("/flavors", "/flavors/detail")):
-            return 200, {"flavors": self.flavors}
-        for flavor in self.flavors:
-            if path.endswith(f"/flavors/{flavor['id']}"):
-                return 200, {"flavor": flavor}
-            if path.endswith(f"/flavors/{flavor['id']}/os-extra_specs"):
-                return 200, {"extra_specs": flavor["extra_specs"]}
-        return 404, {"itemNotFound": {"code": 404, "message": "there is no such thing"}}
+    def _version(self, number: str, path: str) -> dict[str, Any]:
+        links = [{"rel": "self", "href": f"{self.url}/{path}/"}]
+        return {"id": number, "status": "CURRENT", "links": links}
 
-    def token(self, body: Any) -> tuple[int, Any]:
-        """Answer who may come in: the user with the password."""
-        if body["auth"]["identity"]["password"]["user"]["password"] != PASSWORD:
-            return 401, {"error": {"code": 401, "message": "who is this?", "title": "No"}}
-        compute = {
-            "type": "compute", "id": "c", "name": "nova",
-            "endpoints": [{"id": "e", "interface": "public", "region": "here",
-                           "region_id": "here", "url": f"{self.url}/compute/v2.1"}],
-        }  # fmt: skip
+    def _token(self) -> dict[str, Any]:
+        catalog = [
+            {
+                "type": type_,
+                "name": type_,
+                "endpoints": [
+                    {"interface": "public", "region": "R", "region_id": "R",
+                     "url": f"{self.url}/{path}", "id": type_}
+                ],
+            }
+            for type_, path in (("block-storage", "volume/v3"), ("network", "network"))
+        ]  # fmt: skip
         domain = {"id": "default", "name": "Default"}
-        return 201, {"token": {
-            "methods": ["password"],
-            "issued_at": "2026-01-05T06:00:00.000000Z",
-            "expires_at": "2126-01-05T06:00:00.000000Z",
-            "user": {"id": "u", "name": "planner", "domain": domain},
-            "project": {"id": "p", "name": "composing", "domain": domain},
-            "roles": [{"id": "r", "name": "reader"}],
-            "catalog": [compute],
-        }}  # fmt: skip
-
-    def _version(self, name: str, path: str, status: str) -> dict[str, Any]:
         return {
-            "id": name,
-            "status": status,
-            "links": [{"rel": "self", "href": f"{self.url}/{path}/"}],
+            "token": {
+                "methods": ["password"],
+                "expires_at": "2099-01-01T00:00:00.000000Z",
+                "issued_at": "2026-01-01T00:00:00.000000Z",
+                "user": {"id": "u", "name": "op", "domain": domain},
+                "project": {"id": "p", "name": "ops", "domain": domain},
+                "roles": [{"id": "r", "name": "admin"}],
+                "catalog": catalog,
+            }
         }
+
+
+def _error(code: int, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "title": "no"}}
+
+
+def _handler(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer("GET", {})
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            self._answer("POST", json.loads(self.rfile.read(length)))
+
+        def _answer(self, method: str, body: dict[str, Any]) -> None:
+            status, document = cloud.answer(method, self.path, body)
+            data = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            if status == 201:
+                self.send_header("X-Subject-Token", TOKEN)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: Any) -> None:
+            """Say nothing."""
+
+    return Handler

@@ -352,10 +352,7 @@ class TestFlavors(Bad):
         self.assertIn(
             "expected field 'name'", self.flavor("properties: {memory: {capacity_mib: 1}}")
         )
-        self.assertIn(
-            "$.properties: found nothing asked for, expected at least one need",
-            self.flavor("name: x\n"),
-        )
+        self.assertIn("$.properties: found nothing asked for", self.flavor("name: x\n"))
 
     def test_capabilities_that_are_no_pairs_are_refused(self):
         text = TINY + "capabilities: fabric\n"

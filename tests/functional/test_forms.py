@@ -136,7 +136,7 @@ class TestPlacement(Case):
     def test_asking_for_nothing_and_for_what_contradicts_exits_2(self):
         small = ("--flavor", "small")
         for words, line in (
-            ((), "what is the node made of? name --flavor, --resource CLASS=N, or --request-file\n"),
+            ((), "what is the node made of? name --flavor, --resource CLASS=N, or "),
             (("--required", "A"), "what is the node made of? name --flavor, --resource"),
             ((*small, "--required", "A", "--forbidden", "A"),
              "--required: 'A' is both required and forbidden\n"),

@@ -3,7 +3,7 @@
 
 import unittest
 
-from tests.functional.cloud import PASSWORD, TOKEN, Cloud
+from tests.functional.compute import PASSWORD, TOKEN, Cloud
 from tests.functional.programs import SITE, Case, Done, run
 
 SCHEDULE = ("podm", "schedule", "--inventory", SITE)
@@ -90,11 +90,11 @@ class TestNovaFlavor(Case):
         wrong = self.cloud.configure(self.folder / "wrong.yaml", "another-secret")
         done = self.ask("--nova-flavor", "m1.large", clouds=wrong)
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
-        self.assertTrue(done.err.startswith("no cloud: "), done.err)
+        self.assertTrue(done.err.startswith("no cloud to ask: "), done.err)
         self.assertNotIn("another-secret", done.err)
         done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large")
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
-        self.assertTrue(done.err.startswith("no cloud: "), done.err)
+        self.assertTrue(done.err.startswith("no cloud to ask: "), done.err)
 
     def test_our_own_program_has_no_cloud_and_two_flavors_are_one_too_many(self):
         done = run("valence-sched", *SCHEDULE, "--nova-flavor", "m1.large")

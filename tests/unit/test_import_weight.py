@@ -24,6 +24,7 @@ HEAVY = (
     "valence_sched.filters",
     "valence_sched.main",
     "valence_sched.model",
+    "valence_sched.resolvers",
     "valence_sched.schedulers",
     "valence_sched.testing",
     "valence_sched.weighers",

@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "core": {"errors", "model"},
     "schedulers": {"errors", "model", "core"},
     "drivers": {"errors", "model"},
+    "resolvers": {"errors", "model"},
     "engine": {"errors", "model", "core", "schedulers", "drivers"},
     "files": {"errors", "model", "core"},
     "main": {"errors", "model", "core", "schedulers", "drivers", "engine", "files"},
@@ -29,8 +30,8 @@ MAY_IMPORT = {
 FOR_ALL = {"msgspec", "numpy"}
 ONLY_IN = {
     "cliff": {"valence_sched_cli"},
-    "keystoneauth1": {"valence_sched_cli/cloud.py"},
-    "openstack": {"valence_sched_cli/cloud.py"},
+    "keystoneauth1": {"resolvers", "valence_sched_cli"},
+    "openstack": {"resolvers", "valence_sched_cli"},
     "osc_lib": {"valence_sched_cli"},
     "rich": {"valence_sched_cli"},
     "sqlalchemy": {"store"},

@@ -369,6 +369,9 @@ class TestS1(unittest.TestCase):
                 for name in names:
                     seen += 1
                     top = name.partition(".")[0]
+                    if top == "openstack" and file.parent.name == "resolvers":
+                        self.assertGreater(node.col_offset, 0, f"{file}: imported at the top")
+                        continue
                     self.assertNotIn(top, others, f"{file}:{node.lineno}")
                     self.assertFalse(top.startswith("oslo_"), f"{file}:{node.lineno}")
         self.assertGreater(seen, 100)

@@ -21,7 +21,7 @@ from valence_sched.core.fit import Fit
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
 from valence_sched.core.parts import Part
 from valence_sched.core.policies import BoundFilter
-from valence_sched.errors import one_line
+from valence_sched.errors import nearest, one_line
 from valence_sched.model import decision as words
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import to_json
@@ -86,8 +86,8 @@ class Decision:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what the judging had to say: plugins that broke their contract."""
-        return self.batch.judgement.notes
+        """Return plugins that broke their contract, and resources that nobody has."""
+        return [*self.batch.judgement.notes, *unknown_resources(self.view, self.request)]
 
     @property
     def turned_down(self) -> list[tuple[int, Part]]:
@@ -205,7 +205,7 @@ class Decision:
         except Exception as error:  # it could judge, so its verdict stands
             text = f"filter {filter_.name!r} cannot explain itself: {type(error).__name__}: {error}"
             if one_line(text) not in self.warnings:
-                self.warnings.append(one_line(text))
+                self.batch.judgement.notes.append(one_line(text))
             return [plain]
         return [_from_term(filter_.name, term) for term in terms] or [plain]
 
@@ -319,6 +319,16 @@ def inventory_source(view: View, skipped: Sequence[str]) -> words.Source:
         blocks=view.block_count,
         skipped=tuple(skipped),
     )
+
+
+def unknown_resources(view: View, request: Request) -> list[str]:
+    """Return a line for each resource asked for that no pod manager has, with the nearest one."""
+    asked = [need.resource for ask in request.asks for need in ask.needs if need.kind == "stock"]
+    return [
+        one_line(f"no pod manager has a resource named {name!r} ({nearest(name, view.resources)})")
+        for name in dict.fromkeys(asked)
+        if name not in view.resources
+    ]
 
 
 def inventory_digest(view: View) -> str:

@@ -17,6 +17,7 @@ FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
 SCHEDULERS = "valence_sched.schedulers"
 DRIVERS = "valence_sched.drivers"
+RESOLVERS = "valence_sched.resolvers"
 
 
 @dataclass(frozen=True, slots=True)

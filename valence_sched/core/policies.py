@@ -167,7 +167,9 @@ READERS = (
     Reader("filter", "traits", lambda request: request.traits),
     Reader("filter", "attributes", lambda request: request.attributes),
     Reader("filter", "json", lambda request: request.where is not None),
+    Reader("filter", "near", lambda request: any(not near.soft for near in request.near)),
     Reader("filter", "spread", lambda request: request.group and request.group.hard),
+    Reader("weigher", "near", lambda request: any(near.soft for near in request.near)),
     Reader("weigher", "affinity", lambda request: request.group and request.group.soft),
     Reader("weigher", "owner", lambda request: request.owner, instead=("isolation",)),
 )

@@ -214,6 +214,16 @@ REQUESTS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
             ],
         },
     ),
+    (
+        {"processor": {"sockets": 1}},
+        {
+            "near": [
+                {"thing": "volume a", "zone": "az1", "facts": {"labels": ["b", "z"], "year": 2024}},
+                {"thing": "volume b", "aggregates": ["ssd", "rack-2"], "soft": True},
+                {"thing": "port c", "zone": "az2", "facts": {"noise_db": 71}, "soft": True},
+            ]
+        },
+    ),
     ({"stocks": [{"resource": "nobody_has_it", "amount": 1.5}]}, {"count": 3}),
     (_NODE, {"owner": "physics", "company": {"owned": {"plain": 2, "full": 1}}}),
     (_NODE, {"owner": "biology", "group": {"name": "web"}}),

@@ -5,10 +5,10 @@ import unittest
 
 from valence_sched.core import plugins
 from valence_sched.core.judge import SCALE, judge
-from valence_sched.core.policies import bind, for_policy, unread
+from valence_sched.core.policies import bind, for_policy, idle, unread, without
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
 from valence_sched.model.policy import FilterUse, Overrides, Policy, PolicyText, WeigherUse
-from valence_sched.model.request import Names, Request
+from valence_sched.model.request import Names, Near, Request
 from valence_sched.testing import request, view
 
 SITE = view({"id": "a", "blocks": [{"uri": "c", "devices": {"processors": [{"cores": 10}]}}]})
@@ -121,15 +121,32 @@ class TestUnread(unittest.TestCase):
             traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
             attributes={"facts.year": "2022"},
             where=0,
+            near=(Near(thing="volume v", zone="z"),),
         )
         names = ["target", "zone", "location", "aggregates", "capabilities", "traits",
-                 "attributes", "json"]  # fmt: skip
+                 "attributes", "json", "near"]  # fmt: skip
         self.assertEqual(names, [reader.name for reader in unread(asked, bind(policy()))])
         with_all = bind(policy(tuple(map(FilterUse, names))))
         self.assertEqual([], unread(asked, with_all))
 
     def test_no_wish_needs_no_filter(self):
         self.assertEqual([], unread(CORES, bind(policy())))
+
+    def test_a_soft_wish_needs_a_weigher_and_no_filter(self):
+        asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
+        (reader,) = unread(asked, bind(policy()))
+        self.assertEqual(("weigher", "near"), (reader.kind, reader.name))
+        self.assertEqual([], unread(asked, bind(policy((), (WeigherUse("near"),)))))
+        self.assertEqual([], unread(CORES, bind(policy())))
+
+    def test_a_weigher_without_anything_to_do_takes_no_part(self):
+        both = bind(policy((), (WeigherUse("near"), WeigherUse("room"))))
+        asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
+        must = Request(near=(Near(thing="volume v", zone="z"),))
+        for request_, names in ((CORES, ["room"]), (must, ["room"]), (asked, ["near", "room"])):
+            part = without(both, idle(request_, both))
+            self.assertEqual(names, [weigher.name for weigher in part.weighers])
+            self.assertEqual(1000 * len(names), part.worst)
 
 
 class TestText(unittest.TestCase):

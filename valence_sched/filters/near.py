@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter that keeps what stands near a thing outside, such as a volume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.model.near import clues
+from valence_sched.model.opinion import Term, terms
+from valence_sched.model.request import Request
+from valence_sched.model.view import View
+
+
+@terms
+def near(view: View, request: Request) -> Iterator[Term]:
+    """Keeps pools that share zone, an aggregate and every fact with each thing to be near to."""
+    for thing in request.near:
+        if not thing.soft:
+            yield from clues(view, thing)

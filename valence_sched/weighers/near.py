@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher that likes to stand near things outside, such as volumes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valence_sched.model.near import clues
+from valence_sched.model.request import Request
+from valence_sched.model.view import Floats, View
+
+
+def near(view: View, request: Request) -> Floats:
+    """Prefers pools that stand near the things that a request wishes to be near to.
+
+    Of each such thing the share of what is told of its place (zone, aggregates, each fact) that
+    the pool has in common with it; of several things the mean; 1 where all of it holds.
+    """
+    soft = [[term.mask for term in clues(view, thing)] for thing in request.near if thing.soft]
+    score = np.ones(len(view))
+    if told := [masks for masks in soft if masks]:
+        score = np.mean([np.mean(masks, axis=0) for masks in told], axis=0)
+    return score
