@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -15,9 +15,8 @@ from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.company import Earlier, with_company
 from valence_sched.core.decision import Decision, unknown_resources
-from valence_sched.core.fit import Plan
-from valence_sched.core.judge import judge
 from valence_sched.core.kept import Kept
+from valence_sched.core.ledger import Ledger
 from valence_sched.core.many import Decisions, decide_all
 from valence_sched.core.parts import Part, count_fits, tried
 from valence_sched.core.policies import BoundPolicy, bind, for_policy, idle, unread, without
@@ -28,19 +27,26 @@ from valence_sched.model.build import ViewBuilder
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.logic import check_amounts
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Request, sealed
+from valence_sched.model.request import Mix, Request, sealed
 from valence_sched.model.splice import splice
 from valence_sched.model.view import Mask, View
 
+READS_MIX = "fragmentation"  # the weigher that leaves room for what is asked for over time
+
 
 class Engine:
-    """Decides on the View it holds; the View changes only through :meth:`replace`."""
+    """Decides on the View it holds; the View changes only through :meth:`replace`.
+
+    ``mix`` makes what requests leave room for that bring none; it is asked once, and only when a
+    policy looks at it.
+    """
 
     def __init__(
         self,
         view: View,
         policies: Iterable[Policy],
         *,
+        mix: Callable[[], Mix] = Mix,
         skipped: Sequence[str] = (),
         strict: bool = False,
     ) -> None:
@@ -51,6 +57,7 @@ class Engine:
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._kept = Kept()
+        self._mix = functools.cache(mix)
         self._skipped = skipped
         self._strict = strict
 
@@ -84,14 +91,12 @@ class Engine:
         """
         asked = [self._ready(request)[0] for request in requests]
 
-        def case(view: View, request: Request, earlier: Earlier) -> Case:
+        def case(ledger: Ledger, request: Request, earlier: Earlier) -> Case:
             bound, text = self._policy(request.policy)
             passing = functools.partial(self._passing, request, bound, text)
-            request = with_company(view, request, passing, earlier)
+            request = with_company(ledger.view, request, passing, earlier)
             bound = self._reduced(bound, idle(request, bound))
-            judgement = judge(view, request, bound, strict=self._strict)
-            plan = Plan(request.needs, view.kinds, request.bonds)
-            return Case(view, request, bound, judgement, plan, self._strict)
+            return ledger.case(request, bound, strict=self._strict)
 
         return decide_all(self._view, asked, case, _schedule, self._skipped)
 
@@ -147,7 +152,7 @@ class Engine:
                 "another policy"
             )
         self._check_names(request)
-        request = sealed(for_policy(request, bound.policy))
+        request = sealed(for_policy(self._mixed(request, bound), bound.policy))
         if request.condition is not None:
             check_amounts(self._view, request.condition)
         return request, bound, text
@@ -172,6 +177,13 @@ class Engine:
         if key not in self._in_part:
             self._in_part[key] = without(bound, weighers)
         return self._in_part[key]
+
+    def _mixed(self, request: Request, bound: BoundPolicy) -> Request:
+        """Return the request with the usual mix, if its policy looks at one and it has none."""
+        looks = any(weigher.name == READS_MIX for weigher in bound.weighers)
+        if request.mix.shares or not looks:
+            return request
+        return msgspec.structs.replace(request, mix=self._mix())
 
     def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
         if name not in self._bound:

@@ -36,7 +36,7 @@ from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.near import Thing, Things, knows, place_of, things
 from valence_sched.model.policy import Policy
 from valence_sched.model.reports import parse_report
-from valence_sched.model.request import Near, Request
+from valence_sched.model.request import Mix, Near, Request, Share
 from valence_sched.model.resource import Declared, Resource, by_name, replaced
 from valence_sched.model.view import View
 
@@ -82,7 +82,12 @@ class Main:
         """Return a scheduler for the inventories and all known policies."""
         known = self.policies(policy_files)
         view = self.view(sources, strict=strict, resource_files=resource_files)
-        return Engine(view, known.values(), skipped=self.skipped, strict=strict)
+        skipped = self.skipped
+        return Engine(view, known.values(), mix=self.mix, skipped=skipped, strict=strict)
+
+    def mix(self) -> Mix:
+        """Return the mix of all known flavors, built in and the user's, each as often."""
+        return Mix(tuple(Share(f.needs, f.traits) for f in self.flavors().values() if f.needs))
 
     def view(
         self, sources: Sequence[str], *, strict: bool = False, resource_files: Sequence[str] = ()

@@ -51,8 +51,8 @@ def said(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, A
     """
     args = parsed_args
     return fields | {
-        "traits": _joined("--required", fields["traits"], [*args.required, *args.forbidden]),
-        "aggregates": _joined("--member-of", fields["aggregates"], args.member_of),
+        "traits": joined("--required", fields["traits"], [*args.required, *args.forbidden]),
+        "aggregates": joined("--member-of", fields["aggregates"], args.member_of),
     }
 
 
@@ -75,7 +75,12 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
     )
 
 
-def _joined(option: str, names: Names, terms: Iterable[Terms]) -> Names:
+def joined(option: str, names: Names, terms: Iterable[Terms]) -> Names:
+    """Return names with those of some terms beside.
+
+    Raises:
+        UsageError: one of them is both required and forbidden.
+    """
     from valence_sched.errors import UsageError
     from valence_sched.model.request import Names
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import deciding, reading, starting
+from tests.benchmarks import deciding, reading, starting, trace
 
 ALL = {
     "amounts": deciding.amounts,
+    "amounts-five": deciding.amounts_five,
     "flavors": deciding.flavors,
+    "flavors-five": deciding.flavors_five,
+    "mixed": deciding.mixed,
+    "trace": trace.trace,
     "reading": reading.reading,
     "starting": starting.starting,
 }

@@ -10,25 +10,36 @@ from collections.abc import Iterator
 import msgspec
 
 from tests.benchmarks.measure import Measurement, against, median_ms, numpy_pass
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.policies import bind
 from valence_sched.engine import Engine
 from valence_sched.main import Main
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.request import Request
+from valence_sched.model.policy import WeigherUse
+from valence_sched.model.request import Request, sealed
 from valence_sched.model.view import View
+from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing.generate import podms
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
+FIVE = msgspec.structs.replace(
+    Main(environ={}).policies()["default"],
+    name="five",
+    weighers=tuple(
+        WeigherUse(name) for name in ("room", "balance", "scarce", "known", "fragmentation")
+    ),
+)
 
 
-def amounts() -> Iterator[Measurement]:
+def amounts(policy: str = "default", name: str = "amounts") -> Iterator[Measurement]:
     """10,000 pools of 8 resource classes, every request a new one: at most 5 numpy passes."""
     engine = _engine(blocks=0, stocks=8)
     resources = sorted(engine.look().resources)
     requests = iter([
-        _request({"stocks": [{"resource": name, "amount": 1.0 + n / 1000} for name in resources]})
+        _request({"stocks": [{"resource": r, "amount": 1.0 + n / 1000} for r in resources]}, policy)
         for n in range(400)
     ])  # fmt: skip
 
@@ -38,21 +49,57 @@ def amounts() -> Iterator[Measurement]:
     for _ in range(100):  # the engine keeps the last judgements: let that memory fill
         decide()
     probe = median_ms(numpy_pass(), 300)
-    yield against("amounts: a new request", median_ms(decide, 300), probe, 5)
+    yield against(f"{name}: a new request", median_ms(decide, 300), probe, 5)
 
 
-def flavors() -> Iterator[Measurement]:
+def amounts_five() -> Iterator[Measurement]:
+    """The same with five weighers, fragmentation among them, and the same target."""
+    yield from amounts(FIVE.name, "amounts with five weighers")
+
+
+def flavors_five() -> Iterator[Measurement]:
+    """The same with five weighers, fragmentation among them, and the same targets."""
+    yield from flavors(FIVE.name, "flavors with five weighers")
+
+
+def mixed() -> Iterator[Measurement]:
+    """1,000 requests of 20 flavors, one after another, on 1,000 podms of 100 blocks."""
+    site = view(BLOCKS, 0, podms_=1000)
+    flavors_ = list(Main(environ={}).flavors().values())
+    needs = [
+        tuple(msgspec.structs.replace(need, amount=need.amount + n) if need.unit else need
+              for need in flavors_[n % len(flavors_)].needs)
+        for n in range(20)
+    ]  # fmt: skip
+    asked = [sealed(Request(needs=one, policy=FIVE.name, mix=Main(environ={}).mix()))
+             for one in needs]  # fmt: skip
+    bound = bind(FIVE)
+    scheduler = FilterScheduler()
+
+    def thousand() -> None:
+        ledger = Ledger(site)
+        for number in range(1000):
+            placed = scheduler.schedule(ledger.case(asked[number % 20], bound)).placed
+            if placed:
+                ledger.take(placed[0].chosen)
+
+    probe = median_ms(numpy_pass(), 300)
+    yield against("mixed: 1,000 requests of 20 flavors", median_ms(thousand, 3), probe, 25_000)
+
+
+def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurement]:
     """10,000 podms of 100 blocks: a flavor first, again, after a change, 1,000 nodes, or apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
     flavor = Main(environ={}).flavors()["medium"]
     probe = median_ms(numpy_pass(), 300)
     memory = itertools.count(flavor.needs[1].amount, 1)
-    request = Request(needs=flavor.needs)
+    request = Request(needs=flavor.needs, policy=policy)
 
     def new() -> None:
         needs = list(flavor.needs)
         needs[1] = msgspec.structs.replace(needs[1], amount=next(memory))
-        assert engine.select_destinations(Request(needs=tuple(needs))).batch.placed
+        asked = Request(needs=tuple(needs), policy=policy)
+        assert engine.select_destinations(asked).batch.placed
 
     def same() -> None:
         assert engine.select_destinations(request).batch.placed
@@ -74,12 +121,12 @@ def flavors() -> Iterator[Measurement]:
         decision = engine.select_destinations(many)
         assert len(decision.chosen_podms()) == len(decision.batch.placed) == 1000
 
-    yield against("flavors: seen for the first time", median_ms(new, 20), probe, 250)
+    yield against(f"{name}: seen for the first time", median_ms(new, 20), probe, 250)
     same()
-    yield against("flavors: the same again", median_ms(same, 50), probe, 10)
-    yield against("flavors: after one podm changed", median_ms(change, 20), probe, 20)
-    yield against("flavors: 1,000 nodes with depletion", median_ms(thousand, 5), probe, 1000)
-    yield against("flavors: 1,000 nodes with anti-affinity", median_ms(apart, 5), probe, 3000)
+    yield against(f"{name}: the same again", median_ms(same, 50), probe, 10)
+    yield against(f"{name}: after one podm changed", median_ms(change, 20), probe, 20)
+    yield against(f"{name}: 1,000 nodes with depletion", median_ms(thousand, 5), probe, 1000)
+    yield against(f"{name}: 1,000 nodes with anti-affinity", median_ms(apart, 5), probe, 3000)
 
 
 def _changes(count: int) -> Iterator[LeanPodm]:
@@ -95,20 +142,21 @@ def _changes(count: int) -> Iterator[LeanPodm]:
 
 
 def _engine(blocks: int, stocks: int) -> Engine:
-    return Engine(view(blocks, stocks), Main(environ={}).policies().values())
+    main = Main(environ={})
+    return Engine(view(blocks, stocks), [*main.policies().values(), FIVE], mix=main.mix)
 
 
-def view(blocks: int, stocks: int) -> View:
+def view(blocks: int, stocks: int, podms_: int = PODMS) -> View:
     """Return the View of the generated inventory."""
     builder = ViewBuilder()
     decoder = msgspec.json.Decoder(LeanPodm)
-    for line in podms(PODMS, blocks, SEED, stocks=stocks):
+    for line in podms(podms_, blocks, SEED, stocks=stocks):
         builder.add(decoder.decode(line), "generated")
     built = builder.view()
     gc.freeze()  # as Main does for an inventory that it reads
     return built
 
 
-def _request(properties: dict[str, object]) -> Request:
+def _request(properties: dict[str, object], policy: str) -> Request:
     flavor = msgspec.convert({"name": "benchmark", "properties": properties}, Flavor)
-    return Request(needs=flavor.needs)
+    return Request(needs=flavor.needs, policy=policy)

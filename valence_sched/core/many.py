@@ -10,6 +10,7 @@ from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.company import Earlier
 from valence_sched.core.decision import Decision, inventory_source
+from valence_sched.core.ledger import Ledger
 from valence_sched.core.parts import Part, tried
 from valence_sched.model import decision as words
 from valence_sched.model.draft import Draft
@@ -74,40 +75,44 @@ class Decisions:
 def decide_all(
     view: View,
     requests: Sequence[Request],
-    case_of: Callable[[View, Request, Earlier], Case],
+    case_of: Callable[[Ledger, Request, Earlier], Case],
     schedule: Callable[[Case], Batch],
     skipped: Sequence[str] = (),
 ) -> Decisions:
     """Decide on requests in order, up to the first that cannot have what it must."""
-    draft = Draft(view)
+    ledger = Ledger(view)
     found = Decisions(requests, view, skipped)
     earlier: list[tuple[Request, int]] = []
     for request in requests:
-        decision = Decision(tried(case_of(draft.view, request, earlier), schedule), skipped)
+        decision = Decision(tried(case_of(ledger, request, earlier), schedule), skipped)
         found.decisions.append(decision)
         if found.failed:
             break
         if len(decision.placed) < request.count or len(decision.parts) > 1:
-            decision.parts = _as_it_is(decision.parts, draft.view)
+            decision.parts = _as_it_is(decision.parts, ledger.view)
         else:
             decision.whole = False
         for _, node in decision.placed:
-            draft.less(node.chosen.row, node.chosen.blocks, node.chosen.grants)
+            ledger.take(node.chosen)
             earlier.append((request, int(view.podm_of[node.chosen.row])))
     return found
 
 
 def _as_it_is(parts: Sequence[Part], live: View) -> list[Part]:
-    """Return the parts with a copy of a view that goes on changing, so that words can wait."""
+    """Return the parts with copies of what goes on changing, so that words can wait."""
     still = Draft(live).view
-
-    def of(view: View) -> View:
-        return still if view is live else view
-
     return [
         Part(
-            replace(part.case, view=of(part.case.view)),
-            replace(part.batch, view=of(part.batch.view)),
+            replace(
+                part.case,
+                view=still if part.case.view is live else part.case.view,
+                judgement=part.case.judgement.copy(),
+            ),
+            replace(
+                part.batch,
+                view=still if part.batch.view is live else part.batch.view,
+                judgement=part.batch.judgement.copy(),
+            ),
         )
         for part in parts
     ]

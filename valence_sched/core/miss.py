@@ -151,7 +151,7 @@ class Misses:
             blocks = [numbers[uri] for uri in node.blocks if uri in numbers]
             if not any(shelf.gains[block] for block in blocks):
                 continue
-            undo = draft.more(0, blocks)
+            undo = draft.let_go(0, blocks)
             now = draft.window(0, last - first)
             part = batch.judgement.window(first, last).copy()
             judge_again(now, case.request, case.bound, part)

@@ -22,6 +22,8 @@ def capacity(view: View, request: Request, *, headroom: float = 0.0) -> Iterator
             yield Term(f"{need.label} at once", need.amount, view.most(need))
             if need.count > 1 or headroom:
                 yield Term(need.label, asked * need.count, view.free(need))
+            if need.count > 1:
+                yield Term(f"grants of {need.label}", need.count, view.grants(need))
         elif need.measure != "devices":
             yield Term(need.label, asked, view.free(need), need.unit,
                        podm_have=view.free(need, "podm"))  # fmt: skip

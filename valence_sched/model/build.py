@@ -14,7 +14,7 @@ import numpy as np
 from valence_sched.errors import DuplicateId, InputError, nearest
 from valence_sched.model import census, stocks
 from valence_sched.model.documents import decode
-from valence_sched.model.inventory import FREE, LeanBlock, LeanPodm, Pool, Status
+from valence_sched.model.inventory import FREE, LeanBlock, LeanPodm, Pool, Status, Stock
 from valence_sched.model.kinds import Kinds
 from valence_sched.model.shelf import Places, Positions, Shelf
 from valence_sched.model.view import Ints, Labels, View, lot_of
@@ -215,15 +215,16 @@ def _resources(
     shelves: Sequence[Shelf], first_row: Ints, podm_of: Ints
 ) -> dict[str, stocks.Column]:
     found: dict[str, dict[int, tuple[float, ...]]] = {}
+    pools: dict[str, dict[int, list[Stock]]] = {}
     for podm, shelf in enumerate(shelves):
         by_name: dict[str, list[int]] = {}
         for number, stock in enumerate(shelf.stocks):
             by_name.setdefault(stock.resource, []).append(number)
         for name, numbers in by_name.items():
             every = [shelf.stocks[number] for number in numbers]
-            rows = found.setdefault(name, {})
+            rows, here = found.setdefault(name, {}), pools.setdefault(name, {})
             for row in range(first_row[podm], first_row[podm + 1]):
                 position = row - first_row[podm]
                 pool = [shelf.stocks[n] for n in numbers if position in shelf.stock_pools[n]]
-                rows[int(row)] = stocks.row_values(pool, every)
-    return {name: stocks.column(rows, len(podm_of)) for name, rows in found.items()}
+                here[int(row)], rows[int(row)] = pool, stocks.row_values(pool, every)
+    return {name: stocks.column(rows, pools[name], len(podm_of)) for name, rows in found.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private copy of a View in which nodes are taken one after another."""
+"""A private copy of a View in which nodes are taken one after another, and given back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from valence_sched.model import stocks
 from valence_sched.model.census import Array, Census, Counts
+from valence_sched.model.grants import Floats
+from valence_sched.model.shelf import Shelf
+from valence_sched.model.stocks import Column
 from valence_sched.model.view import View
 
 Undo = Callable[[], None]
@@ -26,62 +29,65 @@ class Draft:
         self._base = view
         self._free = view.census.free.copy()
         self._podm_free = view.podm_census.free.copy()
-        self._stocks = {
-            name: (column.free.copy(), column.most.copy(), column.podm_free.copy())
-            for name, column in view.resources.items()
-        }
+        self._stocks = {name: _Books(column) for name, column in view.resources.items()}
         self._shelves = view.shelves.copy()
         self.view = replace(
             view,
             census=replace(view.census, free=_window(self._free)),
             podm_census=replace(view.podm_census, free=_window(self._podm_free)),
             shelves=self._shelves,
-            resources={
-                name: replace(view.resources[name], free=_window(free), most=_window(most),
-                              podm_free=_window(podm_free))
-                for name, (free, most, podm_free) in self._stocks.items()
-            },
+            resources={name: books.column for name, books in self._stocks.items()},
             _kept={},
-        )  # fmt: skip
+        )
 
-    def more(self, podm: int, blocks: Iterable[int]) -> Undo:
+    def let_go(self, podm: int, blocks: Iterable[int]) -> Undo:
         """Let a node of a podm go that has these blocks; return what takes them again."""
-        first, last = self.rows(podm)
-        before = self._shelves[podm]
         blocks = tuple(dict.fromkeys(blocks))
-        after = before.more(blocks)
         undo = self._undo(podm, ())
-        self._shelves[podm] = after
-        back = [block for block in blocks if after.slots[block] and not before.slots[block]]
-        _add(self.view.podm_census, self._podm_free, podm, [after.kinds[b] for b in back], 1)
-        for position in range(last - first):
-            here = [after.kinds[block] for block in back if position in after.pools[block]]
-            _add(self.view.census, self._free, first + position, here, 1)
+        self._put(podm, self._shelves[podm].let_go(blocks), blocks, ())
         return undo
 
     def less(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Undo:
         """Take blocks and amounts from the podm of ``row``; return what gives them back."""
         podm = int(self.view.podm_of[row])
-        first, last = self.rows(podm)
-        before = self._shelves[podm]
         blocks, grants = tuple(blocks), tuple(grants)
-        after = before.less(blocks, grants)
-        resources = {after.stocks[number].resource for number, _ in grants}
-        undo = self._undo(podm, resources)
-        self.view.forget_free()
-        self._shelves[podm] = after
-        gone = [block for block in blocks if not after.slots[block]]
-        _add(self.view.podm_census, self._podm_free, podm, [after.kinds[b] for b in gone], -1)
-        for position in range(last - first):
-            here = [after.kinds[block] for block in gone if position in after.pools[block]]
-            _add(self.view.census, self._free, first + position, here, -1)
-        for resource in resources:
-            self._refresh(resource, podm, first, last)
+        stocks_of = self._shelves[podm].stocks
+        undo = self._undo(podm, {stocks_of[number].resource for number, _ in grants})
+        self._put(podm, self._shelves[podm].less(blocks, grants), blocks, grants)
         return undo
+
+    def more(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> None:
+        """Give back to the podm of ``row`` blocks and amounts that were taken from it."""
+        podm = int(self.view.podm_of[row])
+        blocks, grants = tuple(blocks), tuple(grants)
+        after = self._shelves[podm].more(blocks, grants, self._base.shelves[podm])
+        self._put(podm, after, blocks, grants)
 
     def rows(self, podm: int) -> tuple[int, int]:
         """Return the first row of a podm and one past its last."""
         return int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
+
+    def _put(
+        self, podm: int, after: Shelf, blocks: tuple[int, ...], grants: Iterable[tuple[int, float]]
+    ) -> None:
+        """Put a shelf in the podm's place; only these blocks and stocks of it are other."""
+        before, first, last = self._shelves[podm], *self.rows(podm)
+        self.view.forget_free()
+        self._shelves[podm] = after
+        moved = [block for block in blocks if bool(before.slots[block]) != bool(after.slots[block])]
+        if moved:
+            by = 1 if after.slots[moved[0]] else -1
+            podm_kinds = [after.kinds[block] for block in moved]
+            _add(self.view.podm_census, self._podm_free, podm, podm_kinds, by)
+            for position in range(last - first):
+                here = [after.kinds[block] for block in moved if position in after.pools[block]]
+                _add(self.view.census, self._free, first + position, here, by)
+        touched: dict[str, set[int]] = {}
+        for number, _ in grants:
+            places = touched.setdefault(after.stocks[number].resource, set())
+            places.update(after.stock_pools[number])
+        for resource, positions in touched.items():
+            self._stocks[resource].refresh(resource, after, first, last, positions)
 
     def _undo(self, podm: int, resources: Iterable[str]) -> Undo:
         first, last = self.rows(podm)
@@ -90,7 +96,8 @@ class Draft:
             (self._free, int(start[first]), int(start[last])),
             (self._podm_free, int(podm_start[podm]), int(podm_start[podm + 1])),
         ]
-        slices += [(array, first, last) for name in resources for array in self._stocks[name]]
+        for name in resources:
+            slices += self._stocks[name].slices(first, last)
         shelf = self._shelves[podm]
         kept = [(array, low, array[low:high].copy()) for array, low, high in slices]
 
@@ -103,33 +110,55 @@ class Draft:
         return undo
 
     def window(self, first: int, last: int) -> View:
-        """Return the rows of one podm as they are now; totals come from the original."""
+        """Return the rows of whole podms as they are now; totals come from the original."""
         window = self.view.window(first, last)
         for key, found in self._base._kept.items():
             if key[0] in ("total", "inverse"):
                 window._kept[key] = found[first:last]
         return window
 
-    def _refresh(self, resource: str, podm: int, first: int, last: int) -> None:
-        shelf = self._shelves[podm]
+
+class _Books:
+    """The arrays of one resource that depletion changes, and the column that shows them."""
+
+    def __init__(self, column: Column) -> None:
+        self.free, self.most = column.free.copy(), column.most.copy()
+        self.podm_free, self.left = column.podm_free.copy(), column.each.left.copy()
+        self.start = column.each.start
+        self.column = replace(column, free=_window(self.free), most=_window(self.most),
+                              podm_free=_window(self.podm_free),
+                              each=replace(column.each, left=_window(self.left)))  # fmt: skip
+
+    def refresh(
+        self, resource: str, shelf: Shelf, first: int, last: int, positions: Iterable[int]
+    ) -> None:
+        """Write down what the stocks of a podm have left, whose rows are ``[first, last)``.
+
+        Only those in the pools at these positions have changed.
+        """
         every = [stock for stock in shelf.stocks if stock.resource == resource]
-        free, most, podm_free = self._stocks[resource]
-        for row in range(first, last):
-            pool = [
-                stock
-                for stock, positions in zip(shelf.stocks, shelf.stock_pools, strict=True)
-                if stock.resource == resource and row - first in positions
-            ]
-            values = stocks.row_values(pool, every)
-            free[row], most[row], podm_free[row] = values[0], values[2], values[3]
+        self.podm_free[first:last] = stocks.row_values((), every)[3]
+        for row in (first + position for position in positions):
+            here = (shelf.stocks[number] for number in shelf.stocks_in(row - first))
+            pool = [stock for stock in here if stock.resource == resource]
+            values = stocks.row_values(pool, ())
+            self.free[row], self.most[row] = values[0], values[2]
+            if pool:
+                low, high = int(self.start[row]), int(self.start[row + 1])
+                self.left[low:high] = [stocks.left(stock) for stock in pool]
+
+    def slices(self, first: int, last: int) -> list[tuple[Floats, int, int]]:
+        """Return the arrays with what of them belongs to rows ``[first, last)``."""
+        rows = [(array, first, last) for array in (self.free, self.most, self.podm_free)]
+        return [*rows, (self.left, int(self.start[first]), int(self.start[last]))]
 
 
-def _add(census: Census, free: Counts, row: int, kinds: list[int], step: int) -> None:
+def _add(census: Census, free: Counts, row: int, kinds: list[int], by: int) -> None:
     if kinds:
         low, high = int(census.start[row]), int(census.start[row + 1])
         places = census.kind[low:high].tolist()
         for kind in kinds:
-            free[low + places.index(kind)] += step
+            free[low + places.index(kind)] += by
 
 
 def _window(array: Array) -> Array:

@@ -26,6 +26,7 @@ PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20
 MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
 MOST_KEPT = 10_000  # needs whose amounts are remembered
+MOST_TABLES = 16  # of the needs of a request or a mix, which are asked again and again
 
 _GROUPS = {
     "processor": "processors",
@@ -117,7 +118,9 @@ class Kinds:
         known = self._tables.get(needs)
         if known is None or known.shape[1] != len(self.kinds):
             known = np.array([self.amounts(need) for need in needs])
-            self._tables = {needs: known}  # one request at a time asks again and again
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            self._tables[needs] = known
         return known
 
     def lines(self, number: int) -> list[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from valence_sched.model.group import Company, Group
 from valence_sched.model.inventory import Fact
 from valence_sched.model.need import Ask, Bond, Need
 from valence_sched.model.noun import Noun
+from valence_sched.model.workload import Workload
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
@@ -72,6 +73,16 @@ class Mix(Noun, frozen=True, dict=True):
     def digest(self) -> str:
         """Return a digest that stands for the mix."""
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
+
+    @functools.cached_property
+    def _workloads(self) -> dict[str, Workload]:
+        return {}
+
+    def workload(self, of: str) -> Workload:
+        """Return the mix as far as it asks for a stock resource, or for ``accelerators``."""
+        if of not in self._workloads:
+            self._workloads[of] = Workload(self.shares, of)
+        return self._workloads[of]
 
 
 class Request(Noun, frozen=True, kw_only=True, dict=True):

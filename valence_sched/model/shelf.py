@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -34,6 +34,7 @@ class Shelf:
     gains: list[int]
     places: Sequence[Places | None] | None = None
     _by_kind: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _stocks_in: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def free_blocks(self, position: int, wanted: Mapping[int, int]) -> list[int]:
         """Return ``wanted[kind]`` free blocks of each kind in the pool at ``position``.
@@ -88,25 +89,39 @@ class Shelf:
 
     def stocks_in(self, position: int) -> list[int]:
         """Return the stocks that stand in the pool at ``position``."""
-        return [number for number, pools in enumerate(self.stock_pools) if position in pools]
+        if not self._stocks_in:
+            for number, pools in enumerate(self.stock_pools):
+                for place in pools:
+                    self._stocks_in.setdefault(place, []).append(number)
+        return self._stocks_in.get(position, [])
 
     def less(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Shelf:
         """Return the shelf with one slot of each block and the granted amounts taken."""
-        slots, shared, stocks = self.slots.copy(), self.shared.copy(), self.stocks
+        slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] -= 1
             shared[block] = True
         for number, amount in grants:
             used = stocks[number].used + amount
-            taken = msgspec.structs.replace(stocks[number], used=used)
-            stocks = (*stocks[:number], taken, *stocks[number + 1 :])
-        return Shelf(self.uris, self.kinds, slots, shared, self.pools, stocks,
-                     self.stock_pools, self.gains, self.places, self._by_kind)  # fmt: skip
+            stocks[number] = msgspec.structs.replace(stocks[number], used=used)
+        return replace(self, slots=slots, shared=shared, stocks=tuple(stocks))
 
-    def more(self, blocks: Iterable[int]) -> Shelf:
+    def more(
+        self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: Shelf
+    ) -> Shelf:
+        """Return the shelf with slots and amounts given back that were taken from ``base``."""
+        slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
+        for block in blocks:
+            slots[block] += 1
+            shared[block] = base.shared[block] or slots[block] < base.slots[block]
+        for number, amount in grants:
+            used = round(stocks[number].used - amount, 9)
+            stocks[number] = msgspec.structs.replace(stocks[number], used=used)
+        return replace(self, slots=slots, shared=shared, stocks=tuple(stocks))
+
+    def let_go(self, blocks: Iterable[int]) -> Shelf:
         """Return the shelf once a node has let go of these blocks, each named once."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]
-        return Shelf(self.uris, self.kinds, slots, self.shared, self.pools, self.stocks,
-                     self.stock_pools, self.gains, self.places, self._by_kind)  # fmt: skip
+        return replace(self, slots=slots)

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from valence_sched.model import grants
 from valence_sched.model.census import joined
+from valence_sched.model.grants import Grants
 from valence_sched.model.inventory import Stock
 
 Floats = npt.NDArray[np.float64]
@@ -19,10 +22,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One resource; every array has shape ``(rows,)`` and the unit of the resource.
+    """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
-    all of the podm's; ``most`` is the largest single grant; ``inverse`` is one over the total.
+    all of the podm's; ``most`` is the largest single grant; ``inverse`` is one over the total;
+    ``each`` has every stock of the pool by itself.
     Rows without such a stock hold 0, and a stock whose total is unknown gives nothing: an amount
     that nobody told cannot be handed out, whatever a policy says of unknown attributes.
     """
@@ -34,41 +38,61 @@ class Column:
     podm_total: Floats
     inverse: Floats
     podm_inverse: Floats
+    each: Grants = field(kw_only=True)
 
     def window(self, first: int, last: int) -> Column:
         """Return rows ``[first, last)`` as windows on the same memory."""
-        return Column(*(array[first:last] for array in self.arrays()))
+        sums = (array[first:last] for array in self.sums())
+        return Column(*sums, each=self.each.window(first, last))
 
     def take(self, rows: Ints) -> Column:
         """Return a copy with these rows in this order."""
-        return frozen(*(array[rows] for array in self.arrays()))
+        return frozen(*(array[rows] for array in self.sums()), each=self.each.take(rows))
 
     def splice(self, first: int, last: int, other: Column) -> Column:
         """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
         return frozen(
             *(
                 joined(mine, first, last, theirs)
-                for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)
-            )
+                for mine, theirs in zip(self.sums(), other.sums(), strict=True)
+            ),
+            each=self.each.splice(first, last, other.each),
         )
 
-    def arrays(self) -> tuple[Floats, ...]:
-        """Return all arrays, in the order in which they are declared."""
-        return tuple(getattr(self, field.name) for field in fields(self))
+    def sums(self) -> tuple[Floats, ...]:
+        """Return the arrays of one element a row, in the order in which they are declared."""
+        return (self.free, self.total, self.most, self.podm_free, self.podm_total,
+                self.inverse, self.podm_inverse)  # fmt: skip
+
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return all arrays, those of ``each`` last."""
+        return (*self.sums(), *self.each.arrays())
 
 
 def empty(rows: int) -> Column:
     """Return the column of a resource that nobody has."""
-    return column({}, rows)
+    return column({}, {}, rows)
 
 
-def column(values: Mapping[int, tuple[float, ...]], rows: int) -> Column:
-    """Return a column from what :func:`row_values` says of some rows; the others have none."""
+def column(
+    values: Mapping[int, tuple[float, ...]], pools: Mapping[int, Sequence[Stock]], rows: int
+) -> Column:
+    """Return a column from the stocks of some rows and what :func:`row_values` says of them.
+
+    The other rows have none.
+    """
     table = np.zeros((5, rows))
     if values:
         table[:, list(values)] = np.array(list(values.values())).T
     free, total, most, podm_free, podm_total = (row.copy() for row in table)
-    return frozen(free, total, most, podm_free, podm_total, inverse(total), inverse(podm_total))
+    each = grants.grants([terms(pools.get(row, ())) for row in range(rows)])
+    inverses = inverse(total), inverse(podm_total)
+    return frozen(free, total, most, podm_free, podm_total, *inverses, each=each)
+
+
+def terms(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
+    """Return what is left of each stock of a pool and what bounds its grants."""
+    return [grants.terms(stock, left(stock)) for stock in pool]
 
 
 def inverse(total: Floats) -> Floats:
@@ -76,11 +100,11 @@ def inverse(total: Floats) -> Floats:
     return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
 
 
-def frozen(*arrays: Floats) -> Column:
+def frozen(*arrays: Floats, each: Grants) -> Column:
     """Return a column whose arrays cannot be written."""
     for array in arrays:
         array.flags.writeable = False
-    return Column(*arrays)
+    return Column(*arrays, each=each)
 
 
 def left(stock: Stock) -> float:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from valence_sched.model import stocks
 from valence_sched.model.census import Census
+from valence_sched.model.grants import Grants
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.kinds import Kinds
 from valence_sched.model.need import Need
@@ -129,6 +130,14 @@ class View:
         """Return per row the largest single grant of a stock, in its unit."""
         return self._column(need.resource).most
 
+    def grants(self, need: Need) -> Floats:
+        """Return per row how many separate grants of ``need.amount`` its stocks can hand out."""
+        return self._column(need.resource).each.count(need.amount)
+
+    def stocks_of(self, resource: str) -> Grants:
+        """Return the stocks of a resource one by one."""
+        return self._column(resource).each
+
     def number(self, fact: str) -> Floats:
         """Return a fact per row as a number; NaN where it is unknown or no number."""
         return self._keep(("number", fact), lambda: self._number(fact))  # type: ignore[no-any-return]
@@ -182,7 +191,7 @@ class View:
     def take(self, rows: Sequence[int] | Ints) -> View:
         """Return a copy with these rows in this order."""
         index = np.asarray(rows, dtype=np.int64)
-        podms, podm_of = np.unique(self.podm_of[index], return_inverse=True)
+        podms, podm_of = _numbered(self.podm_of[index])
         return self._selection(
             index,
             podms=[self.podms[podm] for podm in podms],
@@ -223,7 +232,7 @@ class View:
             traits=Labels(self.traits.values, self.traits.codes[rows]),
             lot=self.lot[rows],
             position_of=self.position_of[rows],
-            block_count=sum(len(shelf.uris) for shelf in parts["shelves"]),
+            block_count=sum([len(shelf.uris) for shelf in parts["shelves"]]),
             **parts,
         )
 
@@ -254,6 +263,16 @@ class View:
                 self._kept.clear()
             self._kept[key] = found
         return found
+
+
+def _numbered(podm_of: Ints) -> tuple[Ints, Ints]:
+    """Return the podms in order, each once, and for each row the number of its podm in them."""
+    new = podm_of[1:] != podm_of[:-1]
+    if (podm_of[1:] < podm_of[:-1]).any():
+        podms, places = np.unique(podm_of, return_inverse=True)
+        return podms, places
+    first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
+    return podm_of[first], np.cumsum(first) - 1
 
 
 def lot_of(podm: str, pool: str) -> int:

@@ -65,12 +65,12 @@ class TestNames(unittest.TestCase):
         flavor = Names(("A",), ("X",), (("P", "Q"),))
         terms = [Terms(("A", "B")), Terms((), ("Y",)), Terms(any_of=(("R",),))]
         expected = Names(("A", "B"), ("X", "Y"), (("P", "Q"), ("R",)))
-        self.assertEqual(expected, placement.named("--required", flavor, terms))
-        self.assertEqual(flavor, placement.named("--required", flavor, []))
+        self.assertEqual(expected, placement.joined("--required", flavor, terms))
+        self.assertEqual(flavor, placement.joined("--required", flavor, []))
 
     def test_for_and_against_is_refused(self):
         with self.assertRaises(UsageError) as caught:
-            placement.named("--required", Names(("A",)), [Terms(forbidden=("A",))])
+            placement.joined("--required", Names(("A",)), [Terms(forbidden=("A",))])
         self.assertEqual("--required: 'A' is both required and forbidden", str(caught.exception))
 
 

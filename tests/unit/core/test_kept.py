@@ -164,6 +164,6 @@ class TestExact(unittest.TestCase):
             found.replace(lean(bad))
         self.assertIs(before, found.look())
 
-    def test_policies_that_ship_are_four(self):
+    def test_policies_that_ship_are_five(self):
         names = [policy.name for policy in built_in()]
-        self.assertEqual(["default", "pack", "balanced", "chance"], names)
+        self.assertEqual(["default", "pack", "balanced", "chance", "fragmentation"], names)

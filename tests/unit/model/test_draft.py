@@ -98,7 +98,7 @@ class TestMore(unittest.TestCase):
     def test_it_leaves_the_view_in_which_its_blocks_are_free(self):
         other = {**self.podm("Unused", "Composed"), "id": "z"}
         draft = Draft(view(other, self.podm("Composed", "Unused", "Composed", "Composed")))
-        undo = draft.more(1, [0, 1, 3, 3])
+        undo = draft.let_go(1, [0, 1, 3, 3])
         after = view(other, self.podm("Unused", "Unused", "Composed", "Unused"))
         self.assertEqual(after.census.free.tolist(), draft.view.census.free.tolist())
         self.assertEqual(after.podm_census.free.tolist(), draft.view.podm_census.free.tolist())

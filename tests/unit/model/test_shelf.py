@@ -44,10 +44,10 @@ class TestShelf(unittest.TestCase):
         often = {**self.STATUS, "state": "Composed", "compositions": 2}
         shelf = self.shelf({"status": once}, {"status": often}, {}, {"status": {"reserved": True}})
         self.assertEqual([1, 1, 0, 0], shelf.gains)
-        after = shelf.more([0, 1, 2, 3])
+        after = shelf.let_go([0, 1, 2, 3])
         self.assertEqual([1, 1, 1, 0], after.slots)
         self.assertEqual([0, 0, 1, 0], shelf.slots)
-        self.assertEqual([2, 1, 1, 0], after.more([0]).slots)
+        self.assertEqual([2, 1, 1, 0], after.let_go([0]).slots)
 
     def test_letting_go_mends_nothing_but_the_use(self):
         for status in ({"state": "Failed"}, {"state": "Unavailable"}, {"state": "Composing"},

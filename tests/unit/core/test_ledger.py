@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ledger decides as a fresh engine does on an inventory in which the same things are in use."""
+
+import json
+import unittest
+from dataclasses import replace
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.engines import built_in, cpu, engine, gpu
+from tests.unit.core.sites import AMOUNTS, quietly
+from tests.unit.model.test_draft import composed
+from tests.unit.model.test_view import FULL_SITES
+from valence_sched.core.fit import Fit
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.policies import bind
+from valence_sched.errors import UsageError
+from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.schedulers.filter import FilterScheduler
+from valence_sched.testing import contract, request, view
+
+FIVE = [WeigherUse(name) for name in ("room", "balance", "scarce", "known", "fragmentation")]
+DEFAULT = next(policy for policy in built_in() if policy.name == "default")
+POLICY = msgspec.structs.replace(DEFAULT, name="five", weighers=tuple(FIVE))
+ASKED = st.one_of(
+    AMOUNTS.map(
+        lambda lines: {"stocks": [{"resource": r, "amount": n, "count": c} for r, n, c in lines]}
+    ),
+    st.builds(lambda n: {"processor": {"sockets": n}}, st.integers(1, 2)),
+    st.builds(lambda n: {"accelerators": [{"count": n}]}, st.integers(1, 2)),
+)
+
+
+def decided(ledger: Ledger, asked, policy: Policy = POLICY, bound=None) -> Fit | None:
+    placed = FilterScheduler().schedule(ledger.case(asked, bound or bind(policy))).placed
+    return placed[0].chosen if placed else None
+
+
+class TestLedger(unittest.TestCase):
+    """Taking, giving back, and judging again only what moved."""
+
+    @quietly(60)
+    @given(FULL_SITES, st.lists(ASKED, min_size=1, max_size=3),
+           st.lists(st.integers(0, 9), min_size=1, max_size=8))  # fmt: skip
+    def test_it_decides_as_a_fresh_engine_does(self, podms, questions, steps):
+        for podm in podms:
+            podm["blocks"] = [b for b in podm["blocks"] if counted(b.get("status", {}))]
+        site = view(*podms)
+        before = contract.fingerprint(site, request({"processor": {"sockets": 1}}))
+        ledger, bound = Ledger(site), bind(POLICY)
+        asked = [request(question, policy="five") for question in questions]
+        taken: list[Fit] = []
+        for step in steps:
+            if step > 7 and taken:
+                ledger.give_back(taken.pop(step % len(taken)))
+            now = [json.loads(json.dumps(podm)) for podm in podms]
+            for fit in taken:
+                podm = int(site.podm_of[fit.row])
+                now[podm] = composed(now[podm], list(fit.blocks), list(fit.grants))
+            one = asked[step % len(asked)]
+            made = engine(view(*now), POLICY).select_destinations(one)
+            fresh = made.batch.placed[0] if made.batch.placed else None
+            case = ledger.case(one, bound, strict=True)
+            placed = FilterScheduler().schedule(case).placed
+            self.assertEqual(fresh is None, not placed)
+            if fresh is not None:
+                self.assertEqual(fresh.chosen, placed[0].chosen)
+                self.assertEqual((fresh.cost, fresh.scores), (placed[0].cost, placed[0].scores))
+                ledger.take(placed[0].chosen)
+                taken.append(placed[0].chosen)
+        self.assertEqual(before, contract.fingerprint(site, request({"processor": {"sockets": 1}})))
+
+    def test_only_podms_that_moved_are_judged_again(self):
+        asked = request({"processor": {"total_cores": 8}})
+        site = view(*({"id": str(n), "blocks": [cpu(f"c{i}", 8) for i in range(3)]}
+                      for n in range(9)))  # fmt: skip
+        rows: list[int] = []
+        bound = bind(POLICY)
+        first = bound.weighers[0]
+
+        def counting(seen, one):
+            rows.append(len(seen))
+            return first.judge(seen, one)
+
+        bound = replace(bound, weighers=(replace(first, judge=counting), *bound.weighers[1:]))
+        ledger = Ledger(site)
+        for _ in range(3):
+            ledger.take(decided(ledger, asked, bound=bound))
+        ledger.case(asked, bound)
+        ledger.case(asked, bound)
+        self.assertEqual([9, 1, 1, 1], rows)
+
+    def test_a_block_given_back_is_free_again_and_can_be_given_back_once(self):
+        asked = request({"accelerators": [{}]})
+        ledger = Ledger(view({"id": "a", "blocks": [gpu("g")]}))
+        fit = decided(ledger, asked)
+        with self.assertRaisesRegex(UsageError, "'a': it was not taken"):
+            ledger.give_back(fit)
+        ledger.take(fit)
+        self.assertIsNone(decided(ledger, asked))
+        ledger.give_back(fit)
+        self.assertEqual(fit, decided(ledger, asked))
+        with self.assertRaises(UsageError):
+            ledger.give_back(fit)
+
+    def test_what_a_podm_tells_of_its_stocks_is_written_down(self):
+        stock = {"uri": "s", "resource": "gib", "total": 9}
+        asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        ledger = Ledger(view({"id": "a", "stocks": [stock]}))
+        ledger.correct(0, {0: 6.0})
+        self.assertIsNone(decided(ledger, asked))
+        ledger.correct(0, {0: 4.0})
+        self.assertEqual(((0, 5.0),), decided(ledger, asked).grants)
+
+    def test_the_least_recent_question_is_forgotten(self):
+        ledger, bound = Ledger(view({"id": "a", "blocks": [cpu("c", 8)]}), most=2), bind(POLICY)
+        asked = [request({"processor": {"total_cores": n}}) for n in (1, 2, 3)]
+        judged = [ledger.case(one, bound).judgement for one in asked]
+        self.assertIs(judged[2], ledger.case(asked[2], bound).judgement)
+        self.assertIsNot(judged[0], ledger.case(asked[0], bound).judgement)
+
+
+def counted(status) -> bool:
+    return not status.get("shareable") or "max_compositions" in status

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fragmentation against its definition, worked out in plain Python on small pools."""
+
+import unittest
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.engines import cpu, engine, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.model.request import Mix, Names, Share
+from valence_sched.testing import check_weigher, request, view
+from valence_sched.weighers.fragmentation import fragmentation
+
+CARD = 1000
+
+
+def stocks(cores, cards):
+    return [{"uri": "c", "resource": "cores", "total": cores}] + [
+        {"uri": f"g{number}", "resource": "milli", "total": CARD, "used": CARD - left}
+        for number, left in enumerate(cards)
+    ]
+
+
+def needs(cores, milli, count):
+    """Return what a node of so many cores and parts of cards asks for."""
+    asked = [{"resource": "cores", "amount": cores}]
+    return [*asked, {"resource": "milli", "amount": milli, "count": count}] if count else asked
+
+
+def useless(cores, cards, traits, mix):
+    """Return F of one pool by the words of the paper."""
+    shares = [share for share in mix if share[2]]
+    weights = sum(share[4] for share in shares)
+    found = 0.0
+    for asked, milli, count, trait, weight in shares:
+        fits = cores >= asked and sum(left // milli for left in cards) >= count
+        fits = fits and (trait is None or trait in traits)
+        useful = sum(left for left in cards if left >= milli) if fits else 0
+        found += weight / weights * (sum(cards) - useful)
+    return found
+
+
+def after(cards, milli, count):
+    """Return the cards after so many grants, each from the tightest that has room."""
+    cards = list(cards)
+    for _ in range(count):
+        tightest = min(
+            (n for n in range(len(cards)) if cards[n] >= milli), key=lambda n: (cards[n], n)
+        )
+        cards[tightest] -= milli
+    return cards
+
+
+def replaced(asked, mix):
+    return msgspec.structs.replace(asked, mix=mix)
+
+
+def scored(growth):
+    return 0.5 - growth / (2 * (abs(growth) + 1))
+
+
+PARTS = st.sampled_from([200, 250, 500, 750, 1000])
+ASKED = st.tuples(st.integers(1, 4), PARTS, st.integers(0, 2), st.sampled_from([None, "A", "B"]),
+                  st.integers(1, 5))  # fmt: skip
+POOL = st.tuples(
+    st.integers(1, 8),
+    st.lists(st.sampled_from([0, 200, 250, 450, 500, 700, 800, 1000]), max_size=4),
+    st.sampled_from([[], ["A"], ["A", "B"]]),
+)
+
+
+class TestStocks(unittest.TestCase):
+    """Parts of cards."""
+
+    @quietly(200)
+    @given(st.lists(POOL, min_size=1, max_size=3), st.lists(ASKED, min_size=1, max_size=4), ASKED)
+    def test_the_score_is_the_growth_of_f_by_definition(self, pools, mix, asked):
+        cores, milli, count, _, _ = asked
+        shares = tuple(
+            Share(
+                request({"stocks": needs(*share[:3])}).needs,
+                Names(required=(share[3],)) if share[3] else Names(),
+                share[4],
+            )
+            for share in mix
+        )
+        site = view(*({"id": str(n), "traits": traits, "stocks": stocks(free, cards)}
+                      for n, (free, cards, traits) in enumerate(pools)))  # fmt: skip
+        one = request({"stocks": needs(cores, milli, count)})
+        found = fragmentation(site, replaced(one, Mix(shares)), of="milli")
+        largest = max((share[1] for share in mix if share[2]), default=None)
+        for score, (free, cards, traits) in zip(found, pools, strict=True):
+            if largest is None:
+                self.assertEqual(0.5, score)
+                continue
+            if free < cores or (count and max(cards, default=0) < milli):
+                self.assertEqual(0.0, score)
+                continue
+            if count and sum(left // milli for left in cards) < count:
+                continue  # the filters reject it
+            growth = useless(free - cores, after(cards, milli, count), traits, mix)
+            growth -= useless(free, cards, traits, mix)
+            self.assertAlmostEqual(scored(growth / largest), score, 9)
+
+    def test_it_is_a_weigher_whatever_is_scarce(self):
+        check_weigher(fragmentation)
+        check_weigher(fragmentation, step=0.125)
+        check_weigher(fragmentation, of="storage_gib")
+        check_weigher(fragmentation, of="cxl_memory_mib", step=0.1)
+
+
+class TestBlocks(unittest.TestCase):
+    """Whole accelerators of blocks."""
+
+    @quietly(60)
+    @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(0, 3)),
+                    min_size=1, max_size=3),
+           st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4), st.integers(1, 3)),
+                    min_size=1, max_size=3))  # fmt: skip
+    def test_the_growth_is_that_of_the_very_blocks_that_the_fit_takes(self, pools, mix):
+        def site(sizes):
+            return view(*({"id": str(n), "blocks": [
+                *[cpu(f"c{i}", 1) for i in range(cores)],
+                *[gpu(f"g{i}") for i in range(cards)],
+                *[gpu(f"x{i}", model="Other") for i in range(others)]]}
+                for n, (cores, cards, others) in enumerate(sizes)))  # fmt: skip
+
+        def wanted(cores, cards):
+            cards = [{"model": "A100", "count": cards}] if cards else []
+            return request({"processor": {"total_cores": cores}, "accelerators": cards})
+
+        def f(cores, cards, others):
+            shares = [share for share in mix if share[1]]
+            weights = sum(weight for _, _, weight in shares)
+            return sum(weight / weights * (cards + others - (cards if cores >= c and cards >= g
+                       else 0)) for c, g, weight in shares)  # fmt: skip
+
+        shares = Mix(tuple(Share(wanted(c, g).needs, weight=w) for c, g, w in mix))
+        for cores, cards, _ in mix:
+            asked = replaced(wanted(cores, cards), shares)
+            found = fragmentation(site(pools), asked)
+            for row, (c, g, x) in enumerate(pools):
+                if not any(share[1] for share in mix):
+                    self.assertEqual(0.5, found[row])
+                elif c < cores or g < cards:
+                    self.assertEqual(0.0, found[row])
+                else:
+                    growth = f(c - cores, g - cards, x) - f(c, g, x)
+                    self.assertAlmostEqual(scored(growth), found[row], 9)
+
+    def test_a_block_that_brings_two_things_is_taken_once(self):
+        both = cpu("b", 8, 64)
+        site = view({"id": "a", "blocks": [both, gpu("g", 2)]})
+        asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 64}})
+        mix = Mix((Share(request({"processor": {"total_cores": 8}, "accelerators": [{}]}).needs),))
+        self.assertAlmostEqual(scored(2.0), fragmentation(site, replaced(asked, mix))[0])
+
+    def test_without_a_mix_the_request_is_its_own(self):
+        site = view({"id": "a", "blocks": [cpu("c", 8), gpu("g", 2)]})
+        asked = request({"processor": {"total_cores": 8}, "accelerators": [{}]})
+        self.assertEqual(0.5, fragmentation(site, asked)[0])  # the node takes all there is
+        self.assertEqual(0.5, fragmentation(site, request({"processor": {"total_cores": 8}}))[0])
+
+    def test_growths_within_a_step_are_equal(self):
+        site = view(
+            *({"id": str(n), "stocks": stocks(4, [left])} for n, left in enumerate((560, 590)))
+        )
+        mix = Mix((Share(request({"stocks": needs(1, 1000, 1)}).needs),
+                   Share(request({"stocks": needs(1, 90, 1)}).needs)))  # fmt: skip
+        asked = replaced(request({"stocks": needs(1, 500, 1)}), mix)
+        exact, near = (fragmentation(site, asked, of="milli", step=s) for s in (0.0, 0.25))
+        self.assertNotEqual(*exact)
+        self.assertEqual(*near)
+
+
+class TestPolicy(unittest.TestCase):
+    """The policy that ships."""
+
+    def test_cpu_nodes_go_where_no_accelerator_is_cut_off(self):
+        plain = {"id": "plain", "blocks": [cpu("c", 8)]}
+        cards = {"id": "cards", "blocks": [cpu("c", 8), gpu("g")]}
+        flavors = (request({"processor": {"total_cores": 8}, "accelerators": [{}]}),)
+        mix = Mix(tuple(Share(one.needs) for one in flavors))
+        for site in ((plain, cards), (cards, plain)):
+            made = engine(view(*site), mix=lambda: mix)
+            asked = request({"processor": {"total_cores": 8}}, policy="fragmentation")
+            self.assertEqual("plain", made.select_destinations(asked).placements[0].chosen.podm)
+
+    def test_the_mix_is_asked_for_only_when_a_policy_looks_at_it(self):
+        def never():
+            raise AssertionError("nobody looks at the mix")
+
+        made = engine(view({"id": "a", "blocks": [cpu("c", 8)]}), mix=never)
+        asked = request({"processor": {"total_cores": 8}})
+        self.assertEqual("placed", made.select_destinations(asked).outcome)

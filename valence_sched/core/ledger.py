@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books of one snapshot: nodes are taken and given back, and many requests are judged of it."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from valence_sched.core.case import Case
+from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.judge import Judgement, judge, judge_again
+from valence_sched.core.policies import BoundPolicy
+from valence_sched.errors import UsageError
+from valence_sched.model.draft import Draft
+from valence_sched.model.request import Request
+from valence_sched.model.view import Ints, View
+
+MOST_KEPT = 512  # questions whose judgements are remembered
+
+Key = tuple[int, bytes]
+Taken = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
+
+
+@dataclass(slots=True)
+class _Entry:
+    bound: BoundPolicy  # held, so that its id stays its own
+    judgement: Judgement
+    plan: Plan
+    seen: int  # the last move that the judgement has taken in
+
+
+class Ledger:
+    """A snapshot that is used up and given back; the View that it began with is not touched.
+
+    What was judged is kept per question, and only the rows of podms that moved since are judged
+    again: exact, because filters and weighers are row-local. A case shows the books as they are
+    when it is made, so decide on it before the next node is taken.
+    """
+
+    def __init__(self, view: View, most: int = MOST_KEPT) -> None:
+        self._draft = Draft(view)
+        self._most = most
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._moves = 0
+        self._moved = np.zeros(len(view.podms), dtype=np.int64)  # the last move of each podm
+        self._taken: Counter[Taken] = Counter()
+
+    @property
+    def view(self) -> View:
+        """Return what is left."""
+        return self._draft.view
+
+    def case(self, request: Request, bound: BoundPolicy, *, strict: bool = False) -> Case:
+        """Return what a decision on a sealed request is made from, as of now.
+
+        Raises:
+            PluginError: with ``strict``, the first plugin that broke its contract.
+        """
+        key = (id(bound), request.question)
+        entry = self._entries.get(key)
+        if entry is None:
+            judgement = judge(self._rows(None), request, bound, strict=strict)
+            plan = Plan(request.needs, self.view.kinds, request.bonds)
+            entry = _Entry(bound, judgement, plan, self._moves)
+            if not judgement.notes:
+                self._entries[key] = entry
+                if len(self._entries) > self._most:
+                    self._entries.popitem(last=False)
+            return Case(self.view, request, bound, judgement, plan, strict)
+        self._entries.move_to_end(key)
+        if entry.seen < self._moves:
+            self._bring_up_to_date(entry, request, strict)
+            if entry.judgement.notes:
+                del self._entries[key]  # a plugin failed: ask again next time
+        return Case(self.view, request, bound, entry.judgement, entry.plan, strict)
+
+    def take(self, fit: Fit) -> None:
+        """Take the blocks and amounts of a fit."""
+        self._draft.less(fit.row, fit.blocks, fit.grants)
+        self._taken[self._key(fit)] += 1
+        self._note(fit.row)
+
+    def give_back(self, fit: Fit) -> None:
+        """Give back what was taken.
+
+        Raises:
+            UsageError: it was not taken, or given back before.
+        """
+        key = self._key(fit)
+        if not self._taken[key]:
+            podm = self.view.podm(fit.row).id
+            raise UsageError(f"nothing to give back to pod manager {podm!r}: it was not taken")
+        self._taken[key] -= 1
+        self._draft.more(fit.row, fit.blocks, fit.grants)
+        self._note(fit.row)
+
+    def correct(self, podm: int, used: Mapping[int, float]) -> None:
+        """Write down how much of some stocks is used, as their podm tells: by stock number."""
+        first, _ = self._draft.rows(podm)
+        stocks = self.view.shelves[podm].stocks
+        more = [(number, amount - stocks[number].used) for number, amount in used.items()]
+        moved = [(number, amount) for number, amount in more if amount]
+        if moved:
+            self._draft.less(first, (), moved)
+            self._note(first)
+
+    def _key(self, fit: Fit) -> Taken:
+        return int(self.view.podm_of[fit.row]), fit.blocks, fit.grants
+
+    def _note(self, row: int) -> None:
+        self._moves += 1
+        self._moved[self.view.podm_of[row]] = self._moves
+
+    def _bring_up_to_date(self, entry: _Entry, request: Request, strict: bool) -> None:
+        """Judge again what moved since the entry was last asked for."""
+        dirty = (self._moved > entry.seen)[self.view.podm_of].nonzero()[0]
+        mine = entry.judgement
+        part = Judgement(
+            mine.verdicts[:, dirty],
+            mine.scores[:, dirty],
+            mine.cost[dirty],
+            mine.notes,
+            mine.moving,
+            mine.failed,
+        )
+        now = self._rows(dirty)
+        now.count_free(request.needs)
+        judge_again(now, request, entry.bound, part, strict=strict)
+        mine.verdicts[:, dirty], mine.scores[:, dirty] = part.verdicts, part.scores
+        mine.cost[dirty] = part.cost
+        entry.seen = self._moves
+
+    def _rows(self, rows: Ints | None) -> View:
+        """Return rows as they are now, all if None, in a View that nothing was kept of yet."""
+        if rows is None or len(rows) == len(self.view):
+            return self._draft.window(0, len(self.view))
+        return self.view.take(rows)
