@@ -85,6 +85,17 @@ def make_request(
     return placement.with_resources(main.compiled(asked, flavor, args.near_map), args.resource)
 
 
+def engine_for(main: Any, parsed_args: argparse.Namespace) -> Any:
+    """Return the scheduler that the words of the shell name."""
+    return main.engine(
+        parsed_args.inventory,
+        parsed_args.policy_file,
+        strict=parsed_args.strict,
+        resource_files=parsed_args.resource_file,
+        flavor_files=parsed_args.flavor_file,
+    )
+
+
 def check_policy(engine: Any, request: Request, parsed_args: argparse.Namespace) -> None:
     """Refuse a policy that a flavor names and nobody knows, with the name of the flavor."""
     from valence_sched.errors import UnknownName

@@ -84,10 +84,12 @@ class TestCommands(unittest.TestCase):
             self.assertIn(name.partition("_")[0], ("podm", "scheduler"), name)
 
     def test_a_command_has_the_words_of_its_entry_point_in_its_class(self):
-        # podm_flavor_list = valence_sched_cli.flavor:ListFlavor
+        # podm_flavor_list = valence_sched_cli.flavor:ListFlavor, or in flavor_list when it is long
         for name, value in declared()[COMMANDS].items():
             *_, noun, verb = name.split("_")
-            self.assertEqual(f"valence_sched_cli.{noun}:{verb.title()}{noun.title()}", value, name)
+            module, _, class_ = value.removeprefix("valence_sched_cli.").partition(":")
+            self.assertIn(module, (noun, f"{noun}_{verb}"), name)
+            self.assertEqual(f"{verb.title()}{noun.title()}", class_, name)
 
     def test_no_command_takes_the_name_of_another_one(self):
         if "server list" not in self.others:

@@ -21,7 +21,9 @@ MAY_IMPORT = {
     "resolvers": {"errors", "model"},
     "engine": {"errors", "model", "core", "schedulers", "drivers"},
     "files": {"errors", "model", "core"},
-    "main": {"errors", "model", "core", "schedulers", "drivers", "engine", "files"},
+    "configuration": {"errors", "model", "files"},
+    "inventories": {"errors", "model", "core", "drivers", "configuration"},
+    "main": {"errors", "model", "core", "schedulers", "engine", "files", "inventories"},
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine"},
     "valence_sched_cli": {"errors", "model", "core", "main"},
 }

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that decides: which pod manager, which pool, which very blocks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import command, many
+from valence_sched_cli.decision import (
+    COLUMNS,
+    EXPLAINED,
+    LISTED_PODMS,
+    decision_rows,
+    funnel_words,
+    is_noise,
+    outcome_words,
+)
+from valence_sched_cli.explanation import Screen, sentences
+from valence_sched_cli.request import (
+    add_request_options,
+    check_policy,
+    engine_for,
+    make_request,
+    natural,
+    positive,
+)
+
+if TYPE_CHECKING:
+    from valence_sched.core.decision import Decision
+
+EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
+
+
+class SchedulePodm(command.Lister):
+    """Choose the pod manager, the pool and the very blocks that make a node.
+
+    Nothing is composed. Exit codes: 0 placed; 1 error; 2 usage; 3 nothing fits; 4 placed in
+    part; 5 with --strict when a document was skipped.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        command.add_inventory_options(parser)
+        add_request_options(parser, many=False)
+        many.add_option(parser)
+        parser.add_argument(
+            "--count", metavar="<n>", type=positive, default=1, help="how many nodes (default: 1)"
+        )
+        parser.add_argument(
+            "--min-count",
+            metavar="<m>",
+            type=natural,
+            help="place fewer nodes, but at least so many (default: all or nothing)",
+        )
+        parser.add_argument(
+            "--alternates",
+            metavar="<k>",
+            type=natural,
+            default=0,
+            help="also name the next best pod managers for each node",
+        )
+        parser.add_argument(
+            "--explain",
+            action="store_true",
+            help="every pod manager, every reason and the scores; and on stderr the funnel, the "
+            "runner-up, near misses, and what would change the choice",
+        )
+        parser.add_argument("--report", metavar="<file>", help="write the whole decision as JSON")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import UsageError
+
+        if parsed_args.report == "-":
+            raise UsageError("--report: standard output is for the rows: name a file")
+        if parsed_args.request_file:
+            return self._schedule_all(parsed_args)
+        request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
+        engine = engine_for(self.main, parsed_args)
+        check_policy(engine, request, parsed_args)
+        decision = engine.select_destinations(request)
+        self.exit_code = EXIT_CODES[decision.outcome]
+        if parsed_args.report:
+            self.main.write_report(decision.report(), parsed_args.report)
+        columns = EXPLAINED if parsed_args.explain else COLUMNS
+        rows = list(decision_rows(decision, explain=parsed_args.explain))
+        if parsed_args.explain:
+            self._explain(decision, parsed_args)
+        self._tell_outcome(decision, explain=parsed_args.explain)
+        shown = [name for name in columns if not is_noise(name, columns, rows, parsed_args)]
+        picks = [columns.index(name) for name in shown]
+        return shown, [tuple(row[pick] for pick in picks) for row in rows]
+
+    def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        requests = many.requests(self.main, parsed_args)
+        engine = engine_for(self.main, parsed_args)
+        found = engine.select_all(requests)
+        self.exit_code = EXIT_CODES[found.outcome]
+        if parsed_args.report:
+            self.main.write_report(found.report(), parsed_args.report)
+        called = many.names(requests)
+        self.closing += many.outcome_words(found, called)
+        return many.COLUMNS, list(many.rows(found, called))
+
+    def _explain(self, decision: Decision, parsed_args: argparse.Namespace) -> None:
+        explanation = decision.explanation
+        assert explanation is not None, "one request alone is decided on what is there"
+        formatter = self._formatter_plugins["table"].obj
+        screen = Screen(formatter, self.app.stderr, parsed_args)
+        self.closing += [funnel_words(decision), *screen.candidates(explanation)]
+        self.closing += sentences(explanation)
+
+    def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
+        for warning in decision.warnings:
+            self.closing.append(f"warning: {warning}")
+        hidden = len(decision.view.podms) - LISTED_PODMS
+        if not explain and hidden > 0:
+            every = len(decision.view.podms)
+            self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
+        for podm in decision.chosen_podms()[:LISTED_PODMS]:
+            if reason := decision.no_more(podm):
+                self.closing.append(f"no more on {decision.view.podms[podm].id}: {reason.text}")
+        self.closing += outcome_words(decision)
