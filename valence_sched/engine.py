@@ -15,10 +15,11 @@ from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.company import Earlier, with_company
 from valence_sched.core.decision import Decision, unknown_resources
+from valence_sched.core.founding import Part
 from valence_sched.core.kept import Kept
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.many import Decisions, decide_all
-from valence_sched.core.parts import Part, count_fits, tried
+from valence_sched.core.parts import count_fits, tried
 from valence_sched.core.policies import BoundPolicy, bind, for_policy, idle, unread, without
 from valence_sched.core.rank import ranked
 from valence_sched.errors import RequestError, UnknownName

@@ -13,7 +13,7 @@ from valence_sched_cli.output import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
-    from valence_sched.core.parts import Part
+    from valence_sched.core.founding import Part
     from valence_sched.model.decision import Candidate, PodmVerdict
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")

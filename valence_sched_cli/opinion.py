@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from valence_sched_cli import command
@@ -43,7 +43,8 @@ class ListOpinions(command.Lister):
 def _defaults(plugin: Any) -> dict[str, Any]:
     from valence_sched.core import plugins
 
-    return {
-        name: None if parameter.default is parameter.empty else parameter.default
-        for name, parameter in plugins.options(plugin).items()
-    }
+    found = {}
+    for name, parameter in plugins.options(plugin).items():
+        default = None if parameter.default is parameter.empty else parameter.default
+        found[name] = dict(default) if isinstance(default, Mapping) else default
+    return found

@@ -18,8 +18,8 @@ from valence_sched.core.batch import Batch, Placed
 from valence_sched.core.case import Case
 from valence_sched.core.explain import explained
 from valence_sched.core.fit import Fit
+from valence_sched.core.founding import Part
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
-from valence_sched.core.parts import Part
 from valence_sched.core.policies import BoundFilter
 from valence_sched.errors import nearest, one_line
 from valence_sched.model import decision as words

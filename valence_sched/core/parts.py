@@ -5,35 +5,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Plan
+from valence_sched.core.founding import Part, founded
 from valence_sched.core.judge import judge
 from valence_sched.core.rank import ranked
 from valence_sched.model.need import Ask
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One alternative that was tried: what it was decided from, and what came of it."""
-
-    case: Case
-    batch: Batch
-
-
 def tried(case: Case, schedule: Callable[[Case], Batch]) -> list[Part]:
     """Return a part for each alternative, in order, up to the one that places the last node."""
-    parts = [Part(case, schedule(case))]
+    parts = [founded(case, schedule)]
     for ask in case.request.fallbacks:
         left = case.request.count - sum(len(part.batch.placed) for part in parts)
         if not left:
             break
         after = _after(parts[-1], ask, left)
-        parts.append(Part(after, schedule(after)))
+        parts.append(founded(after, schedule))
     return parts
 
 

@@ -13,7 +13,7 @@ from tests.unit.core.engines import cpu, engine, gpu
 from valence_sched.core import flips
 from valence_sched.core.amounts import Amounts
 from valence_sched.core.decision import Decision
-from valence_sched.core.parts import Part
+from valence_sched.core.founding import Part
 from valence_sched.engine import Engine
 from valence_sched.model.explanation import Flip
 from valence_sched.model.need import Need

@@ -15,8 +15,8 @@ from valence_sched.core.batch import place
 from valence_sched.core.case import Case
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit import Plan
+from valence_sched.core.founding import Part
 from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel, judge
-from valence_sched.core.parts import Part
 from valence_sched.core.policies import BoundPolicy, BoundWeigher
 from valence_sched.core.rank import ranked
 from valence_sched.errors import PluginError
