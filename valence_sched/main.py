@@ -52,9 +52,9 @@ class Main(Inventories):
         return Engine(view, known.values(), mix=mix, skipped=skipped, strict=strict)
 
     def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
-        """Return the mix of all known flavors, each as often."""
-        known = self.flavors(flavor_files).values()
-        return Mix(tuple(Share(flavor.needs, flavor.traits) for flavor in known if flavor.needs))
+        """Return the mix of all known flavors, each by its share."""
+        known = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
+        return Mix(tuple(Share(flavor.needs, flavor.traits, flavor.share) for flavor in known))
 
     def requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()

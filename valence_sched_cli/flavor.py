@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
 
 LONG = (
-    "Bonds", "Fallbacks", "Policy", "Zone", "Locations", "Aggregates", "Forbidden Aggregates",
+    "Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates",
+    "Forbidden Aggregates",
     "Any Aggregates", "Capabilities", "Required Traits", "Forbidden Traits", "Any Traits",
     "Attributes", "Where",
 )  # fmt: skip
@@ -103,6 +104,7 @@ def _cells(flavor: Flavor) -> dict[str, Any]:
         "Bonds": Bonds(first.bonds),
         "Fallbacks": Asks(others),
         "Policy": maybe(flavor.policy),
+        "Share": flavor.share,
         "Zone": maybe(flavor.zone),
         "Locations": Stack(flavor.locations),
         "Aggregates": Stack(aggregates.required),

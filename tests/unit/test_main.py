@@ -114,6 +114,15 @@ class TestMain(unittest.TestCase):
         self.assertIn("mine", flavors)
         self.assertIn("gpu-large", flavors)
 
+    def test_the_mix_is_of_all_known_flavors_by_their_share(self):
+        own = b"flavors: [{name: small, share: 0, properties: {nics: [{}]}}, "
+        own += b"{name: mine, share: 2.5, properties: {nics: [{}]}}]"
+        file = self.write("f.yaml", own)
+        names = self.main().flavors([file])
+        mix = self.main().mix([file])
+        self.assertEqual(len(names) - 1, len(mix.shares))
+        self.assertEqual({1.0, 2.5}, {share.weight for share in mix.shares})
+
     def test_a_flavor_word_is_a_name_a_file_or_standard_input(self):
         path = self.write("mine.yaml", FLAVOR)
         for main, word in ((self.main(), path), (self.main(FLAVOR), "-")):

@@ -155,13 +155,15 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     ``first_of`` are alternatives, each together with ``properties``, in the order in which they
     are tried. ``aggregates`` as a plain list are all required. ``uuid`` is what another project
-    knows it by.
+    knows it by. ``share`` is how often its nodes are asked for beside those of other flavors: the
+    mix that the weigher ``fragmentation`` leaves room for, in which 0 takes no part.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     uuid: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str = ""
     policy: str | None = None
+    share: Annotated[float, Meta(ge=0, le=1_000_000)] = 1.0
     properties: Properties = Properties()
     first_of: Annotated[tuple[Properties, ...], Meta(max_length=MAX_ASKS)] = ()
     zone: str | None = None
