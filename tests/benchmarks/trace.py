@@ -23,7 +23,7 @@ import msgspec
 
 from tests.benchmarks.measure import Measurement, against
 from valence_sched.core.ledger import Ledger
-from valence_sched.core.policies import BoundPolicy, bind
+from valence_sched.core.policies import BoundPolicy, bind, idle, without
 from valence_sched.main import Main
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
@@ -141,7 +141,8 @@ def _policy(name: str) -> BoundPolicy:
         WeigherUse(use.name, use.weight, {**use.options, **here.get(use.name, {})})
         for use in policy.weighers
     ]
-    return bind(msgspec.structs.replace(policy, weighers=tuple(uses)))
+    bound = bind(msgspec.structs.replace(policy, weighers=tuple(uses)))
+    return without(bound, idle(Request(), bound))  # nothing here asks for groups or neighbours
 
 
 def _podm_of(nodes: Any, row: int) -> Any:
