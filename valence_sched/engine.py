@@ -90,7 +90,13 @@ class Engine:
         All or nothing: a request for which fewer nodes fit than it must have fails them all.
         Errors as for one request.
         """
-        asked = [self._ready(request)[0] for request in requests]
+        asked = []
+        for number, request in enumerate(requests, 1):
+            try:
+                asked.append(self._ready(request)[0])
+            except (RequestError, UnknownName) as error:
+                alone = len(requests) == 1
+                raise (error if alone else error.at(f"request {number}")) from None
 
         def case(ledger: Ledger, request: Request, earlier: Earlier) -> Case:
             bound, text = self._policy(request.policy)

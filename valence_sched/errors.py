@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class SchedulerError(Exception):
@@ -28,6 +28,11 @@ class SchedulerError(Exception):
     code: ClassVar[str] = "scheduler_error"
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
+
+    def at(self, place: str) -> Self:
+        """Return the error with the place where it came up in front of its text."""
+        self.args = (one_line(f"{place}: {self}"),)
+        return self
 
 
 class InputError(SchedulerError):

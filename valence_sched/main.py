@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from valence_sched import files
 from valence_sched.core import plugins
 from valence_sched.engine import Engine
-from valence_sched.errors import UnknownName
+from valence_sched.errors import RequestError, UnknownName
 from valence_sched.inventories import Inventories, Progress, named_plugin
 from valence_sched.model.asked import Asked, compiled, own_flavor
 from valence_sched.model.decision import Report, Reports
@@ -73,7 +73,10 @@ class Main(Inventories):
                 continue
             if asked.flavor is not None and asked.flavor not in known:
                 raise UnknownName("flavor", asked.flavor, known, f"{path}: {place}.flavor")
-            found.append(self.compiled(asked, known.get(asked.flavor or ""), near_maps))
+            try:
+                found.append(self.compiled(asked, known.get(asked.flavor or ""), near_maps))
+            except (RequestError, UnknownName) as error:
+                raise error.at(f"{path}: {place}") from None
         return found
 
     def compiled(
@@ -99,7 +102,7 @@ class Main(Inventories):
             InputError: a map is not what it must be.
         """
         wanted = tuple(asked)
-        known = self._things(sources) if wanted else []
+        known = self._things(sources) if wanted or sources else []
         cloud: list[Things] = []
         found = []
         for thing in wanted:
@@ -132,8 +135,8 @@ class Main(Inventories):
         """Write a decision as JSON."""
         files.write_json(report, file)
 
-    def report(self, file: str) -> tuple[Report, list[str]]:
-        """Read a decision that was written, ``-`` for standard input; and warnings about it.
+    def report(self, file: str) -> tuple[Report | Reports, list[str]]:
+        """Read one decision or several that were written, ``-`` for stdin; and warnings.
 
         Raises:
             InputError: it cannot be read, or is no such document.

@@ -112,6 +112,7 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
             "flavor_file",
             "policy_file",
             "resource_file",
+            "request_file",
             "file",
         )
         for word in _listed(getattr(parsed_args, name, None))
@@ -119,6 +120,8 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
     ]
     if len(readers) > 1:
         raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
+    if "-" in _listed(getattr(parsed_args, "near_map", None)):
+        raise UsageError("--near-map: no map is read from standard input: name a file")
 
 
 def _listed(value: Any) -> list[Any]:

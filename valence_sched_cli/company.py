@@ -122,6 +122,11 @@ def _spread(text: str) -> tuple[str, int]:
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 1_000_000:
+    if (
+        not text.isdecimal()
+        or not text.isascii()
+        or len(text) > 7
+        or not 1 <= int(text) <= 1_000_000
+    ):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
     return int(text)

@@ -81,8 +81,11 @@ def is_noise(
     return name == "Reason" and "Reasons" in columns
 
 
-def outcome_words(decision: Decision) -> Iterator[str]:
-    """Yield a line for each thing to know about the outcome, the outcome itself last."""
+def outcome_words(decision: Decision, fewer: str = "--min-count {}") -> Iterator[str]:
+    """Yield a line for each thing to know about the outcome, the outcome itself last.
+
+    ``fewer`` is how one says there that fewer nodes will do.
+    """
     request = decision.request
     for number, part in decision.turned_down:
         yield f"choice {number} of {len(request.asks)} fits nowhere: {funnel_words(decision, part)}"
@@ -94,7 +97,7 @@ def outcome_words(decision: Decision) -> Iterator[str]:
         least = "all or nothing" if request.min_count is None else f"at least {request.least}"
         yield (
             f"{nodes(decision.fitting)} of {request.count} would fit, but {least} was asked for: "
-            f"take what fits with --min-count {decision.fitting}"
+            f"take what fits with {fewer.format(decision.fitting)}"
         )
     yield (
         f"placed {len(decision.placed)} of {request.count} "

@@ -43,7 +43,7 @@ class Screen:
             explanation.candidates[0].parts, key=lambda part: (-part.weight, part.weigher)
         )
         names = ["Podm", "Pool", "Outcome", "Score"]
-        names += [f"{part.weigher} ({part.weight:g})" for part in weighers]
+        names += [f"{part.weigher} ({_weight(explanation, part.weigher)})" for part in weighers]
         rows: Rows = []
         for one in explanation.candidates:
             parts = {part.weigher: part for part in one.parts}
@@ -55,6 +55,13 @@ class Screen:
             yield heat_table(names, rows, self._parsed_args.max_width)
         else:
             yield self.table(names, [tuple(map(str, row)) for row in rows])
+
+    def reports(self, found: Any, called: dict[str, Report]) -> Iterator[str]:
+        """Yield one whole report after another, each below what its request is called."""
+        for name, report in called.items():
+            yield printable(f"request {name}")
+            yield from self.report(report)
+        yield f"placed {found.placed:,} of {found.requested:,} in all"
 
     def report(self, report: Report) -> Iterator[str]:
         """Yield a whole report, from what was asked to what would flip it."""
@@ -68,13 +75,25 @@ class Screen:
             yield self.table(("Filter", "In", "Out", "Rejected"), steps)
         if report.explanation:
             yield from self.candidates(report.explanation)
-        yield "pod managers"
-        yield self.table(*_verdicts(report))
+        if report.podms:
+            yield "pod managers"
+            yield self.table(*_verdicts(report))
+        elif report.placements:
+            yield "nodes"
+            yield self.table(*_nodes(report))
         hidden = len(report.podms) - LISTED_PODMS
         if hidden > 0:
             yield f"{hidden:,} more pod managers: -f csv lists them all"
         if report.explanation:
             yield from sentences(report.explanation)
+
+
+def _weight(explanation: Explanation, weigher: str) -> str:
+    """Return the weight of a weigher, or from what to what it goes on the candidates."""
+    parts = [part for one in explanation.candidates for part in one.parts]
+    weights = [part.weight for part in parts if part.weigher == weigher]
+    least, most = min(weights), max(weights)
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
 def sentences(explanation: Explanation) -> Iterator[str]:
@@ -99,6 +118,15 @@ def _header(report: Report) -> Iterator[str]:
 def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
     names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
     return names, [_verdict(verdict) for verdict in report.podms[:LISTED_PODMS]]
+
+
+def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
+    """Return the nodes of a decision of which nothing else is left."""
+    rows: Rows = [
+        (placed.node, placed.chosen.podm, placed.chosen.pool, f"{placed.chosen.score:.6f}")
+        for placed in report.placements
+    ]
+    return ("Node", "Podm", "Pool", "Score"), rows
 
 
 def _verdict(verdict: Any) -> tuple[Any, ...]:

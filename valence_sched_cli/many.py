@@ -46,9 +46,12 @@ def requests(main: Any, parsed_args: argparse.Namespace) -> list[Request]:
     import msgspec
 
     for name in _IN_THE_FILE:
-        if getattr(parsed_args, name) not in (None, [], 0, 1):
+        if getattr(parsed_args, name) not in (None, []):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option}: with --request-file, say it in the file")
+    if parsed_args.explain:
+        hint = "write --report FILE and read it with scheduler explain FILE"
+        raise UsageError(f"--explain: not with --request-file: {hint}")
     said = {name: value for name in _BESIDE if (value := getattr(parsed_args, name)) is not None}
     found = main.requests(parsed_args.request_file, parsed_args.flavor_file, parsed_args.near_map)
     return [msgspec.structs.replace(request, **said) for request in found]
@@ -76,7 +79,7 @@ def outcome_words(decisions: Decisions, called: Sequence[str]) -> Iterator[str]:
         yield f"warning: {warning}"
     for name, decision in zip(called, decisions.decisions, strict=False):
         if decision.whole and decisions.failed in (None, decision):
-            for line in one.outcome_words(decision):
+            for line in one.outcome_words(decision, "min_count: {}"):
                 yield f"{name}: {line}"
     asked, tried = len(called), len(decisions.decisions)
     if decisions.failed and asked > 1:

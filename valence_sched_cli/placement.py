@@ -100,7 +100,12 @@ def resource(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not CLASS=N, as in VCPU=4")
     if wrong := fault(name):
         raise argparse.ArgumentTypeError(wrong)
-    if not amount.isdecimal() or not 1 <= len(amount) <= 15 or int(amount) == 0:
+    if (
+        not amount.isdecimal()
+        or not amount.isascii()
+        or not 1 <= len(amount) <= 15
+        or int(amount) == 0
+    ):
         raise argparse.ArgumentTypeError(f"{name}: {amount[:40]!r} is no whole number from 1 on")
     return name, int(amount)
 

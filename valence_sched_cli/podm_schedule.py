@@ -46,7 +46,7 @@ class SchedulePodm(command.Lister):
         add_request_options(parser, many=False)
         many.add_option(parser)
         parser.add_argument(
-            "--count", metavar="<n>", type=positive, default=1, help="how many nodes (default: 1)"
+            "--count", metavar="<n>", type=positive, help="how many nodes (default: 1)"
         )
         parser.add_argument(
             "--min-count",
@@ -58,7 +58,6 @@ class SchedulePodm(command.Lister):
             "--alternates",
             metavar="<k>",
             type=natural,
-            default=0,
             help="also name the next best pod managers for each node",
         )
         parser.add_argument(
@@ -73,9 +72,9 @@ class SchedulePodm(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
 
-        if parsed_args.report == "-":
+        if parsed_args.report in ("-", ""):
             raise UsageError("--report: standard output is for the rows: name a file")
-        if parsed_args.request_file:
+        if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
         request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
         engine = engine_for(self.main, parsed_args)

@@ -27,7 +27,10 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     placement.add_options(parser)
     command.add_flavor_file_option(parser)
     parser.add_argument(
-        "--policy", metavar="<policy>", help="policy (default: the flavor's, else default)"
+        "--policy",
+        metavar="<policy>",
+        type=named,
+        help="policy (default: the flavor's, else default)",
     )
     command.add_policy_file_option(parser)
     for option, words in (
@@ -35,7 +38,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
     ):
         parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
-    parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
+    parser.add_argument("--zone", metavar="<zone>", type=named, help="only this availability zone")
     where.add_options(parser)
     parser.add_argument(
         "--attribute",
@@ -49,7 +52,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     company.add_options(parser)
     near.add_options(parser)
     parser.add_argument(
-        "--seed", metavar="<n>", type=int, help="decides between equals (default: 0)"
+        "--seed", metavar="<n>", type=whole, help="decides between equals (default: 0)"
     )
 
 
@@ -71,9 +74,9 @@ def make_request(
     said = where.said(args) | company.said(args, flavor.name) | near.said(args)
     asked = Asked(
         flavor=flavor.name,
-        count=getattr(args, "count", 1),
+        count=getattr(args, "count", None) or 1,
         min_count=getattr(args, "min_count", None),
-        alternates=getattr(args, "alternates", 0),
+        alternates=getattr(args, "alternates", None) or 0,
         podms=tuple(args.podm),
         exclude_podms=tuple(args.exclude_podm),
         zone=args.zone,
@@ -146,9 +149,29 @@ def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
+def named(text: str) -> str:
+    """Parse a name, which is not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name")
+    return text
+
+
+def whole(text: str) -> int:
+    """Parse a whole number of at most 18 digits."""
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or not text.isascii() or len(digits) > 18:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at most 18 digits")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """Parse a whole number from 1 on."""
-    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 1_000_000:
+    if (
+        not text.isdecimal()
+        or not text.isascii()
+        or len(text) > 7
+        or not 1 <= int(text) <= 1_000_000
+    ):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
     return int(text)
 

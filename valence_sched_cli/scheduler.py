@@ -22,8 +22,9 @@ COLUMNS = ("Podm", "Pool", "Outcome", "Score", "Behind", "Parts", "Filter", "Lab
 class ExplainScheduler(command.Lister):
     """Explain a decision: why this one, why not that one, and what would change it.
 
-    Reads what podm schedule --report wrote. As json and yaml it is the whole structure; in other
-    formats, and where columns are named, a row per pod manager.
+    Reads what podm schedule --report wrote, of a file of requests one decision after another. As
+    json and yaml it is the whole structure; in other formats, and where columns are named, a row
+    per pod manager.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -34,13 +35,20 @@ class ExplainScheduler(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
-        self._report, warnings = self.main.report(parsed_args.report)
-        self.closing += [f"warning: {warning}" for warning in warnings]
-        self.closing += [f"warning: {warning}" for warning in self._report.warnings]
-        if self._report.explanation is None:
+        self._found: Any
+        self._found, warnings = self.main.report(parsed_args.report)
+        self.closing += [f"warning: {warning}" for warning in (*warnings, *self._found.warnings)]
+        self._many = _called(self._found)
+        if self._many:
+            if any(report.explanation is None for report in self._many.values()):
+                self.closing.append("of requests that got all their nodes, or that another one "
+                                    "failed, the report holds no reasons")  # fmt: skip
+            rows = ((name, *row) for name, one in self._many.items() for row in _rows(one))
+            return ("Request", *COLUMNS), rows
+        if self._found.explanation is None:
             self.closing.append("the report holds neither near misses nor flips: an older program "
                                 "wrote it; schedule again for them")  # fmt: skip
-        return COLUMNS, _rows(self._report)
+        return COLUMNS, _rows(self._found)
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
@@ -49,15 +57,38 @@ class ExplainScheduler(command.Lister):
         if parsed_args.columns or parsed_args.sort_columns:
             return super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter in STRUCTURED:
-            whole = _whole(self._report)
+            whole = _all(self._found, self._many) if self._many else _whole(self._found)
             self.formatter.emit_one(list(whole), list(whole.values()), self.app.stdout, parsed_args)
             return 0
         if parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)
         screen = Screen(self.formatter, self.app.stdout, parsed_args)
-        for part in screen.report(self._report):
+        many = screen.reports(self._found, self._many)
+        for part in many if self._many else screen.report(self._found):
             self.app.stdout.write(f"{part}\n")
         return 0
+
+
+def _called(found: Any) -> dict[str, Report]:
+    """Return the decisions on several requests by what each is called, none for one alone."""
+    from valence_sched_cli import many
+
+    reports = getattr(found, "decisions", ())
+    return dict(zip(many.names([report.request for report in reports]), reports, strict=True))
+
+
+def _all(found: Any, reports: dict[str, Report]) -> dict[str, Any]:
+    """Return several decisions as one map."""
+    import msgspec
+
+    return {
+        "Outcome": found.outcome,
+        "Requested": found.requested,
+        "Placed": found.placed,
+        "Inventory": msgspec.to_builtins(found.inventory),
+        "Decisions": [{"Called": name, **_whole(report)} for name, report in reports.items()],
+        "Warnings": list(found.warnings),
+    }
 
 
 def _rows(report: Report) -> Iterator[tuple[Any, ...]]:

@@ -255,6 +255,39 @@ class TestPodms(Bad):
         self.assertEqual((5, ""), done[0][:2])
 
 
+class TestOptions(Bad):
+    """Words of the shell that say nothing, or not what was meant."""
+
+    def test_an_empty_name_is_no_name(self):
+        for option in ("--zone", "--policy", "--owner"):
+            with self.subTest(option=option):
+                done = run("valence-sched", "podm", "schedule", "--inventory", SITE,
+                           "--flavor", "small", option, "")  # fmt: skip
+                self.assertEqual((2, ""), (done.code, done.out))
+                self.assertIn(f"argument {option}: ", done.err)
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--report")
+        self.assertIn("--report: ", self.refused(*words, "", code=2))
+
+    def test_a_number_is_written_in_ascii_and_is_not_endless(self):
+        for words in (("--count", "\u0663"), ("--at-most", "podm=\u0663"), ("--seed", "9" * 5000)):
+            with self.subTest(option=words[0]):
+                done = run("valence-sched", "podm", "schedule", "--inventory", SITE,
+                           "--flavor", "small", *words)  # fmt: skip
+                self.assertEqual((2, ""), (done.code, done.out))
+                self.assertIn(f"argument {words[0]}: ", done.err)
+                self.assertLess(len(done.err.splitlines()[-1]), 200)
+
+    def test_a_map_is_read_though_nothing_is_to_be_near(self):
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--near-map")
+        self.assertIn("no/map.yaml: found no such file", self.refused(*words, "no/map.yaml"))
+        self.assertIn("--near-map: no map is read from", self.refused(*words, "-", code=2))
+
+    def test_a_number_that_is_none_is_shown_as_it_was_written(self):
+        for text, shown in ((".nan", "NaN"), (".inf", "Infinity")):
+            line = self.flavor(f"name: x\nproperties: {{resources: {{watts: {text}}}}}")
+            self.assertIn(f'found {{"watts":{shown}}}', line)
+
+
 class TestArchives(Bad):
     """Archives and folders that lead somewhere else, or have no end."""
 
@@ -416,6 +449,10 @@ class TestPolicies(Bad):
             ("weighers: [rooom]", "did you mean 'room'?"),
             ("scheduler: fliter", "did you mean 'filter'?"),
             ("filters: [{name: capacity, options: {hedroom: 1}}]", "did you mean 'headroom'?"),
+            ("filters: [{name: capacity, options: {headroom: .nan}}]", "found NaN"),
+            ("filters: [{name: capacity, options: {headroom: -1}}]", "expected float >= 0.0"),
+            ("weighers: [{name: fragmentation, options: {step: .inf}}]", "expected float <= 1.0"),
+            ("weighers: [{name: cost, options: {scale: .inf}}]", "found Infinity"),
             ("weighers: [{name: room, wieght: 2}]", "did you mean 'weight'?"),
             ("unknown: alow", "did you mean 'allow'?"),
         ):

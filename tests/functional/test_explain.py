@@ -36,13 +36,57 @@ class Explain(Case):
         return run(program, "scheduler", "explain", *words, **more)
 
 
+class TestSeveral(Case):
+    """A report of a file of requests is explained, one decision after another."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.report = str(cls.folder / "reports.json")
+        file = cls.folder / "requests.yaml"
+        file.write_text("requests: [{flavor: small, id: one}, {flavor: gpu-large, count: 100, "
+                        "min_count: 1}]")  # fmt: skip
+        words = ("podm", "schedule", "--inventory", SITE, "--request-file", str(file))
+        cls.made = run("valence-sched", *words, "--report", cls.report, "-f", "json")
+
+    def explain(self, *words):
+        done = run("valence-sched", "scheduler", "explain", self.report, *words)
+        self.assertEqual(0, done.code, done.err)
+        note = "of requests that got all their nodes, or that another one failed, the report"
+        self.assertEqual(f"{note} holds no reasons\n", done.err)
+        return done
+
+    def test_the_screen_tells_of_every_request(self):
+        out = self.explain().out
+        parts = ["request 1: one\nplaced: 1 of 1, request one (flavor small)", "\nnodes\n",
+                 "| gpu-west |", "request 2: ", "placed in part: ", "\npod managers\n",
+                 " in all\n"]  # fmt: skip
+        places = [out.find(part) for part in parts]
+        self.assertNotIn(-1, places, out)
+        self.assertEqual(sorted(places), places)
+
+    def test_programs_get_the_whole_or_rows_with_the_request(self):
+        whole = self.explain("-f", "json").data
+        self.assertEqual("placed_in_part", whole["Outcome"])
+        first, second = whole["Decisions"]
+        self.assertEqual(("1: one", "placed"), (first["Called"], first["Outcome"]))
+        self.assertEqual(second["Placed"] + 1, whole["Placed"])
+        rows = list(csv.DictReader(io.StringIO(self.explain("-f", "csv").out)))
+        self.assertEqual(8, len(rows))
+        self.assertTrue(all(row["Request"].startswith("2: ") for row in rows))
+
+    def test_both_programs_agree(self):
+        one, other = (run(program, "scheduler", "explain", self.report) for program in PROGRAMS)
+        self.assertEqual(one, other)
+
+
 class TestScreen(Explain):
     """What a person sees in a pipe."""
 
     def test_every_part_is_there_in_order(self):
         done = self.explain(self.report)
         self.assertEqual((0, ""), (done.code, done.err))
-        parts = ["placed: 1 of 1, request ", "policy balanced (balance=2, room=1), seed 0",
+        parts = ["placed: 1 of 1, request ", "policy balanced (", "balance=2, room=1", "), seed 0",
                  "8 pod managers, 16 pools, 203 blocks", "filters: pools in and out",
                  "candidates: score, and what", "\npod managers\n", "runner-up: gpu-north (hall-1)",
                  "nearest miss: mem-1 lacks 131,072 MiB memory; freeing node graph-2 would do",

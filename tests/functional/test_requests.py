@@ -45,7 +45,7 @@ class TestRequestFiles(Case):
         self.assertEqual({"2: small"}, {row["Request"] for row in done.data})
         self.assertEqual({"rejected"}, {row["Outcome"] for row in done.data})
         first, *_, failed, last = done.err.splitlines()
-        self.assertRegex(first, r"^2: small: \d+ nodes of 300 would fit")
+        self.assertRegex(first, r"^2: small: \d+ nodes of 300 would fit, .* min_count: \d+$")
         self.assertEqual("2: small fails all 2 requests", failed)
         self.assertEqual("placed 0 of 302 nodes of 2 requests", last)
 
@@ -81,9 +81,78 @@ class TestRequestFiles(Case):
         self.assertEqual((first["podm"], first["score"]), (chosen["Podm"], chosen["Score"]))
 
     def test_what_belongs_into_the_file_is_refused_beside_it(self):
-        for option in (["--zone", "a"], ["--count", "2"], ["--flavor", "small"]):
+        for option in (
+            ["--zone", "a"], ["--count", "2"], ["--flavor", "small"],
+            ["--count", "1"], ["--min-count", "0"], ["--min-count", "1"], ["--alternates", "0"],
+            ["--alternates", "1"],
+        ):  # fmt: skip
             done = self.schedule(2, TWO, *option)
             self.assertEqual(f"{option[0]}: with --request-file, say it in the file\n", done.err)
+
+    def test_explain_points_to_the_report(self):
+        done = self.schedule(2, TWO, "--explain")
+        self.assertEqual("", done.out)
+        self.assertEqual(
+            "--explain: not with --request-file: write --report FILE and read it with scheduler "
+            "explain FILE\n",
+            done.err,
+        )
+
+    def test_declared_resources_are_there(self):
+        """S25: a kind of resource that a file declares is placed by a file of requests, too."""
+        text = "{id: hot, properties: {resources: {watts: 600}}, count: 2}"
+        watts = self.write("watts.yaml", "{name: watts, podms: {mem-1: 1300}}")
+        done = self.schedule(0, text, "--resource-file", watts, "-f", "json")
+        self.assertEqual(["mem-1"] * 2, [row["Podm"] for row in done.data])
+
+    def test_what_is_wrong_with_one_of_several_names_it(self):
+        for second, words in (
+            ("flavor: small, min_count: 2", "request 2: at least 2 of 1 nodes"),
+            ("flavor: small, policy: defalt", "request 2: no policy named 'defalt'"),
+            ("flavor: small, podms: [mem-9]", "request 2: no pod manager named 'mem-9'"),
+            ("flavor: small, near: {volume: x}", "$.requests[1]: nobody is there to ask"),
+        ):
+            with self.subTest(second=second):
+                done = self.schedule(1, f"requests: [{{flavor: small}}, {{{second}}}]")
+                self.assertIn(words, done.err)
+                self.assertEqual(("", 1), (done.out, len(done.err.splitlines())))
+
+    def test_standard_input_is_read_for_one_thing(self):
+        words = ("podm", "schedule", "--inventory", "-", "--request-file", "-")
+        done = run("valence-sched", *words, stdin=b"{flavor: small}")
+        self.assertEqual(2, done.code)
+        self.assertEqual(
+            "only one may be standard input (-): --inventory, --request-file\n", done.err
+        )
+        done = run("valence-sched", *WORDS, "-", stdin=b"{flavor: small}")
+        self.assertEqual(0, done.code, done.err)
+
+    def test_an_empty_word_is_no_word(self):
+        done = run("valence-sched", *WORDS, "")
+        self.assertEqual((1, ""), (done.code, done.out))
+        for field in ("zone", "owner", "policy"):
+            done = self.schedule(1, f"{{flavor: small, {field}: ''}}")
+            self.assertIn(f'$.{field}: found "", expected', done.err)
+
+    def test_the_hash_seed_of_the_program_changes_no_byte(self):
+        text = """
+        requests:
+        - {flavor: small, count: 2, alternates: 2, owner: me, group: {name: g,
+           anti_affinity: [podm], spread: [{over: zone, max_skew: 2}]}}
+        - {count: 6, min_count: 0, properties: {processor: {total_cores: 8}},
+           first_of: [{accelerators: [{model: H200}]}, {accelerators: [{}]}],
+           group: {name: g, at_most: {podm: 3}},
+           traits: {any_of: [[HW_CPU_X86_AVX2, HW_CPU_X86_AVX512F]]}}
+        - {flavor: gpu-large, count: 40, min_count: 1}
+        """
+        file, found = self.write("all.yaml", text), set()
+        for seed in ("0", "1", "2"):
+            report = self.folder / f"seed-{seed}.json"
+            words = (*WORDS, file, "--report", report, "-f", "json")
+            done = run("valence-sched", *words, PYTHONHASHSEED=seed)
+            self.assertEqual(4, done.code, done.err)
+            found.add((done, report.read_bytes()))
+        self.assertEqual(1, len(found))
 
     def test_policy_and_seed_count_for_all(self):
         done = self.schedule(0, TWO, "--policy", "pack", "--seed", "4", "-f", "json")

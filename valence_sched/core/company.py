@@ -47,7 +47,7 @@ def with_company(
     """
     group = request.group
     if group is None and request.owner is None:
-        return request
+        return msgspec.structs.replace(request, company=Company()) if request.company else request
     nodes = view.keep(("nodes",), lambda: _count(view))
     grouped = Counter(nodes.grouped.get(group.name, {}) if group else {})
     owned = Counter(nodes.owned.get(request.owner, {}) if request.owner else {})

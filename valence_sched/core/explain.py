@@ -11,6 +11,7 @@ from valence_sched.core.amounts import MOST_DECISIONS, Amounts
 from valence_sched.core.flips import choose, size, weight_flips
 from valence_sched.core.judge import SCALE
 from valence_sched.core.miss import Misses
+from valence_sched.core.policies import WEIGHT_UNITS
 from valence_sched.core.rank import ranked
 from valence_sched.model.explanation import (
     Contender,
@@ -78,6 +79,8 @@ def _flips(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator
         notes.append(f"the scheduler {case.bound.policy.scheduler!r} does not go by weights: "
                      "another seed may choose another")  # fmt: skip
         return
+    elif case.bound.varied:
+        notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
     else:
         yield from weight_flips(case, chosen)
     amounts = Amounts(case, chosen)
@@ -98,16 +101,19 @@ def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
 
 
 def _parts(decision: Decision, row: int) -> tuple[Part, ...]:
-    bound, scores = decision.case.bound, decision.case.judgement.scores[:, row].tolist()
-    total = sum(weigher.weight for weigher in bound.weighers)
+    """Return what each weigher adds to a row's score, by the weights that count there."""
+    case = decision.case
+    scores, here = case.judgement.scores[:, row].tolist(), case.view.take([row])
+    weights = [int(weigher.weights(here)[0]) for weigher in case.bound.weighers]
+    total = sum(weights)
     parts = [
         Part(
             weigher=weigher.name,
-            weight=weigher.weight / 1000,
+            weight=weight / WEIGHT_UNITS,
             score=round(score, 6),
-            part=round(weigher.weight * score / total, 6) if total else 0.0,
+            part=round(weight * score / total, 6) if total else 0.0,
         )
-        for weigher, score in zip(bound.weighers, scores, strict=True)
+        for weigher, weight, score in zip(case.bound.weighers, weights, scores, strict=True)
     ]
     return tuple(sorted(parts, key=lambda part: -part.part))
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.company import Earlier
@@ -61,14 +63,17 @@ class Decisions:
         return list(dict.fromkeys(notes))
 
     def report(self) -> words.Reports:
-        """Return all decisions as one document."""
+        """Return all decisions as one document; of requests that failed, no node is placed."""
         source = inventory_source(self.view, self.skipped)
+        reports = [decision.report(source) for decision in self.decisions]
+        if self.failed:
+            reports[:-1] = map(_unplaced, reports[:-1])
         return words.Reports(
             outcome=self.outcome,
             requested=self.requested,
             placed=self.placed,
             inventory=source,
-            decisions=tuple(decision.report(source) for decision in self.decisions),
+            decisions=tuple(reports),
             warnings=tuple(self.warnings),
         )
 
@@ -97,6 +102,19 @@ def decide_all(
             ledger.take(node.chosen)
             earlier.append((request, int(view.podm_of[node.chosen.row])))
     return found
+
+
+def _unplaced(report: words.Report) -> words.Report:
+    """Return the report of a decision that another request has brought to nothing."""
+    return msgspec.structs.replace(
+        report,
+        outcome="nothing_fits",
+        placed=0,
+        placements=(),
+        podms=(),
+        funnel=(),
+        explanation=None,
+    )
 
 
 def _as_it_is(parts: Sequence[Part], live: View) -> list[Part]:

@@ -51,7 +51,7 @@ class Misses:
         lacks = self._lacks()[rows]
         podms = self.decision.view.podm_of[rows]
         order = np.lexsort((rows, lacks))
-        seen: set[int] = set()
+        seen = self._served()
         found = 0
         for index in order.tolist():
             podm, row = int(podms[index]), int(rows[index])
@@ -68,7 +68,8 @@ class Misses:
     def _words(self) -> Iterator[Miss]:
         """Yield those that would take the node but for one filter that hardware cannot mend."""
         judgement, view = self.decision.batch.judgement, self.decision.batch.view
-        seen: set[int] = set()
+        seen = self._served()
+        found = 0
         for row in np.flatnonzero((~judgement.verdicts).sum(axis=0) == 1).tolist():
             podm = int(view.podm_of[row])
             name = self.decision.case.bound.filters[int(judgement.verdicts[:, row].argmin())].name
@@ -82,8 +83,13 @@ class Misses:
             seen.add(podm)
             yield Miss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
                        lacks=self._against(row))  # fmt: skip
-            if len(seen) == MOST_PODMS:
+            found += 1
+            if found == MOST_PODMS:
                 return
+
+    def _served(self) -> set[int]:
+        """Return the podms that were chosen where nothing is lacking: they miss nothing."""
+        return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     def _static(self) -> Mask:
         """Return per row whether all filters keep it that do not look at what is free."""

@@ -31,10 +31,10 @@ def tried(case: Case, schedule: Callable[[Case], Batch]) -> list[Part]:
 
 
 def _after(last: Part, ask: Ask, count: int) -> Case:
-    """Return the case of another alternative on what the last one left."""
+    """Return the case of another alternative on what the last one left, in its company."""
     view = last.batch.view
     request = msgspec.structs.replace(
-        last.case.request, needs=ask.needs, bonds=ask.bonds, count=count, min_count=None
+        last.batch.request, needs=ask.needs, bonds=ask.bonds, count=count, min_count=None
     )
     judgement = judge(view, request, last.case.bound, strict=last.case.strict)
     plan = Plan(request.needs, view.kinds, request.bonds)

@@ -21,6 +21,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = Overrides()
+Settled = Literal["reject", "allow"]
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
 
@@ -205,12 +206,17 @@ def without(bound: BoundPolicy, weighers: frozenset[str]) -> BoundPolicy:
 
 
 def for_policy(request: Request, policy: Policy) -> Request:
-    """Return the request as a policy reads it: what an unknown attribute means is settled."""
-    if policy.unknown == "reject":
+    """Return the request as a policy reads it: what an unknown attribute means is settled.
+
+    Anew where another policy has settled it before, as in a request from a report.
+    """
+    unknown: Settled = "reject" if policy.unknown == "reject" else "allow"
+    if all(need.unknown == unknown for ask in request.asks for need in ask.needs):
         return request
-    fallbacks = tuple(Ask(_allowing(ask.needs), ask.bonds) for ask in request.fallbacks)
-    return msgspec.structs.replace(request, needs=_allowing(request.needs), fallbacks=fallbacks)
+    fallbacks = tuple(Ask(_settled(ask.needs, unknown), ask.bonds) for ask in request.fallbacks)
+    needs = _settled(request.needs, unknown)
+    return msgspec.structs.replace(request, needs=needs, fallbacks=fallbacks)
 
 
-def _allowing(needs: tuple[Need, ...]) -> tuple[Need, ...]:
-    return tuple(msgspec.structs.replace(need, unknown="allow") for need in needs)
+def _settled(needs: tuple[Need, ...], unknown: Settled) -> tuple[Need, ...]:
+    return tuple(msgspec.structs.replace(need, unknown=unknown) for need in needs)

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
 
 from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
@@ -11,7 +14,9 @@ from valence_sched.model.view import View
 
 
 @terms
-def capacity(view: View, request: Request, *, headroom: float = 0.0) -> Iterator[Term]:
+def capacity(
+    view: View, request: Request, *, headroom: Annotated[float, Meta(ge=0, le=1000)] = 0.0
+) -> Iterator[Term]:
     """Keeps pools with enough free cores, memory and stock; ``headroom`` asks that share more.
 
     Necessary, not sufficient: whether a set of blocks makes the node is decided by the fit.

@@ -33,7 +33,7 @@ class Asked(Noun, frozen=True, kw_only=True):
     alternates: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     podms: tuple[str, ...] = ()
     exclude_podms: tuple[str, ...] = ()
-    zone: str | None = None
+    zone: Annotated[str, Meta(min_length=1)] | None = None
     aggregates: tuple[str, ...] | Names = ()
     locations: tuple[str, ...] = ()
     capabilities: str | dict[str, tuple[str, ...]] = {}
@@ -42,9 +42,9 @@ class Asked(Noun, frozen=True, kw_only=True):
     where: Any = None
     near: Things = {}
     prefer_near: Things = {}
-    owner: str | None = None
+    owner: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     group: Group | None = None
-    policy: str | None = None
+    policy: Annotated[str, Meta(min_length=1)] | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -157,7 +157,8 @@ class Report(Struct, frozen=True, kw_only=True):
 class Reports(Struct, frozen=True, kw_only=True):
     """The decisions on several requests, in order; after one that fails there are none.
 
-    Reasons and funnels are there for requests of which not every node was placed.
+    Reasons and funnels are there for requests of which not every node was placed. Where one
+    fails, those before it show how many of their nodes were ``fitting``, and none that is placed.
     """
 
     schema: str = MANY

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from typing import Any, TypeVar, get_args
 
 import msgspec
 import yaml
+from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, nearest
 
@@ -71,7 +73,7 @@ def load_yaml(data: bytes, file: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         spot = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
-        found = (error.problem or str(error)).removeprefix("found ")
+        found = (error.problem or str(error)).removeprefix("but ").removeprefix("found ")
         raise InputError(file, spot, found, "plain YAML or JSON") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
@@ -129,7 +131,7 @@ def _worded(message: str, value: object, type_: Any, file: str, place: str) -> I
     inner = inner.rstrip("`")
     where = place + inner
     if unknown := re.match(r"Object contains unknown field `(.+)`", text):
-        hint = nearest(unknown[1], _field_names(type_))
+        hint = nearest(unknown[1], _fields_at(type_, inner) or _field_names(type_))
         return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, "no such field", f"field {missing[1]!r}")
@@ -152,10 +154,7 @@ def _at(value: Any, path: str) -> str:
             value = value[key] if key else value[int(index)]
         except (KeyError, IndexError, TypeError, ValueError):
             return "something else"
-    try:
-        text = msgspec.json.encode(value).decode()
-    except TypeError:  # YAML has keys that JSON has not, such as null
-        text = str(value)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
@@ -179,6 +178,34 @@ def _walk(type_: Any, seen: set[Any]) -> None:
     if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
         for field in msgspec.structs.fields(type_):
             _walk(field.type, seen)
+
+
+def _fields_at(type_: Any, path: str) -> set[str]:
+    """Return the fields that may stand at msgspec's ``path``, none where that cannot be told."""
+    kinds = [inspect.type_info(type_)]
+    for key, index in _STEP.findall(path):
+        kinds = [
+            found
+            for kind in kinds
+            for found in (_inside(kind, key) if key else _items(kind, int(index or 0)))
+        ]
+        kinds = [one for kind in kinds for one in getattr(kind, "types", (kind,))]
+    structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+    return {field.encode_name for kind in structs for field in kind.fields}
+
+
+def _inside(kind: inspect.Type, key: str) -> list[inspect.Type]:
+    if isinstance(kind, inspect.StructType):
+        return [field.type for field in kind.fields if field.encode_name == key]
+    return [kind.value_type] if isinstance(kind, inspect.DictType) else []
+
+
+def _items(kind: inspect.Type, number: int) -> list[inspect.Type]:
+    if isinstance(kind, inspect.TupleType):
+        return list(kind.item_types[number : number + 1])
+    if isinstance(kind, inspect.DictType):  # "[...]": one of the values, which is not said
+        return [kind.value_type]
+    return [kind.item_type] if isinstance(kind, (inspect.ListType, inspect.VarTupleType)) else []
 
 
 def _field_names(type_: Any) -> set[str]:

@@ -106,7 +106,7 @@ class StockAsk(Noun, frozen=True):
 class PciDevice(Noun, frozen=True):
     """Valence's devices: a list of types, repeated for more than one."""
 
-    type: tuple[str, ...] = ()
+    type: tuple[Word, ...] = ()
 
 
 class RemoteStorage(Noun, frozen=True):
@@ -162,11 +162,11 @@ class Flavor(Noun, frozen=True, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     uuid: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str = ""
-    policy: str | None = None
+    policy: Word | None = None
     share: Annotated[float, Meta(ge=0, le=1_000_000)] = 1.0
     properties: Properties = Properties()
     first_of: Annotated[tuple[Properties, ...], Meta(max_length=MAX_ASKS)] = ()
-    zone: str | None = None
+    zone: Word | None = None
     aggregates: tuple[str, ...] | Names = ()
     locations: tuple[str, ...] = ()
     capabilities: str | dict[str, tuple[str, ...]] = {}

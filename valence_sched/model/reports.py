@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from valence_sched.model.decision import SCHEMA, VERSION, Report
+from valence_sched.model.decision import MANY, SCHEMA, VERSION, Report, Reports
 from valence_sched.model.documents import check_schema, decode
 
 MOST_NAMED = 5  # unknown fields that a warning names
@@ -21,18 +21,22 @@ class _Head(msgspec.Struct):
     version: str
 
 
-def parse_report(data: bytes, file: str) -> tuple[Report, list[str]]:
-    """Parse a report; return it with warnings about fields that are unknown and left out.
+def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
+    """Parse a report of one decision or of several; return it with warnings.
+
+    They are about fields that are unknown and left out.
 
     Raises:
         InputError: naming the place, what was found and what was expected.
         NewerSchema: its major version is newer than ours.
     """
     head = decode(data, _Head, file)
-    check_schema(head.schema, head.version, SCHEMA, VERSION, file)
+    many = head.schema == MANY
+    check_schema(head.schema, head.version, MANY if many else SCHEMA, VERSION, file)
+    kind: type[Report | Reports] = Reports if many else Report
     dropped: list[str] = []
-    known = _known(msgspec.json.decode(data), inspect.type_info(Report), "$", dropped)
-    report = decode(msgspec.json.encode(known), Report, file)
+    known = _known(msgspec.json.decode(data), inspect.type_info(kind), "$", dropped)
+    report = decode(msgspec.json.encode(known), kind, file)
     if not dropped:
         return report, []
     names = ", ".join(dropped[:MOST_NAMED])

@@ -123,12 +123,14 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
             self.podms,
             self.exclude_podms,
             self.zone,
-            self.aggregates,
+            self.aggregates.required,
             self.capabilities,
             self.traits,
         )
         # last and only where asked: a request without keeps its identity and its lots
         asked = {name: value for name in _WHERE_ASKED if (value := getattr(self, name))}
+        if self.aggregates.forbidden or self.aggregates.any_of:
+            asked["aggregates"] = self.aggregates
         if self.mix.shares:
             asked["mix"] = self.mix.digest
         words = (*always, asked) if asked else always
@@ -170,7 +172,10 @@ def sealed(request: Request) -> Request:
     for ask in request.asks:
         _check(ask)
     if request.least > request.count:
-        raise RequestError(f"at least {request.least} of {request.count} nodes: ask for more")
+        raise RequestError(
+            f"at least {request.least} of {request.count} nodes: ask for more nodes, or for "
+            "fewer at least"
+        )
     both = sorted(set(request.podms) & set(request.exclude_podms))
     if both:
         raise RequestError(f"pod manager {both[0]!r} is both asked for and excluded")

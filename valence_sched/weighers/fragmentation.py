@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from msgspec import Meta
 
 from valence_sched.model.leftover import Leftover, leftover
 from valence_sched.model.request import Mix, Request, Share
@@ -12,7 +15,11 @@ from valence_sched.model.workload import Look, Workload
 
 
 def fragmentation(
-    view: View, request: Request, *, of: str = "accelerators", step: float = 0.0
+    view: View,
+    request: Request,
+    *,
+    of: str = "accelerators",
+    step: Annotated[float, Meta(ge=0, le=1)] = 0.0,
 ) -> Floats:
     """Prefers pools whose scarce things lose least of their use for the mix of flavors.
 

@@ -119,6 +119,7 @@ class TestDepletion(unittest.TestCase):
                 self.assertEqual(here.tolist(), there.tolist(), name)
 
     def test_a_thousand_asked_never_exceed_what_there_is(self):
+        """S35: under every scheduler."""
         sizes = [5, 17, 1, 40]
         site = view(*({"id": str(n), "blocks": cpus(size)} for n, size in enumerate(sizes)))
         for policy in ("default", "pack", "balanced", "chance"):
@@ -159,6 +160,7 @@ class TestDepletion(unittest.TestCase):
         )
 
     def test_the_order_follows_what_is_left_not_what_there_was(self):
+        """S35: the order is another than a static ranking's."""
         site = view({"id": "big", "blocks": cpus(10)}, {"id": "small", "blocks": cpus(6)})
         names = [
             p.chosen.podm
@@ -177,6 +179,7 @@ class TestDepletion(unittest.TestCase):
         self.assertEqual(3, len(decision.placements))
 
     def test_alternates_are_other_podms_each_once_and_never_the_chosen(self):
+        """semantics.md 5."""
         site = [{"id": str(n), "pools": [{"id": "1"}, {"id": "2"}],
                  "blocks": [cpu("c", 8, pools=["1", "2"])]} for n in range(4)]  # fmt: skip
         for count in (0, 2, 9):

@@ -22,7 +22,7 @@ from valence_sched.errors import RequestError
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.spread import spread
 from valence_sched.model.domain import values
-from valence_sched.model.group import Group, Spread
+from valence_sched.model.group import Company, Group, Spread
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
@@ -68,6 +68,8 @@ class TestCompany(unittest.TestCase):
     def test_neither_group_nor_owner_has_no_company(self):
         asked = Request()
         self.assertIs(asked, with_company(self.SITE, asked, self.fail))
+        claimed = Request(company=Company(owned={"a": 3}))
+        self.assertEqual(asked, with_company(self.SITE, claimed, self.fail))
 
     def test_open_are_the_values_of_the_rows_that_pass(self):
         asked = Request(group=Group(name="web", spread=(Spread("zone"), Spread("podm", 2, True))))
@@ -270,6 +272,43 @@ class TestBatch(unittest.TestCase):
             left = [podm.id for podm in online if free[podm.id]
                     and self.allowed(asked.group, counts, podm, online)]  # fmt: skip
             self.assertEqual([], left)
+
+    @quietly(150)
+    @given(PODMS, st.lists(st.tuples(RULES, st.integers(1, 4), st.booleans()), min_size=1,
+                           max_size=3), st.sampled_from(["default", "pack"]))  # fmt: skip
+    def test_no_rule_is_broken_by_several_requests_with_several_choices(self, drawn, asks, policy):
+        """Nodes of earlier requests and of earlier choices are members; no block goes twice.
+
+        An alternate keeps the rules as its node does, on a pod manager of its own.
+        """
+        site = site_of(drawn)
+        seen = view(*site)
+        large = {"processor": {"total_cores": 16}}
+        requests = [
+            request({}, first_of=[large, CORES] if choices else [CORES], count=count, min_count=0,
+                    alternates=2, policy=policy, owner="me", group={"name": "g", **rules})
+            for rules, count, choices in asks
+        ]  # fmt: skip
+        found = engine(seen).select_all(requests)
+        podms = {podm.id: podm for podm in seen.podms}
+        online = [podm for podm in seen.podms if podm.status == "Online"]
+        counts = {domain: Counter() for domain in DOMAINS}
+        for name in [podm["id"] for podm in site for _ in podm["nodes"]]:
+            for domain in DOMAINS:
+                counts[domain].update(values(podms[name], domain))
+        taken: set[tuple[str, str]] = set()
+        for asked, decision in zip(requests, found.decisions, strict=True):
+            for placed in decision.placements:
+                places = [placed.chosen, *placed.alternates]
+                self.assertEqual(len(places), len({one.podm for one in places}))
+                for one in places:
+                    allowed = self.allowed(asked.group, counts, podms[one.podm], online)
+                    self.assertTrue(allowed, one.podm)
+                    blocks = {(one.podm, block.uri) for block in one.blocks}
+                    self.assertEqual(set(), blocks & taken)
+                taken |= {(placed.chosen.podm, block.uri) for block in placed.chosen.blocks}
+                for domain in DOMAINS:
+                    counts[domain].update(values(podms[placed.chosen.podm], domain))
 
     @quietly(60)
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 1))

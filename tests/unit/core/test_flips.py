@@ -17,7 +17,7 @@ from valence_sched.core.founding import Part
 from valence_sched.engine import Engine
 from valence_sched.model.explanation import Flip
 from valence_sched.model.need import Need
-from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
+from valence_sched.model.policy import FilterUse, Overrides, Pick, Policy, WeigherUse
 from valence_sched.model.request import Request, sealed
 from valence_sched.testing import request, view
 
@@ -305,3 +305,34 @@ class TestEveryFlip(unittest.TestCase):
             fresh = Engine(view(*podms), [two_wishes(1, 1)])
             again = fresh.select_destinations(with_amount(asked, flip.name, before))
             self.assertEqual(chosen(decision), chosen(again), flip)
+
+
+class TestOverrides(unittest.TestCase):
+    """Weights that differ by aggregate or zone."""
+
+    @settings(max_examples=50, deadline=None)
+    @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["x", "y", None]),
+                              st.sampled_from([(), ("gold",), ("gold", "old")])),
+                    min_size=1, max_size=5))  # fmt: skip
+    def test_the_parts_of_a_score_add_up_to_it(self, drawn):
+        """By the weights that count for the row; so the differences add up to the margin."""
+        other = Overrides({"gold": 5.0, "old": 0.0}, {"x": 0.5})
+        uses = (WeigherUse("room", 1.0), WeigherUse("failures", 2.0, overrides=other))
+        policy = Policy(name="mine", filters=FILTERS, weighers=uses)
+        podms = [{**podm(str(n), free, 2, 0.7 / (n + 1)), "zone": zone, "aggregates": aggregates}
+                 for n, (free, zone, aggregates) in enumerate(drawn)]  # fmt: skip
+        explanation = decided(policy, request(CORES), *podms).explanation
+        for one in explanation.candidates:
+            self.assertAlmostEqual(one.score, sum(part.part for part in one.parts), 5)
+        if explanation.runner_up:
+            found = sum(one.difference for one in explanation.runner_up.differences)
+            self.assertAlmostEqual(explanation.runner_up.margin, found, 5)
+
+    def test_no_weight_is_tried_and_a_note_says_so(self):
+        other = Overrides({"gold": 5.0})
+        uses = (WeigherUse("room", 1.0), WeigherUse("failures", 1.0, overrides=other))
+        policy = Policy(name="mine", filters=FILTERS, weighers=uses)
+        decision = decided(policy, request(CORES), podm("a", 9, 0, 0.1), podm("b", 1, 8, 0.9))
+        self.assertEqual([], of(decision, "weight"))
+        self.assertIn("flips: weights differ by aggregate or zone: no other weight was tried",
+                      decision.explanation.notes)  # fmt: skip

@@ -179,6 +179,7 @@ class TestBrokenPlugins(unittest.TestCase):
         self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])
 
     def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
+        """semantics.md 10 and trap 12: there, one plug-in out of range aborted everything."""
         found = self.judged(bound(wide), "weigher 'wide' left 0..1")
         self.assertEqual([[0, 0, 1]], found.scores.tolist())
         found = self.judged(bound(nan), "weigher 'nan' left 0..1: clamped, and NaN counted as 0")
@@ -200,7 +201,7 @@ class TestBrokenPlugins(unittest.TestCase):
 
 
 class TestFunnel(unittest.TestCase):
-    """How many came in and went on."""
+    """How many came in and went on, filter by filter (semantics.md 20)."""
 
     VERDICTS = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 1]], dtype=bool)
 

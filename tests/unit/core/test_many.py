@@ -83,6 +83,16 @@ class TestTogether(unittest.TestCase):
         (verdict,) = found.failed.verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
+    def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
+        """Not even where a request before it had some of its nodes by another choice."""
+        before = request(CORES, first_of=[{"accelerators": [{}]}, {}], count=3, min_count=1)
+        found = engine_of(*site([4])).select_all([before, request(CORES, count=9)])
+        report = found.report()
+        self.assertEqual([3, 1], [one.fitting for one in report.decisions])
+        for one in report.decisions:
+            self.assertEqual(("nothing_fits", 0, ()), (one.outcome, one.placed, one.placements))
+            self.assertNotIn("chosen", {verdict.outcome for verdict in one.podms})
+
     def test_one_that_may_have_fewer_keeps_its_reasons_though_others_follow(self):
         asked = [request(CORES, count=3, min_count=1), request(STOCK), request(STOCK)]
         found = engine_of(*site([2])).select_all(asked)

@@ -124,7 +124,8 @@ class TestHardware(unittest.TestCase):
     def test_when_the_tries_of_fits_run_out_the_notes_say_so(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
         with mock.patch.object(miss, "MOST_FITS", 1):
-            decision = engine_of(able, pod()).select_destinations(request(ASKED))
+            site = (able, {**able, "id": "able, too"}, pod())
+            decision = engine_of(*site).select_destinations(request(ASKED))
             self.assertIn("only 1 pools was tried", " ".join(decision.explanation.notes))
 
     def test_the_view_is_untouched(self):
@@ -208,3 +209,16 @@ def without(podm: dict[str, Any], gone: dict[str, Any]) -> dict[str, Any]:
         if block["uri"] in gone["blocks"]:
             block["status"] = {}
     return copy
+
+
+class TestServed(unittest.TestCase):
+    """A pod manager that was chosen misses nothing, unless nodes are lacking."""
+
+    def test_who_was_chosen_is_no_near_miss_of_a_request_that_has_all_its_nodes(self):
+        blocks = [cpu("c1", 8), cpu("c2", 8), gpu("g1", 2), gpu("g2", 2)]
+        site = [{"id": name, "blocks": blocks} for name in "ab"]
+        group = {"name": "g", "anti_affinity": ["podm"]}
+        self.assertEqual((), misses(*site, count=2, group=group))
+        self.assertEqual((), misses(*site, count=4))
+        found = misses(*site, count=3, min_count=1, group=group)
+        self.assertEqual({"a", "b"}, {one.podm for one in found})

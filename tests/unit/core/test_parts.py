@@ -2,6 +2,7 @@
 """Alternatives: a node is made by the first that can be had."""
 
 import unittest
+from collections import Counter
 
 from tests.unit.core.engines import cpu, cpus, engine_of, gpu
 from valence_sched.errors import RequestError
@@ -43,6 +44,22 @@ class TestFirstOf(unittest.TestCase):
         self.assertEqual([("a", 1), ("a", 2), ("a", 2)], self.choices(decision))
         used = [ref.uri for p in decision.placements for ref in p.chosen.blocks]
         self.assertEqual(len(used), len(set(used)), "a block twice")
+
+    def test_the_rules_of_a_group_count_the_nodes_of_every_choice(self):
+        podms = [{"id": name, "blocks": [*cpus(4), gpu("g", model="A100")]} for name in "ab"]
+        podms.append({"id": "c", "blocks": cpus(4)})
+        for rule, counts in (
+            ({"anti_affinity": ["podm"]}, [1, 1]),
+            ({"at_most": {"podm": 1}}, [1, 1]),
+            ({"affinity": ["podm"]}, [4]),
+            ({"spread": [{"over": "podm"}]}, [3, 3]),
+        ):
+            with self.subTest(rule=rule):
+                words = {"count": 6, "min_count": 0, "exclude_podms": ["c"]}
+                group = {"name": "g", **rule}
+                decision = self.decide(*podms, first_of=[A100, {}], group=group, **words)
+                found = Counter(podm for podm, _ in self.choices(decision))
+                self.assertEqual(counts, sorted(found.values()))
 
     def test_nothing_fits_only_when_no_choice_does(self):
         decision = self.decide({"id": "a", "blocks": cpus(1)}, first_of=[A100, ANY])

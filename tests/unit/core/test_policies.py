@@ -94,6 +94,10 @@ class TestUnknown(unittest.TestCase):
             asked = for_policy(CORES, policy(unknown=unknown))
             self.assertEqual([found], [need.unknown for need in asked.needs])
 
+    def test_a_request_from_a_report_is_read_anew_by_another_policy(self):
+        allowed = for_policy(CORES, policy(unknown="allow"))
+        self.assertEqual(CORES, for_policy(allowed, policy()))
+
     def test_penalise_weighs_what_is_known_heavier_than_all_else_together(self):
         bound = bind(policy((), (WeigherUse("room", 2.0), WeigherUse("pack")), unknown="penalise"))
         weights = {weigher.name: weigher.weight for weigher in bound.weighers}
@@ -201,6 +205,7 @@ class TestOverrides(unittest.TestCase):
         return [round(1 - cost / bound.worst / SCALE, 6) for cost in found.cost.tolist()]
 
     def test_an_aggregate_goes_before_a_zone_and_the_smallest_of_several_counts(self):
+        """semantics.md 3: as Nova's multipliers of aggregates."""
         (weigher,) = self.bound(WeigherUse("failures", 1.0, {}, self.OVERRIDES)).weighers
         found = weigher.weights(self.SITE).tolist()
         self.assertEqual([1000, 3000, 4000, 2000, 1000], found)

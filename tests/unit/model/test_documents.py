@@ -125,6 +125,19 @@ class TestConvert(Words):
         text = self.refuses(convert, words, PolicyText, "f")
         self.assertEqual("f: $: found unknown field 'filter' (did you mean 'filters'?)", text)
 
+    def test_a_hint_names_fields_of_the_place_and_of_no_other(self):
+        text = self.refuses(convert, {"name": "x", "watts": 3}, Flavor, "f")
+        self.assertNotIn("'watts' (did you mean 'amount'", text)
+        for document, words in (
+            ({"name": "x", "properties": {"name": 1}}, "$.properties: found unknown field 'name' "
+             "(known: accelerators, bonds, cpus, "),
+            ({"name": "x", "properties": {"nics": [{"nam": 1}]}}, "did you mean 'name'?"),
+            ({"name": "x", "aggregates": {"requird": []}}, "did you mean 'required'?"),
+            ({"name": "x", "xyzzy": 1}, "(known: aggregates, attributes, capabilities, desc"),
+        ):  # fmt: skip
+            with self.subTest(words=words):
+                self.assertIn(words, self.refuses(convert, document, Flavor, "f"))
+
     def test_a_missing_field_is_named(self):
         self.assertIn("field 'name'", self.refuses(convert, {"filters": []}, PolicyText, "f"))
 
@@ -143,6 +156,10 @@ class TestYaml(Words):
     def test_broken_yaml_is_placed(self):
         text = self.refuses(load_yaml, b"a: 1\nb: [1, 2\nc: 3", "f")
         self.assertRegex(text, r"^f: line \d+ column \d+: found .+, expected plain YAML or JSON$")
+
+    def test_a_second_document_is_refused(self):
+        text = self.refuses(load_yaml, b"--- 1\n--- 2\n", "f")
+        self.assertIn("line 2 column 1: found another document, expected", text)
 
     def test_aliases_are_refused_for_they_grow_without_bound(self):
         text = self.refuses(load_yaml, b"a: &x [1]\nb: *x", "f")

@@ -29,7 +29,7 @@ def handed_out(pool, asked):
 
 
 class TestGrants(unittest.TestCase):
-    """Exact for equal amounts, whatever min, max and step are."""
+    """Exact for equal amounts, whatever min, max and step are (semantics.md 18)."""
 
     @quietly(400)
     @given(POOLS, st.integers(1, 8))

@@ -11,6 +11,8 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.reports import parse_report
 from valence_sched.testing import request
 
+CARD = {"accelerators": [{}]}
+
 
 class TestReports(unittest.TestCase):
     """Ours whole, others as far as they are known."""
@@ -43,6 +45,16 @@ class TestReports(unittest.TestCase):
         chosen = self.report.placements[0].chosen
         report, warnings = parse_report(to_json(self.report), "r")
         self.assertEqual((chosen.scores, []), (report.placements[0].chosen.scores, warnings))
+
+    def test_a_report_of_several_decisions_is_read(self):
+        podm = {"id": "a", "blocks": [cpu("c", 8)]}
+        asked = request({"processor": {"total_cores": 8}}, count=2, min_count=1)
+        reports = engine_of(podm).select_all([asked, request(CARD, min_count=0)]).report()
+        self.assertEqual((reports, []), parse_report(to_json(reports), "r"))
+        document = {**msgspec.to_builtins(reports), "mood": 1}
+        read, (warning,) = parse_report(msgspec.json.encode(document), "r")
+        self.assertEqual(reports, read)
+        self.assertIn("$.mood", warning)
 
     def test_another_schema_and_a_newer_major_version_are_refused(self):
         with self.assertRaisesRegex(InputError, "expected 'valence-sched/decision'"):

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter scheduler takes the best, the chance scheduler any, and both only what fits."""
+"""The filter scheduler takes the best, the chance scheduler any."""
 
 import unittest
 from collections import Counter
 
 from tests.unit.chi_square import chi_square
 from tests.unit.core.engines import cpus, engine, engine_of
-from valence_sched.core import plugins
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
-NAMES = tuple(plugins.installed(plugins.SCHEDULERS).found)
 
 
 def picks(found, draws: int, **words) -> Counter:
@@ -19,39 +17,6 @@ def picks(found, draws: int, **words) -> Counter:
         found.select_destinations(request(CORES, id=f"r{n}", **words)).placements[0].chosen.podm
         for n in range(draws)
     )
-
-
-class TestEvery(unittest.TestCase):
-    """What every installed scheduler keeps to."""
-
-    SITE = view(
-        {"id": "fits", "blocks": cpus(3)},
-        {"id": "small", "blocks": cpus(3, 2)},
-        {"id": "empty", "pools": [{"id": "1"}, {"id": "2"}]},
-    )
-
-    def test_filter_and_chance_are_installed(self):
-        self.assertLessEqual({"filter", "chance"}, set(NAMES))
-
-    def test_it_places_only_where_blocks_make_the_node_and_no_more_than_there_are(self):
-        for name in NAMES:
-            with self.subTest(name):
-                found = engine(self.SITE, Policy(name="mine", scheduler=name))
-                decision = found.select_destinations(
-                    request(CORES, policy="mine", count=9, min_count=0)
-                )
-                self.assertEqual(["fits"] * 3, [p.chosen.podm for p in decision.placements])
-                uris = [b.uri for p in decision.placements for b in p.chosen.blocks]
-                self.assertEqual({"c0", "c1", "c2"}, set(uris))
-                self.assertEqual("placed_in_part", decision.outcome)
-
-    def test_it_honours_the_filters_of_its_policy(self):
-        for name in NAMES:
-            with self.subTest(name):
-                site = view({"id": "off", "enabled": False, "blocks": cpus(3)})
-                policy = Policy(name="mine", scheduler=name, filters=(FilterUse("enabled"),))
-                decision = engine(site, policy).select_destinations(request(CORES, policy="mine"))
-                self.assertEqual("nothing_fits", decision.outcome)
 
 
 class TestChance(unittest.TestCase):
@@ -110,6 +75,7 @@ class TestFilter(unittest.TestCase):
         self.assertEqual({"full": 20}, picks(engine(site), 20))
 
     def test_best_of_k_draws_among_the_best_k_that_fit(self):
+        """semantics.md 4: as Nova's host_subset_size."""
         policy = Policy(
             name="mine", filters=(FilterUse("capacity"),), weighers=(WeigherUse("room"),),
             pick=Pick(3),

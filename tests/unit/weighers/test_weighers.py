@@ -31,7 +31,7 @@ class WeigherCase(unittest.TestCase):
 
 
 class TestRoom(WeigherCase):
-    """Mean of (free - asked) / total."""
+    """Mean of (free - asked) / total: LeastAllocated (semantics.md 11)."""
 
     ASKED = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
 
@@ -62,7 +62,7 @@ class TestRoom(WeigherCase):
 
 
 class TestPack(WeigherCase):
-    """Mean of (used + asked) / total."""
+    """Mean of (used + asked) / total: MostAllocated (semantics.md 11)."""
 
     ASKED = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
 
@@ -89,7 +89,7 @@ class TestPack(WeigherCase):
 
 
 class TestBalance(WeigherCase):
-    """1 - standard deviation of the shares."""
+    """1 - standard deviation of the shares: BalancedAllocation (semantics.md 12)."""
 
     def test_by_hand(self):
         asked = request({"processor": {"total_cores": 16}, "memory": {"capacity_mib": 100}})

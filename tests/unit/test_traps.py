@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of other schedulers that this one is not to make (semantics.md, "Traps").
+
+Traps 3, 12 and 13 are tested where they would happen: ``core.test_parts``, ``core.test_judge``
+and ``core.test_policies``.
+"""
+
+import unittest
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.core.decision import inventory_digest
+from valence_sched.core.rank import ranked
+from valence_sched.model.inventory import to_json
+from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.testing import request, view
+
+CORES = {"processor": {"total_cores": 8}}
+CARD = {**CORES, "accelerators": [{}]}
+POLICIES = tuple(policy.name for policy in built_in())
+
+
+def chosen(decision) -> list[tuple[str, str]]:
+    return [(p.chosen.podm, block.uri) for p in decision.placements for block in p.chosen.blocks]
+
+
+class TestTraps(unittest.TestCase):
+    """One test for each."""
+
+    def test_a_score_does_not_depend_on_who_else_is_there(self):
+        """Trap 1: normalised over the candidates, the scores of two zones could not be merged."""
+        podms = [{"id": str(n), "blocks": [*cpus(1 + 3 * n), gpu("g", n + 1)]} for n in range(5)]
+        for policy in POLICIES:
+            with self.subTest(policy):
+                asked = request(CARD, policy=policy)
+                flat = engine_of(*podms).rank(asked, 9).candidates
+                tree = [engine_of(podm).rank(asked, 9).candidates for podm in podms]
+                alone = {(one.podm, one.score) for part in tree for one in part}
+                self.assertEqual(alone, {(one.podm, one.score) for one in flat})
+                self.assertEqual(5, len(alone))
+
+    def test_what_is_worked_out_for_one_decision_is_nowhere_after_it(self):
+        """Trap 2: an estimate that is dropped must not lessen what the next one sees."""
+        site = view(
+            {"id": "a", "blocks": cpus(9),
+             "stocks": [{"uri": "s", "resource": "gib", "total": 100}]},
+            {"id": "b", "blocks": cpus(5)},
+        )  # fmt: skip
+        found = engine(site)
+        before, asked = inventory_digest(site), request(CORES, count=3, alternates=1)
+        first = to_json(found.select_destinations(asked).report())
+        stock = {**CORES, "stocks": [{"resource": "gib", "amount": 9}]}
+        for other in (request(CORES, count=99), request(CORES, count=99, min_count=0),
+                      request(stock, count=9, min_count=0)):  # fmt: skip
+            found.select_destinations(other)
+            found.count_fits(other, 50)
+            found.select_all([other, request(CORES, count=2, min_count=0)])
+        self.assertEqual(before, inventory_digest(found.look()))
+        self.assertEqual(first, to_json(found.select_destinations(asked).report()))
+
+    def test_a_block_is_known_by_its_podm_and_its_uri(self):
+        """Trap 6: by index alone, the device of another pod manager is taken."""
+        twins = [{"id": name, "blocks": [cpu("/1", 8), cpu("/2", 8)]} for name in "ab"]
+        decision = engine_of(*twins).select_destinations(request(CORES, count=4))
+        self.assertEqual({(name, uri): 1 for name in "ab" for uri in ("/1", "/2")},
+                         Counter(chosen(decision)))  # fmt: skip
+        status = {"state": "Composed"}
+        half = {"id": "a", "blocks": [cpu("/1", 8, status=status), cpu("/2", 8)]}
+        decision = engine_of(half, twins[1]).select_destinations(request(CORES, count=3))
+        self.assertNotIn(("a", "/1"), chosen(decision))
+
+    @quietly(60)
+    @given(
+        st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=1,
+                 max_size=4),
+        st.sampled_from([CORES, CARD, {**CARD, "stocks": [{"resource": "gib", "amount": 3}]}]),
+        st.booleans(),
+    )  # fmt: skip
+    def test_what_is_counted_is_what_is_placed(self, sizes, node, at_most):
+        """Trap 11: a second test of feasibility would sooner or later say otherwise.
+
+        ``podm fit`` counts for each pod manager what scheduling places there.
+        """
+        podms = [
+            {"id": str(n), "blocks": [*cpus(cores), *(gpu(f"g{i}") for i in range(cards))],
+             "stocks": [{"uri": "s", "resource": "gib", "total": total}]}
+            for n, (cores, cards, total) in enumerate(sizes)
+        ]  # fmt: skip
+        words = {"group": {"name": "g", "at_most": {"podm": 2}}} if at_most else {}
+        found = engine_of(*podms)
+        choices = [{}, {"drives": [{}]}]
+        for podm, number in found.count_fits(request(node, first_of=choices, **words), 50):
+            asked = request(node, first_of=choices, podms=[podm], count=50, min_count=0, **words)
+            self.assertEqual(number, len(found.select_destinations(asked).placements), podm)
+
+    def test_a_millionth_between_two_scores_decides(self):
+        """Trap 12: whole numbers from 0 to 100 would make a tie of them."""
+        site = view(
+            {"id": "a", "blocks": cpus(1), "facts": {"failures": 999}},
+            {"id": "b", "blocks": cpus(1), "facts": {"failures": 998}},
+            {"id": "c", "blocks": cpus(1), "facts": {"failures": 1_000}},
+        )
+        policy = Policy(name="mine", weighers=(WeigherUse("failures"),))
+        for seed in range(20):
+            asked = request(CORES, policy="mine", seed=seed)
+            decision = engine(site, policy).select_destinations(asked)
+            self.assertEqual("b", decision.placements[0].chosen.podm)
+
+    def test_no_number_of_candidates_hides_the_only_one_that_fits(self):
+        """Trap 14: a cap on candidates hides capacity; there is none."""
+        full = [{"id": f"{n:04}", "blocks": [cpu("c", 8), gpu("g", model="L4")]}
+                for n in range(1500)]  # fmt: skip
+        for place in (0, 700, 1499):
+            podms = [*full]
+            podms[place] = {"id": "last", "blocks": [cpu("c", 8), gpu("g", model="A100")]}
+            site = view(*podms)
+            asked = request({**CORES, "accelerators": [{"model": "A100"}]}, count=2, min_count=0)
+            decision = engine(site).select_destinations(asked)
+            self.assertEqual([("last", "c"), ("last", "g")], sorted(chosen(decision)))
+            everyone = request(CORES, count=1500)
+            self.assertEqual(1500, len(engine(site).select_destinations(everyone).placements))
+            cost = decision.case.judgement.cost
+            self.assertEqual(1, len(list(ranked(site, cost, asked, 0))))
+
+
+if __name__ == "__main__":
+    unittest.main()
