@@ -6,6 +6,7 @@ Look at the difference before you keep it: each is what somebody's program or ey
 """
 
 import re
+import tempfile
 from pathlib import Path
 
 from tests.functional.programs import ROOT, SITE, run, shell
@@ -14,6 +15,7 @@ GOLDEN = Path(__file__).parent / "golden" / "decision.json"
 QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "--seed", "7")
 EXAMPLES = ROOT / "doc" / "source" / "examples"
 README = ROOT / "README.rst"
+COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*$", re.MULTILINE)
 SCREEN = re.compile(r"(?<=\n    \$ make demo\n)(?:    .*\n|\n(?=    ))+")
 RECIPE = re.compile(r"^demo:.*\n\t\$\(BIN\)/(.+)$", re.MULTILINE)
 
@@ -24,9 +26,18 @@ def transcripts() -> list[Path]:
 
 
 def replayed(transcript: str) -> str:
-    """Return a transcript as its commands print it now; a command begins with ``$``."""
-    commands = [line for line in transcript.splitlines() if line.startswith("$ ")]
-    return "\n".join(f"{command}\n{shell(command[2:]).out}" for command in commands)
+    """Return a transcript as its commands print it now, in a folder of their own.
+
+    A command begins with ``$`` and goes on after a backslash at the end of its line.
+    """
+    with tempfile.TemporaryDirectory(prefix="transcript-") as folder:
+        for name in ("doc", "examples"):
+            (Path(folder) / name).symlink_to(ROOT / name)
+        told = [
+            f"{command}\n{shell(f'cd {folder}; {command[2:]}').out}"
+            for command in COMMAND.findall(transcript)
+        ]
+    return "\n".join(told)
 
 
 def demo() -> str:

@@ -209,10 +209,13 @@ class FlavorsTest(unittest.TestCase):
             words.Properties,
             words.ProcessorAsk,
             words.MemoryAsk,
+            words.CpuAsk,
+            words.ModuleAsk,
             words.AcceleratorAsk,
             words.DriveAsk,
             words.NicAsk,
             words.StockAsk,
+            words.BondAsk,
             Names,
         ):
             for name in noun.__struct_fields__:

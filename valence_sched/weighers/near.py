@@ -15,6 +15,7 @@ def near(view: View, request: Request) -> Floats:
 
     Of each such thing the share of what is told of its place (zone, aggregates, each fact) that
     the pool has in common with it; of several things the mean; 1 where all of it holds.
+    Where nothing is wished for it takes no part in a policy.
     """
     soft = [[term.mask for term in clues(view, thing)] for thing in request.near if thing.soft]
     score = np.ones(len(view))

@@ -12,7 +12,7 @@ def owner(view: View, request: Request) -> Floats:
     """Prefers pod managers that hold none of the owner's nodes, else few.
 
     ``1 / (1 + nodes of the request's owner on the pod manager)``, those of this request that are
-    placed already included; without an owner 1 for all.
+    placed already included. Without an owner 1 for all, and in a policy it takes no part then.
     """
     score: Floats = 1.0 / (1.0 + places(view, "podm").most(request.company.owned))
     return score

@@ -2,11 +2,26 @@
 """The directive ``opinions``: filters or weighers, by entry point, from their docstrings."""
 
 import inspect
+import json
+import types
+import typing
+from collections.abc import Mapping
 from importlib import metadata
+from typing import Any
 
+import msgspec
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+KINDS = {
+    bool: "true or false",
+    float: "a number",
+    str: "a text",
+    tuple: "a list",
+    Mapping: "a map",
+    type(None): "nothing",
+}
 
 
 class Opinions(SphinxDirective):
@@ -35,11 +50,26 @@ def _section(point: metadata.EntryPoint) -> str:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
     ]
+    hints = typing.get_type_hints(function)
     for option in options:
-        kind = option.annotation
-        kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-        lines.append(f"* ``{option.name}`` ({kind}), by default ``{option.default!r}``")
+        default = json.dumps(option.default, default=_plain)
+        lines.append(f"* ``{option.name}``: {_kind(hints[option.name])}, by default ``{default}``")
     return "\n".join([*lines, ""])
+
+
+def _kind(hint: Any) -> str:
+    """Return what an option may be, in the words of a policy file."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return " or ".join(f"``{value}``" for value in typing.get_args(hint))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_kind, typing.get_args(hint)))
+    return KINDS[origin or hint]
+
+
+def _plain(value: Any) -> Any:
+    """Return a default that JSON has no word for as one that it has."""
+    return dict(value) if isinstance(value, Mapping) else msgspec.to_builtins(value)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
