@@ -20,7 +20,15 @@ from valence_sched.core.kept import Kept
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.many import Decisions, decide_all
 from valence_sched.core.parts import count_fits, tried
-from valence_sched.core.policies import BoundPolicy, bind, for_policy, idle, unread, without
+from valence_sched.core.policies import (
+    BoundPolicy,
+    Reader,
+    bind,
+    for_policy,
+    idle,
+    unread,
+    without,
+)
 from valence_sched.core.rank import ranked
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.api import Ranking
@@ -54,7 +62,7 @@ class Engine:
         self._view = view
         self._policies = {policy.name: policy for policy in policies}
         self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
-        self._in_part: dict[tuple[str, frozenset[str]], BoundPolicy] = {}
+        self._in_part: dict[tuple[str, frozenset[Reader]], BoundPolicy] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._kept = Kept()
@@ -102,7 +110,7 @@ class Engine:
             bound, text = self._policy(request.policy)
             passing = functools.partial(self._passing, request, bound, text)
             request = with_company(ledger.view, request, passing, earlier)
-            bound = self._reduced(bound, idle(request, bound))
+            bound = self._reduced(bound, idle(request))
             return ledger.case(request, bound, strict=self._strict)
 
         return decide_all(self._view, asked, case, _schedule, self._skipped)
@@ -165,7 +173,7 @@ class Engine:
         return request, bound, text
 
     def _judged(self, request: Request, bound: BoundPolicy, text: bytes) -> Case:
-        bound = self._reduced(bound, idle(request, bound))
+        bound = self._reduced(bound, idle(request))
         key = (text, request.question)
         judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
         return Case(self._view, request, bound, judgement, plan, self._strict)
@@ -177,12 +185,10 @@ class Engine:
         passing: Mask = np.logical_and.reduce(case.judgement.verdicts[fixed])
         return passing
 
-    def _reduced(self, bound: BoundPolicy, weighers: frozenset[str]) -> BoundPolicy:
-        if not weighers:
-            return bound
-        key = (bound.policy.name, weighers)
+    def _reduced(self, bound: BoundPolicy, readers: frozenset[Reader]) -> BoundPolicy:
+        key = (bound.policy.name, readers)
         if key not in self._in_part:
-            self._in_part[key] = without(bound, weighers)
+            self._in_part[key] = without(bound, readers)
         return self._in_part[key]
 
     def _mixed(self, request: Request, bound: BoundPolicy) -> Request:

@@ -104,7 +104,7 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
     def same() -> None:
         assert engine.select_destinations(request).batch.placed
 
-    changes = itertools.cycle(_changes(20))
+    changes = itertools.cycle(list(_changes(20)))
 
     def change() -> None:
         engine.replace(next(changes))

@@ -142,7 +142,8 @@ def _policy(name: str) -> BoundPolicy:
         for use in policy.weighers
     ]
     bound = bind(msgspec.structs.replace(policy, weighers=tuple(uses)))
-    return without(bound, idle(Request(), bound))  # nothing here asks for groups or neighbours
+    says = Request(traits=Names(required=("a card model",)))  # and of no group, zone or thing
+    return without(bound, idle(says))
 
 
 def _podm_of(nodes: Any, row: int) -> Any:

@@ -19,6 +19,10 @@ from valence_sched.model.inventory import Node
 from valence_sched.model.request import Request
 from valence_sched.model.view import Mask, View
 
+#: Plugins that look at the company only for how many nodes are where a row stands, or the rules
+#: of a group say: of these it is known whom a node can matter to.
+COUNTING = frozenset(("spread", "affinity", "owner"))
+
 Counts = dict[int, int]  # nodes by number of the podm
 Earlier = Sequence[tuple[Request, int]]  # nodes just placed: for which request, on which podm
 
@@ -76,6 +80,17 @@ def joined(view: View, request: Request, row: int) -> Request:
         owned = {**owned, podm.id: owned.get(podm.id, 0) + 1}
     company = Company(members=members, owned=owned, open=before.open)
     return msgspec.structs.replace(request, company=company)
+
+
+def only_there(request: Request) -> bool:
+    """Return whether a node changes nothing for the rows of other podms, for ``COUNTING`` plugins.
+
+    So it is where nothing is counted but by podm, and no rule compares values.
+    """
+    group = request.group
+    if group is None:
+        return True
+    return not (group.affinity or group.spread) and set(group.domains) <= {"podm"}
 
 
 def _members(view: View, group: Group, nodes: Counts) -> dict[str, dict[str, int]]:

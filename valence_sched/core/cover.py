@@ -66,7 +66,7 @@ def cheaper(
 def most(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of what all items together give to one demand within the caps."""
     everything = _Search(items, (0,) * (demand + 1), None, 0)
-    return everything.give(everything.rest[0][demand], tuple(caps))
+    return _give(everything.rest[0][demand], everything.rooms(tuple(caps)))
 
 
 Step = tuple[int, tuple[int, ...], tuple[int, ...], int]
@@ -143,36 +143,44 @@ class _Search:
             price = spent + number * item.price
             if self.ceiling is not None and (price >= self.ceiling or self.states > self.most):
                 continue
-            left = tuple(max(0, d - number * g) for d, g in zip(demand, item.gives, strict=True))
+            if not number:  # without any of it all stays as it is
+                yield 0, demand, caps, price
+                continue
+            pairs = zip(demand, item.gives, strict=True)
+            left = tuple([d - number * g if d > number * g else 0 for d, g in pairs])
             room = tuple(
-                cap - number if index in item.caps else cap for index, cap in enumerate(caps)
+                [cap - number if index in item.caps else cap for index, cap in enumerate(caps)]
             )
             yield number, left, room, price
 
     def _promising(
         self, place: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> bool:
-        rest, unit = self.rest[place], self.unit[place]
+        rest, unit, rooms = self.rest[place], self.unit[place], self.rooms(caps)
         floor = 0.0
         for j in self.demands:
             if demand[j]:
-                if self.give(rest[j], caps) < demand[j]:
+                if _give(rest[j], rooms) < demand[j]:
                     return False
                 floor = max(floor, demand[j] * unit[j])
         return self.ceiling is None or spent + floor < self.ceiling
 
-    def give(self, rest: Sequence[tuple[int, int]], caps: tuple[int, ...]) -> int:
-        """Return at most how much the rest gives: per cap set its sum, or room times its best."""
-        give = 0
-        for group, (total, most_) in zip(self.groups, rest, strict=True):
-            room = min((caps[index] for index in group), default=None)
-            give += total if room is None else min(total, room * most_)
-        return give
+    def rooms(self, caps: tuple[int, ...]) -> list[int | None]:
+        """Return of how many items there is room, per cap set; None where nothing caps."""
+        return [min([caps[index] for index in group]) if group else None for group in self.groups]
 
     def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
         """Return how many of an item could help at most."""
-        wanted = max((-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g), default=0)
-        return max(0, min([item.available, wanted, *(caps[index] for index in item.caps)]))
+        wanted = max([-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g], default=0)
+        return max(0, min([item.available, wanted, *[caps[index] for index in item.caps]]))
+
+
+def _give(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
+    """Return at most how much the rest gives: per cap set its sum, or room times its best."""
+    give = 0
+    for room, (total, most_) in zip(rooms, rest, strict=True):
+        give += total if room is None or total < room * most_ else room * most_
+    return give
 
 
 def _worth(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:

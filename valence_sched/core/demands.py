@@ -12,6 +12,8 @@ import msgspec
 from valence_sched.model.inventory import BlockType, Limit
 from valence_sched.model.need import Need
 
+KINDS = ("processor", "memory", "accelerator", "drive", "nic")
+
 
 class Demand(msgspec.Struct, frozen=True):
     """One line of the cover: how much, of what, and the needs that it speaks for."""
@@ -30,8 +32,9 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
     for need in needs:
         if need.kind != "stock" and need.measure != "devices":
             yield Demand(math.ceil(need.amount), (need,))
-    for kind in ("processor", "memory", "accelerator", "drive", "nic"):
-        groups = [need for need in needs if need.kind == kind and need.measure == "devices"]
+    devices = [need for need in needs if need.measure == "devices"]
+    for kind in KINDS if devices else ():
+        groups = [need for need in devices if need.kind == kind]
         for size in range(1, len(groups) + 1):
             for chosen in itertools.combinations(groups, size):
                 yield Demand(sum(math.ceil(need.amount) for need in chosen), chosen)

@@ -82,6 +82,8 @@ class Plan:
         wanted = self._wanted(view, row)
         if wanted is None:
             return None
+        if not wanted:
+            return Fit(row, (), tuple(grants), 0)
         shelf = view.shelves[view.podm_of[row]]
         blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
         price = sum(self.kinds.kinds[kind].price * number for kind, number in wanted.items())
@@ -143,6 +145,8 @@ class Plan:
     def _wanted(self, view: View, row: int) -> dict[int, int] | None:
         """Return how many blocks of each kind make the node; the same offer, the same answer."""
         pool = view.pools[row]
+        if not self.demands and not pool.limits:
+            return {}
         offer = self._offer(view.census.kinds(row), pool)
         key = (tuple(offer), tuple(pool.limits.items()))
         if key not in self._answers:

@@ -89,18 +89,21 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     size = len(view)
     fresh = Judgement(
         np.ones((len(bound.filters), size), dtype=bool),
-        np.zeros((len(bound.weighers), size)),
-        np.zeros(size, dtype=np.int64),
+        np.empty((len(bound.weighers), size)),
+        np.empty(size, dtype=np.int64),
     )
-    watch_ = _Watch(view, request)
+    watch_, passed = _Watch(view, request), view.every
     for row, filter_ in zip(fresh.verdicts, bound.filters, strict=True):
-        row[:] = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
+        answer = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
+        if answer is not view.every:
+            row[:] = answer
+            passed = passed & row
         watch_.note(filter_.name)
     for score, weigher in zip(fresh.scores, bound.weighers, strict=True):
         score[:] = _score(weigher, watch_.view, watch_.request, fresh, strict)
         watch_.note(weigher.name)
     fresh.moving, fresh.social = frozenset(watch_.moving), frozenset(watch_.social)
-    add_up(fresh, bound, row_weights(view, bound))
+    add_up(fresh, bound, row_weights(view, bound), passed)
     return fresh
 
 
@@ -178,25 +181,34 @@ def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
     return np.array([weigher.weights(view) for weigher in bound.weighers])
 
 
-def add_up(judgement: Judgement, bound: BoundPolicy, weights: Ints | None = None) -> None:
+def add_up(
+    judgement: Judgement,
+    bound: BoundPolicy,
+    weights: Ints | None = None,
+    passed: Mask | None = None,
+) -> None:
     """Write the cost that verdicts and scores come to.
 
+    ``passed`` is where all verdicts are true, for those who know it.
     With ``weights`` a row's cost is the mean by its own weights, scaled as all others are, so
     that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number. Where
     nothing has any weight, nothing speaks for the row: it costs the most.
     """
+    if passed is None:
+        passed = np.logical_and.reduce(judgement.verdicts)
     if weights is not None:
         _add_up_weighted(judgement, bound, weights)
+        _reject(judgement, passed)
         return
-    total, cost = np.zeros(len(judgement.cost)), np.empty(len(judgement.cost))
+    total: Floats | None = None
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
-        np.multiply(score, SCALE, out=cost)
-        np.rint(cost, out=cost)
-        np.multiply(cost, weigher.weight, out=cost)
-        np.subtract(total, cost, out=total)
-    np.add(total, SCALE * bound.worst, out=total)
-    judgement.cost[:] = total  # whole numbers far below 2**53: exact
-    _reject(judgement)
+        gain = np.multiply(score, -SCALE)
+        np.rint(gain, out=gain)
+        np.multiply(gain, weigher.weight, out=gain)
+        total = gain if total is None else np.add(total, gain, out=total)
+    # whole numbers far below 2**53: exact
+    judgement.cost[:] = 0 if total is None else np.add(total, SCALE * bound.worst, out=total)
+    _reject(judgement, passed)
 
 
 def _add_up_weighted(judgement: Judgement, bound: BoundPolicy, weights: Ints) -> None:
@@ -205,14 +217,12 @@ def _add_up_weighted(judgement: Judgement, bound: BoundPolicy, weights: Ints) ->
     mean = np.full(len(judgement.cost), float(SCALE))
     np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
     judgement.cost[:] = np.rint(mean * bound.worst)
-    _reject(judgement)
 
 
-def _reject(judgement: Judgement) -> None:
+def _reject(judgement: Judgement, passed: Mask) -> None:
     """Write the cost of the rows that a filter rejects."""
-    if len(judgement.verdicts):
-        rejected = ~np.logical_and.reduce(judgement.verdicts)
-        np.putmask(judgement.cost, rejected, NEVER)
+    if not passed.all():
+        judgement.cost[(~passed).nonzero()[0]] = NEVER
 
 
 def _verdict(
@@ -233,13 +243,13 @@ def _score(
     answer = _ask("weigher", weigher, view, request, judgement, strict)
     if answer is FAILED:
         return 0.0
-    name = f"weigher {weigher.name!r}"
+    name, size = f"weigher {weigher.name!r}", len(view)
     numbers = isinstance(answer, np.ndarray) and np.issubdtype(answer.dtype, np.number)
-    if not numbers or answer.shape != (len(view),):
-        text = f"{name} returned {_shape(answer)}, not {len(view)} numbers"
+    if not numbers or answer.shape != (size,):
+        text = f"{name} returned {_shape(answer)}, not {size} numbers"
         _fail(weigher.name, text, judgement, strict)
         return 0.0
-    if len(answer) and not (answer.min() >= 0.0 and answer.max() <= 1.0):
+    if size and not (np.minimum.reduce(answer) >= 0.0 and np.maximum.reduce(answer) <= 1.0):
         _complain(f"{name} left 0..1: clamped, and NaN counted as 0", judgement, strict)
         return np.clip(np.nan_to_num(answer, nan=0.0), 0.0, 1.0)
     return answer
@@ -284,11 +294,11 @@ def _shape(answer: Any) -> str:
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
     """Return per filter how many pools came in and how many went on."""
     steps: list[tuple[str, int, int]] = []
-    alive = np.ones(size, dtype=bool)
-    for filter_, verdict in zip(bound.filters, verdicts, strict=True):
+    alive, answers = np.ones(size, dtype=bool), iter(verdicts)
+    for name in bound.filter_names:
         before = int(alive.sum())
-        alive = alive & verdict
-        steps.append((filter_.name, before, int(alive.sum())))
+        alive = alive if name in bound.idle else alive & next(answers)
+        steps.append((name, before, int(alive.sum())))
     return steps
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from valence_sched.core.case import Case
-from valence_sched.core.company import joined
+from valence_sched.core.company import COUNTING, joined, only_there
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import (
     NEVER,
@@ -53,6 +53,7 @@ class Lookahead:
         social = self.judgement.social
         #: whoever looks at both must be asked of a view on which no pod was looked ahead at
         self._both = bool(social & self.judgement.moving)
+        self._only_there = social <= COUNTING and only_there(case.request)
         self._weights = row_weights(case.view, case.bound) if social else None
         self._farthest = 1 if case.request.alternates or self._both else farthest
         self._far = 1
@@ -85,8 +86,19 @@ class Lookahead:
         self.judgement.cost[first:last] = found.cost
         if self.judgement.social:
             self.request = joined(self._case.view, self.request, fit.row)
-            self._judge_company(first, last)
+            if self._only_there and not self._both:
+                self._judge_company_of(first, last)
+            else:
+                self._judge_company(first, last)
         return first, last
+
+    def _judge_company_of(self, first: int, last: int) -> None:
+        """Judge the rows of one pod again by the company that the request has now."""
+        case, part = self._case, self.judgement.window(first, last)
+        view = case.view.window(first, last)
+        judge_company(view, self.request, case.bound, part, strict=case.strict)
+        weights = self._weights
+        add_up(part, case.bound, None if weights is None else weights[:, first:last])
 
     def _judge_company(self, first: int, last: int) -> None:
         """Judge every row again by the company that the request has now."""

@@ -46,6 +46,8 @@ class BoundWeigher:
     @property
     def heaviest(self) -> int:
         """Return the largest weight that it has anywhere."""
+        if not self.overrides:
+            return self.weight
         use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
         return round(use.heaviest * WEIGHT_UNITS)
 
@@ -67,11 +69,17 @@ class BoundWeigher:
 
 @dataclass(frozen=True, slots=True)
 class BoundPolicy:
-    """A policy whose plugins are at hand."""
+    """A policy whose plugins are at hand, but for the ``idle`` filters: they keep everything."""
 
     policy: Policy
     filters: tuple[BoundFilter, ...]
     weighers: tuple[BoundWeigher, ...]
+    idle: frozenset[str] = frozenset()
+
+    @property
+    def filter_names(self) -> list[str]:
+        """Return the names of all filters in order, idle ones included."""
+        return [use.name for use in (self.policy.filters if self.idle else self.filters)]
 
     @property
     def worst(self) -> int:
@@ -149,7 +157,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reader:
     """Which plugin reads some words of a request; ``instead``, those that will do as well."""
 
@@ -178,31 +186,36 @@ READERS = (
 
 def unread(request: Request, bound: BoundPolicy) -> list[Reader]:
     """Return whom a request needs to read it and the policy does not have."""
+    asked = [reader for reader in READERS if reader.words(request)]
+    if not asked:
+        return asked
     filters = {use.name for use in bound.filters}
-    weighers = {use.name for use in bound.weighers}
+    names = {"filter": filters, "weigher": {use.name for use in bound.weighers}}
     return [
         reader
-        for reader in READERS
-        if reader.words(request)
-        and reader.name not in (filters if reader.kind == "filter" else weighers)
-        and filters.isdisjoint(reader.instead)
+        for reader in asked
+        if reader.name not in names[reader.kind] and filters.isdisjoint(reader.instead)
     ]
 
 
-def idle(request: Request, bound: BoundPolicy) -> frozenset[str]:
-    """Return the weighers of a policy that a request gives nothing to do."""
-    weighers = {use.name for use in bound.weighers}
-    return frozenset(
-        reader.name
-        for reader in READERS
-        if reader.kind == "weigher" and reader.name in weighers and not reader.words(request)
+def idle(request: Request) -> frozenset[Reader]:
+    """Return the readers that a request gives nothing to do."""
+    return frozenset([reader for reader in READERS if not reader.words(request)])
+
+
+def without(bound: BoundPolicy, readers: frozenset[Reader]) -> BoundPolicy:
+    """Return the policy as it decides when some readers have nothing to do.
+
+    The filters among them keep everything, and the weighers take no part.
+    """
+    filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
+    weighers = {reader.name for reader in readers if reader.kind == "weigher"}
+    return replace(
+        bound,
+        filters=tuple(use for use in bound.filters if use.name not in filters),
+        weighers=tuple(use for use in bound.weighers if use.name not in weighers),
+        idle=filters,
     )
-
-
-def without(bound: BoundPolicy, weighers: frozenset[str]) -> BoundPolicy:
-    """Return the policy as it decides when some of its weighers take no part."""
-    left = tuple(weigher for weigher in bound.weighers if weigher.name not in weighers)
-    return replace(bound, weighers=left)
 
 
 def for_policy(request: Request, policy: Policy) -> Request:

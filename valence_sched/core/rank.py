@@ -39,7 +39,7 @@ def by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Ints:
     """Return ``rows`` in the order in which this request draws them."""
     if len(rows) < 2:
         return rows
-    if turn:
+    if turn or request.count == 1:
         lots = drawn(view.lot[rows], request, turn)
     else:  # asked again for every node of a batch
         key = (request.id, request.seed)
@@ -63,7 +63,7 @@ def ranked(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]
     """Yield the rows that pass, best first; equals by a lot that is the same on every turn."""
     left = cost
     while len(left):
-        best = left.min()
+        best = np.minimum.reduce(left)
         if best == NEVER:
             return
         rows = (left == best).nonzero()[0]

@@ -14,5 +14,7 @@ from valence_sched.model.view import View
 def alive(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
     """Keeps pod managers whose status is Online; with ``unknown`` also those nobody could ask."""
     accepted = ("Online", "Unknown") if unknown else ("Online",)
-    holds = view.status.where(lambda status: status in accepted)
+    holds = view.keep(
+        ("alive", unknown), lambda: view.status.where(lambda status: status in accepted)
+    )
     yield Term("status", " or ".join(accepted), view.status, holds=holds)

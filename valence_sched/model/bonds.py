@@ -15,6 +15,8 @@ def fault(ask: Ask) -> str | None:
     """Return what is wrong with the bonds of a request, None when nothing is."""
     if len(ask.bonds) > MAX_BONDS:
         return f"{len(ask.bonds)} bonds, at most {MAX_BONDS}: merge some"
+    if not ask.bonds:
+        return None
     named: dict[str, list[Need]] = {}
     for need in ask.needs:
         named.setdefault(need.name or need.kind, []).append(need)

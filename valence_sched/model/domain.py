@@ -39,8 +39,10 @@ class Places:
         return self._largest(self._by_value(counts))
 
     def _by_value(self, counts: Mapping[str, int]) -> Floats:
-        found = np.zeros(len(self.values) + 1)
         size = len(counts)
+        if size > len(self.values):  # few rows: most values are elsewhere
+            return np.array([*(counts.get(value, 0) for value in self.values), np.nan])
+        found = np.zeros(len(self.values) + 1)
         index = np.fromiter(map(self.values.__getitem__, counts), np.int64, size)
         found[index] = np.fromiter(counts.values(), np.int64, size)
         found[-1] = np.nan

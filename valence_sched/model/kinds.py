@@ -61,6 +61,7 @@ class Kinds:
         self._line_of: list[int] = []
         self._amounts: dict[Need, Floats] = {}
         self._tables: dict[tuple[Need, ...], Floats] = {}
+        self._by_worth: dict[Need, tuple[int, list[int]]] = {}
         self.number((), Raw(b""), "", "")
 
     def __len__(self) -> int:
@@ -122,6 +123,19 @@ class Kinds:
                 self._tables.clear()
             self._tables[needs] = known
         return known
+
+    def by_worth(self, need: Need) -> list[int]:
+        """Return the kinds that bring any of ``need``, those that cost least for it first."""
+        known = self._by_worth.get(need)
+        if known is None or known[0] != len(self.kinds):
+            gives = self.amounts(need)
+            useful = np.flatnonzero(gives > 0.0).tolist()
+            useful.sort(key=lambda kind: (self.kinds[kind].price / gives[kind],
+                                          self.kinds[kind].order))  # fmt: skip
+            if len(self._by_worth) >= MOST_KEPT:
+                self._by_worth.clear()
+            known = self._by_worth[need] = len(self.kinds), useful
+        return known[1]
 
     def lines(self, number: int) -> list[tuple[str, Any]]:
         """Return the device lines of a kind as ``(need kind, device)``."""

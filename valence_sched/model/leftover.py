@@ -62,24 +62,17 @@ class Leftover:
     def _add(self, need: Need, taken: Floats) -> None:
         """Add to what is taken, per row, the blocks that bring what is still missing."""
         gives = self.kinds.amounts(need)
-        useful = np.flatnonzero(gives > 0.0).tolist()
-        missing = np.full(taken.shape[1], float(need.amount))
-        for kind in useful:
-            if taken[kind].any():
-                missing -= gives[kind] * taken[kind]
+        missing = need.amount - gives @ taken  # whole numbers: exact in any order
         rows = np.flatnonzero(missing > 0.0)
-        for kind in sorted(useful, key=lambda kind: self._worth(kind, gives)):
+        for kind in self.kinds.by_worth(need):
             here = missing[rows]
             more = np.minimum(np.ceil(here / gives[kind]), (self.blocks[kind] - taken[kind])[rows])
             taken[kind, rows] += more
-            missing[rows] = here - more * gives[kind]
-            rows = rows[missing[rows] > 0.0]
+            here -= more * gives[kind]
+            missing[rows] = here
+            rows = rows[here > 0.0]
             if not len(rows):
                 return
-
-    def _worth(self, kind: int, gives: Floats) -> tuple[float, bytes]:
-        found = self.kinds.kinds[kind]
-        return found.price / gives[kind], found.order
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:

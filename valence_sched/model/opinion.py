@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.request import Names, Request
@@ -21,8 +21,7 @@ from valence_sched.model.view import Floats, Labels, Mask, View
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """One comparison of a filter: what is needed, what each pool has, and where that holds.
 
     ``have`` is an array or labels, one value a row. ``holds`` defaults to ``have >= need``;

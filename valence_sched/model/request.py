@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections import Counter
 from typing import Annotated, Any
 
 import msgspec
@@ -204,7 +205,7 @@ def _check(ask: Ask) -> None:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
     if wrong := bonds.fault(ask):
         raise RequestError(one_line(wrong))
-    for kind in ("processor", "memory", "accelerator", "drive", "nic"):
-        groups = sum(need.kind == kind and need.measure == "devices" for need in ask.needs)
+    counts = Counter([need.kind for need in ask.needs if need.measure == "devices"])
+    for kind, groups in counts.items():
         if groups > MAX_GROUPS:
             raise RequestError(f"{groups} groups of {kind}s, at most {MAX_GROUPS}: merge some")

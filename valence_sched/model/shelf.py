@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -43,13 +43,15 @@ class Shelf:
         other pools keep theirs; then inventory order.
         """
         chosen: list[int] = []
+        slots, shared, pools = self.slots, self.shared, self.pools
         for kind, number in wanted.items():
             free = [
-                (not self.shared[block], len(self.pools[block]), block)
+                (not shared[block], len(pools[block]), block)
                 for block in self._of_kind(kind)
-                if self.slots[block] and position in self.pools[block]
+                if slots[block] and position in pools[block]
             ]
-            chosen += [block for _, _, block in sorted(free)[:number]]
+            free.sort()
+            chosen += [block for _, _, block in free[:number]]
         return sorted(chosen)
 
     def _of_kind(self, kind: int) -> list[int]:
@@ -104,7 +106,7 @@ class Shelf:
         for number, amount in grants:
             used = stocks[number].used + amount
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return replace(self, slots=slots, shared=shared, stocks=tuple(stocks))
+        return self._with(slots, shared, tuple(stocks))
 
     def more(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: Shelf
@@ -117,11 +119,18 @@ class Shelf:
         for number, amount in grants:
             used = round(stocks[number].used - amount, 9)
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return replace(self, slots=slots, shared=shared, stocks=tuple(stocks))
+        return self._with(slots, shared, tuple(stocks))
 
     def let_go(self, blocks: Iterable[int]) -> Shelf:
         """Return the shelf once a node has let go of these blocks, each named once."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]
-        return replace(self, slots=slots)
+        return self._with(slots, self.shared, self.stocks)
+
+    def _with(self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]) -> Shelf:
+        """Return the same blocks and stocks in another state."""
+        return Shelf(
+            self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
+            self.gains, self.places, self._by_kind, self._stocks_in,
+        )  # fmt: skip

@@ -157,12 +157,16 @@ class View:
         """Return what ``make`` makes, kept under ``key``: of what placing nodes leaves as it is."""
         return self._keep(key, make)
 
-    def latest(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+    def latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return what ``make`` makes for a key; only the latest key's is kept."""
         kept = self._kept.get(name)
         if kept is None or kept[0] != key:
             kept = self._kept[name] = (key, make())
         return kept[1]
+
+    def of_free(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` makes of what is free; the latest is kept until that changes."""
+        return self.latest(("free", name), key, make)
 
     def frozen(self) -> View:
         """Return this View after making its arrays read-only; those of census and stocks are."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from valence_sched.model.need import Need
@@ -40,14 +41,22 @@ class Watched(View):
         self.looked = True
         return View.free(self, need, by)
 
+    def of_free(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+        """Return what :meth:`View.of_free` does, noticed also where it was kept."""
+        self.looked = True
+        return View.of_free(self, name, key, make)
+
 
 def watch(view: View) -> Watched:
     """Return the same View, watched; it shares what the View keeps."""
     watched = object.__new__(Watched)
     watched.looked = False
-    for name in View.__dataclass_fields__:
-        getattr(View, name).__set__(watched, getattr(view, name))
+    for slot in _SLOTS:
+        slot.__set__(watched, slot.__get__(view))
     return watched
+
+
+_SLOTS: list[Any] = [getattr(View, name) for name in View.__dataclass_fields__]
 
 
 class WatchedRequest(Request, frozen=True, kw_only=True, dict=True):

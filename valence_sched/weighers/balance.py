@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.model.shares import each
 from valence_sched.model.view import By, Floats, View
 
 
@@ -15,9 +16,15 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     ``1 - std`` of the shares ``(used + asked) / total`` over the needs; a single need is always
     in balance. Source: BalancedAllocation of kube-scheduler, here over the asked needs.
     """
-    shares = np.empty((len(request.needs), len(view)))
-    for share, need in zip(shares, request.needs, strict=True):
-        used = view.total(need, by) - view.free(need, by) + need.amount * need.count
-        np.multiply(used, view.inverse(need, by), out=share)
-    balanced: Floats = 1.0 - np.std(np.minimum(shares, 1.0), axis=0)
-    return balanced
+    total, squares = np.zeros(len(view)), np.zeros(len(view))
+    for unused in each(view, request.needs, by):  # of what is left the deviation is the same
+        np.add(total, unused, out=total)
+        np.multiply(unused, unused, out=unused)
+        np.add(squares, unused, out=squares)
+    number = max(1, len(request.needs))
+    np.multiply(total, total, out=total)
+    np.divide(total, number, out=total)
+    np.subtract(squares, total, out=squares)
+    np.divide(squares, number, out=squares)
+    np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
+    return np.subtract(1.0, squares, out=squares)

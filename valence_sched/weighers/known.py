@@ -16,9 +16,9 @@ def known(view: View, request: Request) -> Floats:
     The share of the needs that devices with told attributes satisfy by themselves. A policy
     whose ``unknown`` is ``penalise`` adds this weigher, heavier than all others together.
     """
-    satisfied = np.zeros(len(view))
+    satisfied = np.zeros(len(view), dtype=np.int16)
     for need in request.needs:
         told = msgspec.structs.replace(need, unknown="reject")
         have = view.most(told) if told.kind == "stock" else view.free(told)
         satisfied += have >= told.amount
-    return satisfied / max(1, len(request.needs))
+    return satisfied / np.float64(max(1, len(request.needs)))

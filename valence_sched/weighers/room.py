@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.model.shares import summed
 from valence_sched.model.view import By, Floats, View
 
 
@@ -15,11 +16,5 @@ def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     The mean over the needs of ``(free - asked) / total``, 0 where nothing would be left; what a
     pod manager has none of counts as 0. Source: LeastAllocated of kube-scheduler, here absolute.
     """
-    left, share = np.zeros(len(view)), np.empty(len(view))
-    for need in request.needs:
-        np.subtract(view.free(need, by), need.amount * need.count, out=share)
-        np.multiply(share, view.inverse(need, by), out=share)
-        if share.size and share.min() < 0.0:  # looking costs less than clamping what needs none
-            np.maximum(share, 0.0, out=share)
-        np.add(left, share, out=left)
+    left = summed(view, request.needs, by)
     return np.divide(left, max(1, len(request.needs)), out=left)

@@ -14,7 +14,7 @@ from tests.unit.core.engines import cpus, engine, engine_of, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.batch import place
 from valence_sched.core.case import Case
-from valence_sched.core.company import with_company
+from valence_sched.core.company import only_there, with_company
 from valence_sched.core.fit import Plan
 from valence_sched.core.judge import judge
 from valence_sched.core.rank import ranked
@@ -64,6 +64,16 @@ class TestCompany(unittest.TestCase):
         self.assertEqual(expected, asked.company.members)
         self.assertEqual({"a": 1, "b": 1, "c": 1}, asked.company.owned)
         self.assertEqual({}, asked.company.open)
+
+    def test_only_what_is_counted_by_podm_matters_there_alone(self):
+        there = (Group(name="g", anti_affinity=("podm",), at_most={"podm": 2}), None)
+        all_over = (
+            Group(name="g", anti_affinity=("podm", "zone")),
+            Group(name="g", affinity=("podm",)),
+            Group(name="g", spread=(Spread("podm"),)),
+        )
+        self.assertEqual([True] * 2, [only_there(Request(group=group)) for group in there])
+        self.assertEqual([False] * 3, [only_there(Request(group=group)) for group in all_over])
 
     def test_neither_group_nor_owner_has_no_company(self):
         asked = Request()

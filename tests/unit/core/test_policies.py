@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.core import plugins
-from valence_sched.core.judge import SCALE, judge
+from valence_sched.core.judge import SCALE, funnel, judge
 from valence_sched.core.policies import bind, for_policy, idle, unread, without
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
 from valence_sched.model.policy import FilterUse, Overrides, Policy, PolicyText, WeigherUse
@@ -148,9 +148,19 @@ class TestUnread(unittest.TestCase):
         asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
         must = Request(near=(Near(thing="volume v", zone="z"),))
         for request_, names in ((CORES, ["room"]), (must, ["room"]), (asked, ["near", "room"])):
-            part = without(both, idle(request_, both))
+            part = without(both, idle(request_))
             self.assertEqual(names, [weigher.name for weigher in part.weighers])
             self.assertEqual(1000 * len(names), part.worst)
+
+    def test_a_filter_without_anything_to_do_is_not_asked_and_stays_in_the_funnel(self):
+        uses = (FilterUse("zone"), FilterUse("capacity"), FilterUse("traits"))
+        both = bind(policy(uses))
+        part = without(both, idle(CORES))
+        self.assertEqual(["capacity"], [filter_.name for filter_ in part.filters])
+        self.assertEqual(["zone", "capacity", "traits"], part.filter_names)
+        for found in (both, part):
+            steps = funnel(found, judge(SITE, CORES, found).verdicts, len(SITE))
+            self.assertEqual([("zone", 1, 1), ("capacity", 1, 1), ("traits", 1, 1)], steps)
 
 
 class TestText(unittest.TestCase):
