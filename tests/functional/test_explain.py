@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``scheduler explain`` and ``podm schedule --explain``: screens, structures, bad reports (S25)."""
+"""``scheduler explain`` and ``podm schedule --explain``: screens, structures, bad reports."""
 
 import csv
 import fcntl

@@ -92,7 +92,7 @@ def decide_all(
     for request in requests:
         decision = Decision(tried(case_of(ledger, request, earlier), schedule), skipped)
         found.decisions.append(decision)
-        if found.failed:
+        if found.failed or len(requests) == 1:
             break
         if len(decision.placed) < request.count or len(decision.parts) > 1:
             decision.parts = _as_it_is(decision.parts, ledger.view)

@@ -97,10 +97,15 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
 
     Raises:
         UnknownName: no such filter, weigher or scheduler; the nearest is named.
-        InputError: an option the plugin does not have, or of the wrong type.
+        InputError: an option the plugin does not have, or of the wrong type, or one plugin twice.
     """
     where = f"{file}: policy {policy.name!r}"
     plugins.installed(plugins.SCHEDULERS).get(policy.scheduler, where)
+    for kind, uses in (("filter", policy.filters), ("weigher", policy.weighers)):
+        names = [use.name for use in uses]
+        if twice := [name for name in names if names.count(name) > 1]:
+            hint = "answers go by its name: leave one out"
+            raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
     weighers = policy.weighers
     if policy.unknown == "penalise" and all(use.name != "known" for use in weighers):
         weight = max(1.0, 2 * sum(use.heaviest for use in weighers))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would flip a choice: the least change of one weight, and of one need (S25)."""
+"""What would flip a choice: the least change of one weight, and of one need."""
 
 import dataclasses
 import unittest

@@ -77,6 +77,13 @@ class TestTogether(unittest.TestCase):
         together = engine(seen).select_all([asked, request(CORES)])
         self.assertEqual(alone.placements, together.decisions[0].placements)
 
+    def test_one_alone_keeps_its_reasons(self):
+        """As if it had been asked without a file."""
+        asked = request(CORES, count=2)
+        alone = engine_of(*site([3, 2])).select_destinations(asked).report()
+        (decision,) = engine_of(*site([3, 2])).select_all([asked]).decisions
+        self.assertEqual(alone, decision.report())
+
     def test_one_that_fails_fails_all_and_says_what_was_left(self):
         found = engine_of(*site([2])).select_all([request(CORES, count=2), request(CORES)])
         self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nearest miss: what a pod manager lacks, and which node stands in the way (S25)."""
+"""The nearest miss: what a pod manager lacks, and which node stands in the way."""
 
 import unittest
 from typing import Any

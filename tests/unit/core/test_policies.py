@@ -163,6 +163,16 @@ class TestUnread(unittest.TestCase):
             self.assertEqual([("zone", 1, 1), ("capacity", 1, 1), ("traits", 1, 1)], steps)
 
 
+class TestTwice(unittest.TestCase):
+    """Answers go by the name of who gave them."""
+
+    def test_a_filter_or_weigher_twice_is_refused(self):
+        zone, room = FilterUse("zone"), WeigherUse("room")
+        for words in ({"filters": (zone, zone)}, {"weighers": (room, WeigherUse("room", 2.0))}):
+            with self.assertRaisesRegex(InputError, "twice"):
+                bind(Policy(name="mine", **words))
+
+
 class TestText(unittest.TestCase):
     """A policy as people write it."""
 
