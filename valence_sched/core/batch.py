@@ -14,6 +14,8 @@ from valence_sched.core.rank import Fits, Order, alternates, best
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
+SPARE = 16  # more alternates than asked for: those that later nodes take are left out in the end
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -56,7 +58,8 @@ def place(case: Case, order: Order) -> Batch:
         others: list[Fit] = []
         if request.alternates:
             rows = order(batch.view, batch.judgement.cost, request, turn)
-            others = alternates(batch.view, rows, fits, request, fit)
+            wanted = request.alternates + min(request.count - 1, SPARE)
+            others = alternates(batch.view, rows, fits, fit, wanted)
         batch.placed.append(_placed(batch.judgement, fit, others))
         if turn + 1 < request.count:
             if ahead is None:

@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -70,14 +70,24 @@ class Decision:
 
     @functools.cached_property
     def placed(self) -> list[tuple[int, Placed]]:
-        """Return the nodes in order, each with its part; none when fewer fit than must be."""
+        """Return the nodes in order, each with its part; none when fewer fit than must be.
+
+        No alternate is on a pod manager that takes a node of the request: what it would be made
+        of may be that node's by then.
+        """
         if self.fitting < self.request.least:
             return []
         return [
-            (number, placed)
+            (number, self._spared(placed))
             for number, part in enumerate(self.parts)
             for placed in part.batch.placed
         ]
+
+    def _spared(self, placed: Placed) -> Placed:
+        if not placed.alternates:
+            return placed
+        spare = [other for other in placed.alternates if not self._fitting_on[self._podm(other[0])]]
+        return replace(placed, alternates=tuple(spare[: self.request.alternates]))
 
     @property
     def view(self) -> View:

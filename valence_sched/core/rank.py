@@ -101,13 +101,14 @@ def best(
     return next(fit for fit in found if fit.row == order[0])
 
 
-def alternates(
-    view: View, rows: Iterator[int], fits: Fits, request: Request, chosen: Fit
-) -> list[Fit]:
-    """Return the fits of the next best pools, each on a podm of its own other than the chosen."""
+def alternates(view: View, rows: Iterator[int], fits: Fits, chosen: Fit, wanted: int) -> list[Fit]:
+    """Return the fits of the next best pools, each on a podm of its own other than the chosen.
+
+    At most ``wanted`` of them.
+    """
     found: list[Fit] = []
     podms = {int(view.podm_of[chosen.row])}
-    while len(found) < request.alternates:
+    while len(found) < wanted:
         row = next(rows, None)
         if row is None:
             break

@@ -178,6 +178,20 @@ class TestDepletion(unittest.TestCase):
         decision = engine_of(site).select_destinations(request(CORES, count=5, min_count=0))
         self.assertEqual(3, len(decision.placements))
 
+    def test_no_alternate_is_on_a_podm_that_takes_a_node_of_the_request(self):
+        """semantics.md 5: never a host chosen in this request."""
+        site = view(*({"id": name, "blocks": cpus(1)} for name in "abcd"))
+        asked = request(CORES, count=2, alternates=1,
+                        group={"name": "g", "anti_affinity": ["podm"]})  # fmt: skip
+        placements = engine(site).select_destinations(asked).placements
+        taken = {placed.chosen.podm for placed in placements}
+        others = [other.podm for placed in placements for other in placed.alternates]
+        self.assertEqual(2, len(others))
+        self.assertEqual(set(), taken & set(others))
+        every = request(CORES, count=4, alternates=3)
+        for placed in engine(site).select_destinations(every).placements:
+            self.assertEqual((), placed.alternates)
+
     def test_alternates_are_other_podms_each_once_and_never_the_chosen(self):
         """semantics.md 5."""
         site = [{"id": str(n), "pools": [{"id": "1"}, {"id": "2"}],
