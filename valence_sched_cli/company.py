@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.numbers import positive
+
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
 
@@ -113,20 +115,9 @@ def _at_most(text: str) -> tuple[str, int]:
     domain, equals, number = text.rpartition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not DOMAIN=N, as in podm=2")
-    return _domain(domain), _number(number)
+    return _domain(domain), positive(number)
 
 
 def _spread(text: str) -> tuple[str, int]:
     domain, equals, number = text.rpartition("=")
-    return (_domain(domain), _number(number)) if equals else (_domain(text), 1)
-
-
-def _number(text: str) -> int:
-    if (
-        not text.isdecimal()
-        or not text.isascii()
-        or len(text) > 7
-        or not 1 <= int(text) <= 1_000_000
-    ):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
-    return int(text)
+    return (_domain(domain), positive(number)) if equals else (_domain(text), 1)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from valence_sched_cli import command
+from valence_sched_cli.numbers import positive
 from valence_sched_cli.request import (
     add_request_options,
     check_policy,
     engine_for,
     make_request,
-    positive,
 )
 
 

@@ -18,13 +18,12 @@ from valence_sched_cli.decision import (
     outcome_words,
 )
 from valence_sched_cli.explanation import Screen, sentences
+from valence_sched_cli.numbers import natural, positive
 from valence_sched_cli.request import (
     add_request_options,
     check_policy,
     engine_for,
     make_request,
-    natural,
-    positive,
 )
 
 if TYPE_CHECKING:

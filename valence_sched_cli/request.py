@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import command, company, near, nova, placement, where
+from valence_sched_cli.numbers import whole
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
@@ -154,28 +155,3 @@ def named(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty name")
     return text
-
-
-def whole(text: str) -> int:
-    """Parse a whole number of at most 18 digits."""
-    digits = text.removeprefix("-")
-    if not digits.isdecimal() or not text.isascii() or len(digits) > 18:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at most 18 digits")
-    return int(text)
-
-
-def positive(text: str) -> int:
-    """Parse a whole number from 1 on."""
-    if (
-        not text.isdecimal()
-        or not text.isascii()
-        or len(text) > 7
-        or not 1 <= int(text) <= 1_000_000
-    ):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
-    return int(text)
-
-
-def natural(text: str) -> int:
-    """Parse a whole number from 0 on."""
-    return 0 if text == "0" else positive(text)

@@ -57,16 +57,20 @@ class TestSchemas(Case):
 
     def test_reports_of_every_outcome_keep_to_theirs(self):
         words = ("--inventory", SITE, "--flavor-file", FLAVORS)
-        for name, more in (
-            ("golden", ("--flavor", "gpu-large", "--alternates", "2")),
-            ("in part", ("--flavor", "in-memory", "--count", "30")),
-            ("nothing", ("--flavor", "training", "--zone", "nowhere")),
-            ("chance", ("--flavor", "web", "--policy", "chance")),
+        many = ("--flavor", "in-memory", "--count", "30")
+        for outcome, more in (
+            ("placed", ("--flavor", "gpu-large", "--alternates", "2")),
+            ("placed", ("--flavor", "web", "--policy", "chance")),
+            ("placed_in_part", (*many, "--min-count", "1")),
+            ("nothing_fits", many),
+            ("nothing_fits", ("--flavor", "training", "--zone", "nowhere")),
         ):
-            with self.subTest(name=name):
+            with self.subTest(words=more):
                 file = self.folder / "report.json"
                 run("valence-sched", "podm", "schedule", *words, *more, "--report", file)
-                validator("decision").validate(json.loads(file.read_bytes()))
+                report = json.loads(file.read_bytes())
+                self.assertEqual(outcome, report["outcome"])
+                validator("decision").validate(report)
                 file.unlink()
 
     def test_the_example_site_keeps_to_its_schema_in_every_form(self):

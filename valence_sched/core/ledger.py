@@ -118,14 +118,7 @@ class Ledger:
         """Judge again what moved since the entry was last asked for."""
         dirty = (self._moved > entry.seen)[self.view.podm_of].nonzero()[0]
         mine = entry.judgement
-        part = Judgement(
-            mine.verdicts[:, dirty],
-            mine.scores[:, dirty],
-            mine.cost[dirty],
-            mine.notes,
-            mine.moving,
-            mine.failed,
-        )
+        part = mine.part(dirty)
         now = self._rows(dirty)
         now.count_free(request.needs)
         judge_again(now, request, entry.bound, part, strict=strict)

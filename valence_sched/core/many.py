@@ -36,8 +36,8 @@ class Decisions:
     @property
     def failed(self) -> Decision | None:
         """Return the decision for which fewer nodes fit than must be placed."""
-        last = self.decisions[-1]
-        return last if len(last.placed) < last.request.least else None
+        last = self.decisions[-1] if self.decisions else None
+        return last if last and len(last.placed) < last.request.least else None
 
     @property
     def requested(self) -> int:

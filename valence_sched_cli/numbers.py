@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers as the words of the shell say them."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def whole(text: str) -> int:
+    """Parse a whole number of at most 18 digits."""
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or not text.isascii() or len(digits) > 18:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at most 18 digits")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Parse a whole number from 1 on."""
+    if (
+        not text.isdecimal()
+        or not text.isascii()
+        or len(text) > 7
+        or not 1 <= int(text) <= 1_000_000
+    ):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    """Parse a whole number from 0 on."""
+    return 0 if text == "0" else positive(text)
