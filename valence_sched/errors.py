@@ -12,7 +12,11 @@
     ├── RequestError          request_invalid       1  400   the request contradicts itself
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
     ├── CloudError            cloud_failed          1  502   OpenStack does not answer as it should
+    ├── PodmError             podm_failed           1  502   a pod manager does not answer well
+    ├── CredentialError       credential_invalid    1  401   no password, or no safe one
+    ├── StoreError            store_failed          1  503   the state cannot be read or written
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
+        └── InventoryStale    inventory_stale       5  503   it is older than was allowed
 """
 
 from __future__ import annotations
@@ -116,12 +120,39 @@ class CloudError(SchedulerError):
     http_status = 502
 
 
+class PodmError(SchedulerError):
+    """A live pod manager does not answer, refuses, or answers what cannot be understood."""
+
+    code = "podm_failed"
+    http_status = 502
+
+
+class CredentialError(SchedulerError):
+    """A password that a reference names is not there, or others can read it."""
+
+    code = "credential_invalid"
+    http_status = 401
+
+
+class StoreError(SchedulerError):
+    """The state cannot be opened, read or written; nothing half-written is left."""
+
+    code = "store_failed"
+    http_status = 503
+
+
 class InventoryIncomplete(SchedulerError):
     """Documents or pod managers are missing, so the answer cannot be trusted."""
 
     code = "inventory_incomplete"
     exit_code = 5
     http_status = 503
+
+
+class InventoryStale(InventoryIncomplete):
+    """What is known of a pod manager is older than was allowed."""
+
+    code = "inventory_stale"
 
 
 class Remark(str):

@@ -17,6 +17,7 @@ FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
 SCHEDULERS = "valence_sched.schedulers"
 DRIVERS = "valence_sched.drivers"
+DIALECTS = "valence_sched.dialects"
 RESOLVERS = "valence_sched.resolvers"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from valence_sched.drivers.fields import (
     Field,
+    Link,
     Resource,
     amount,
     flag,
@@ -14,7 +15,7 @@ from valence_sched.drivers.fields import (
     text,
     words,
 )
-from valence_sched.drivers.resources import Named
+from valence_sched.drivers.named import Named
 
 
 class Device(Named):
@@ -87,7 +88,7 @@ class DriveDevice(Device):
 class Storage(Device):
     """Storage."""
 
-    drives = Field("Drives", links, "its drives")
+    drives = Link("Drives", DriveDevice, "its drives")
 
 
 class SimpleStorage(Device):
@@ -104,21 +105,21 @@ class EthernetInterface(Device):
     ports = Field("Links/Ports", links, "the adapter ports it is a view of")
 
 
-class NetworkInterface(Device):
-    """NetworkInterface."""
-
-    ports = Field("Ports", links, "its ports")
-    adapter = Field("Links/NetworkAdapter", links, "the adapter, which lists the ports too")
-
-
-class NetworkAdapter(Device):
-    """NetworkAdapter."""
-
-    ports = Field("Ports", links, "its ports")
-
-
 class Port(Device):
     """Port."""
 
     max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
     current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
+
+
+class NetworkAdapter(Device):
+    """NetworkAdapter."""
+
+    ports = Link("Ports", Port, "its ports", collection=True)
+
+
+class NetworkInterface(Device):
+    """NetworkInterface."""
+
+    ports = Link("Ports", Port, "its ports", collection=True)
+    adapter = Link("Links/NetworkAdapter", NetworkAdapter, "the adapter, which lists the ports too")

@@ -62,6 +62,19 @@ class Field(Generic[T]):
             return self.read(None)
 
 
+class Link(Field[tuple[str, ...]]):
+    """A property that links what must be read too: which resource stands behind it.
+
+    With ``collection`` it is one link to a collection, whose members are meant.
+    """
+
+    def __init__(
+        self, path: str, to: type[Resource], doc: str, *, collection: bool = False
+    ) -> None:
+        super().__init__(path, links, doc)
+        self.to, self.collection = to, collection
+
+
 def amount(value: Any) -> float | None:
     """Read a number of at least 0, also from text."""
     if value is None:

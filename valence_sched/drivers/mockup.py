@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_NOTES, said
-from valence_sched.drivers.composition import read_podm
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, Service, path_of
+from valence_sched.drivers.redfish import redfish
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import FullPodm
-
-DRIVER = "mockup"
 
 #: Where in a folder a tree may begin.
 STARTS = ("redfish/v1/", "redfish/", "v1/", "")
@@ -86,7 +84,8 @@ def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
         notes[problem] = None
 
     service = Service(tree.get, note, tree.documents)
-    podm = read_podm(service, id_, DRIVER)
+    dialect = redfish()
+    podm = dialect.read(service, id_, dialect.name)
     problems += [type(note)(one_line(f"{file}: {note}")) for note in list(notes)[:MAX_NOTES]]
     if len(notes) > MAX_NOTES:
         problems.append(f"{file}: and {len(notes) - MAX_NOTES} more of this kind")

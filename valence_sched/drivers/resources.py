@@ -3,10 +3,19 @@
 
 from __future__ import annotations
 
+from valence_sched.drivers.device_resources import (
+    DriveDevice,
+    EthernetInterface,
+    MemoryDevice,
+    NetworkInterface,
+    ProcessorDevice,
+    SimpleStorage,
+    Storage,
+)
 from valence_sched.drivers.fields import (
     Field,
+    Link,
     Resource,
-    choice,
     flag,
     links,
     number,
@@ -14,31 +23,21 @@ from valence_sched.drivers.fields import (
     text,
     words,
 )
+from valence_sched.drivers.named import Named
 
 
-class Named(Resource):
-    """Any resource: its name and its health."""
+class Capabilities(Resource):
+    """The document behind a capability."""
 
-    name = Field("Name", text, "what people call it; not an identity")
-    state = Field("Status/State", text, "Enabled, Disabled, Absent, StandbyOffline, …")
-    health = Field("Status/Health", choice("OK", "Warning", "Critical"), "of the resource itself")
-    rollup = Field("Status/HealthRollup", choice("OK", "Warning", "Critical"), "of all below it")
+    limits = Field("@Redfish.ResourceBlockLimits", objects, "Min and Max with each block type")
 
 
-class Root(Named):
-    """ServiceRoot."""
+class Capability(Resource):
+    """One element of ``@Redfish.CollectionCapabilities``."""
 
-    composition = Field("CompositionService", links, "the composition service")
-    blocks = Field("ResourceBlocks", links, "blocks of a service without composition service")
-    systems = Field("Systems", links, "physical and composed systems")
-    chassis = Field("Chassis", links, "enclosures; some hold memory domains")
-
-
-class CompositionService(Named):
-    """CompositionService."""
-
-    blocks = Field("ResourceBlocks", links, "all blocks")
-    zones = Field("ResourceZones", links, "the regions in which one node can be composed")
+    use_case = Field("UseCase", text, "what the capability is for")
+    object = Link("CapabilitiesObject", Capabilities, "the document that holds the limits")
+    zones = Field("Links/RelatedItem", links, "the zones it applies to; none means all")
 
 
 class Collection(Named):
@@ -49,38 +48,50 @@ class Collection(Named):
     capabilities = Field("@Redfish.CollectionCapabilities/Capabilities", objects, "how to create")
 
 
-class Capability(Resource):
-    """One element of ``@Redfish.CollectionCapabilities``."""
-
-    use_case = Field("UseCase", text, "what the capability is for")
-    object = Field("CapabilitiesObject", links, "the document that holds the limits")
-    zones = Field("Links/RelatedItem", links, "the zones it applies to; none means all")
-
-
-class Capabilities(Resource):
-    """The document behind a capability."""
-
-    limits = Field("@Redfish.ResourceBlockLimits", objects, "Min and Max with each block type")
-
-
-class Zone(Named):
-    """Zone; the older place of capabilities is the zone itself."""
-
-    type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Field("Links/ResourceBlocks", links, "the blocks that can be composed together")
-    capabilities = Field("@Redfish.CollectionCapabilities/Capabilities", objects, "how to create")
-
-
 class Holder(Named):
     """What holds devices: a block links them, a system links collections of them."""
 
-    processors = Field("Processors", links, "CPUs and accelerators")
-    memory = Field("Memory", links, "memory modules")
-    drives = Field("Drives", links, "drives without a storage subsystem")
-    storage = Field("Storage", links, "storage subsystems")
-    simple_storage = Field("SimpleStorage", links, "drives without a document of their own")
-    ethernet = Field("EthernetInterfaces", links, "network interfaces")
-    network = Field("NetworkInterfaces", links, "network adapters, as seen by the system")
+    processors = Link("Processors", ProcessorDevice, "CPUs and accelerators")
+    memory = Link("Memory", MemoryDevice, "memory modules")
+    drives = Link("Drives", DriveDevice, "drives without a storage subsystem")
+    storage = Link("Storage", Storage, "storage subsystems")
+    simple_storage = Link("SimpleStorage", SimpleStorage, "drives without a document of their own")
+    ethernet = Link("EthernetInterfaces", EthernetInterface, "network interfaces")
+    network = Link("NetworkInterfaces", NetworkInterface, "network adapters, as seen by the system")
+
+
+class MemorySet(Resource):
+    """One element of ``MemoryDomain.InterleavableMemorySets``."""
+
+    modules = Link("MemorySet", MemoryDevice, "memory modules")
+
+
+class MemoryChunks(Named):
+    """MemoryChunks: one piece of a domain that is in use."""
+
+    size_mib = Field("MemoryChunkSizeMiB", number, "size", "MiB")
+    kind = Field("AddressRangeType", text, "Volatile, PMEM or Block")
+
+
+class MemoryDomain(Named):
+    """MemoryDomain."""
+
+    creatable = Field("AllowsMemoryChunkCreation", flag, "whether it hands out memory")
+    size_mib = Field("MemorySizeMiB", number, "all of it", "MiB")
+    min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
+    step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
+    chunks = Link("MemoryChunks", MemoryChunks, "what is handed out", collection=True)
+    sets = Field("InterleavableMemorySets", objects, "the modules it is made of")
+
+
+class System(Holder):
+    """ComputerSystem."""
+
+    type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
+    blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
+    cpus = Field("ProcessorSummary", objects, "read where no processor is listed")
+    ram = Field("MemorySummary", objects, "read where no memory module is listed")
+    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
 
 
 class ResourceBlock(Holder):
@@ -96,44 +107,41 @@ class ResourceBlock(Holder):
     pool = Field("Pool", text, "Free, Active or Unassigned")
     client = Field("Client", text, "whose it is")
     chassis = Field("Links/Chassis", links, "the enclosures it sits in")
-    systems = Field("ComputerSystems", links, "the systems that are the block")
+    systems = Link("ComputerSystems", System, "the systems that are the block")
 
 
-class System(Holder):
-    """ComputerSystem."""
+class Zone(Named):
+    """Zone; the older place of capabilities is the zone itself."""
 
-    type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
-    blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
-    cpus = Field("ProcessorSummary", objects, "read where no processor is listed")
-    ram = Field("MemorySummary", objects, "read where no memory module is listed")
-    domains = Field("MemoryDomains", links, "memory handed out by amount")
+    type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
+    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks that can be composed together")
+    capabilities = Field("@Redfish.CollectionCapabilities/Capabilities", objects, "how to create")
+
+
+class CompositionService(Named):
+    """CompositionService."""
+
+    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True)
+    zones = Link(
+        "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
+    )
 
 
 class Chassis(Named):
     """Chassis."""
 
-    domains = Field("MemoryDomains", links, "memory handed out by amount")
+    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
 
 
-class MemoryDomain(Named):
-    """MemoryDomain."""
+class Root(Named):
+    """ServiceRoot."""
 
-    creatable = Field("AllowsMemoryChunkCreation", flag, "whether it hands out memory")
-    size_mib = Field("MemorySizeMiB", number, "all of it", "MiB")
-    min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
-    step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
-    chunks = Field("MemoryChunks", links, "what is handed out")
-    sets = Field("InterleavableMemorySets", objects, "the modules it is made of")
-
-
-class MemorySet(Resource):
-    """One element of ``MemoryDomain.InterleavableMemorySets``."""
-
-    modules = Field("MemorySet", links, "memory modules")
-
-
-class MemoryChunks(Named):
-    """MemoryChunks: one piece of a domain that is in use."""
-
-    size_mib = Field("MemoryChunkSizeMiB", number, "size", "MiB")
-    kind = Field("AddressRangeType", text, "Volatile, PMEM or Block")
+    composition = Link("CompositionService", CompositionService, "the composition service")
+    blocks = Link(
+        "ResourceBlocks",
+        ResourceBlock,
+        "blocks of a service without composition service",
+        collection=True,
+    )
+    systems = Link("Systems", System, "physical and composed systems", collection=True)
+    chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

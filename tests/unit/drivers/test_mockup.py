@@ -125,7 +125,7 @@ class SharedBlocksTest(unittest.TestCase):
 
     def test_a_tree_is_named_after_its_file_and_has_no_url(self):
         self.assertEqual(("shared-blocks", "Harbor rack 4"), (self.podm.id, self.podm.name))
-        self.assertEqual((None, "mockup"), (self.podm.url, self.podm.driver))
+        self.assertEqual((None, "redfish"), (self.podm.url, self.podm.driver))
 
     def test_zones_with_the_same_last_part_are_told_apart_by_their_whole_uri(self):
         documents = documents_of("shared-blocks.json")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from valence_sched.drivers import block_states, devices
 from valence_sched.drivers.device_nouns import describe
+from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.limits import LimitsByZone
 from valence_sched.drivers.links import ROOT, Service
 from valence_sched.drivers.places import places
@@ -40,6 +41,11 @@ class _Found(NamedTuple):
     services: list[CompositionService]
     zones: list[Zone]
     blocks: list[ResourceBlock]
+
+
+def redfish() -> Dialect:
+    """DMTF Redfish, the CompositionService in all its generations."""
+    return Dialect("redfish", Root, read_podm)
 
 
 def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
