@@ -107,6 +107,7 @@ class ResourceBlock(Holder):
     pool = Field("Pool", text, "Free, Active or Unassigned")
     client = Field("Client", text, "whose it is")
     chassis = Field("Links/Chassis", links, "the enclosures it sits in")
+    in_systems = Field("Links/ComputerSystems", links, "the systems it is part of, or is")
     systems = Link("ComputerSystems", System, "the systems that are the block")
 
 

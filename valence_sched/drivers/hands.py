@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod manager can be made to do, whatever it speaks.
+
+HTTP status is never the outcome: every verb that writes reads back and says what is there. No
+write is sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from valence_sched.drivers.fields import Json
+from valence_sched.model.composition import Outcome, Wanted
+
+#: Told each state that a node goes through, for a person who waits.
+Watch = Callable[[str], None]
+
+
+class Reply(NamedTuple):
+    """The answer to one HTTP request; ``body`` is None where there is none or it is no object."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Json | None
+
+
+class Wire(Protocol):
+    """A connection to one pod manager; every verb raises PodmError when no reply came."""
+
+    def get(self, uri: str) -> Reply:
+        """Read a document."""
+
+    def post(self, uri: str, body: Json) -> Reply:
+        """Send a body, once."""
+
+    def patch(self, uri: str, body: Json, etag: str | None = None) -> Reply:
+        """Change a document, once."""
+
+    def delete(self, uri: str) -> Reply:
+        """Remove a document, once."""
+
+
+class Hands(Protocol):
+    """One pod manager, ready to compose."""
+
+    def taken(self, wanted: Wanted) -> Sequence[str]:
+        """Return a line for each block that is no longer free, with what it says now."""
+
+    def preview(self, wanted: Wanted) -> str | None:
+        """Ask whether the node could be made: None for yes, else why not.
+
+        Raises:
+            PodmError: the pod manager offers no preview, or does not answer.
+        """
+
+    def reserve(self, wanted: Wanted) -> bool:
+        """Keep others from the blocks where that can be done; return whether it was."""
+
+    def unreserve(self, wanted: Wanted) -> None:
+        """Undo :meth:`reserve`."""
+
+    def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
+        """Make the node, wait for it, and read back what is there."""
+
+    def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
+        """Read what there is of a node, by its URI or, without one, by its name and blocks."""
+
+    def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
+        """Take a node apart and read back: ``refused`` means that nothing is left of it."""

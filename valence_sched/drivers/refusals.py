@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod manager says when it refuses: the messages of its error bodies, as one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.hands import Reply
+from valence_sched.errors import one_line
+
+MOST_MESSAGES = 5
+
+#: Message keys that report success; an error body may hold nothing else.
+_FINE = ("success", "created", "accepteventnotification")
+
+
+def refusal(reply: Reply) -> str | None:
+    """Return why a reply refuses, None when it does not: by its status or by its body.
+
+    Some answer 200 with an error in the body, or in a stanza of it; some put success into an
+    error body.
+    """
+    bodies = (reply.body, *responses(reply.body))
+    told = [text for body in bodies for text in _messages(body)]
+    if reply.status >= 400 or told:
+        words = "; ".join(told[:MOST_MESSAGES]) or "no reason given"
+        return one_line(f"HTTP {reply.status}: {words}", 300)
+    return None
+
+
+def responses(body: Any) -> list[Json]:
+    """Return what a manifest's stanzas were answered with."""
+    stanzas = ((body or {}).get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
+    found = [stanza.get("Response") for stanza in stanzas or [] if isinstance(stanza, dict)]
+    return [response for response in found if isinstance(response, dict)]
+
+
+def _messages(body: Any) -> list[str]:
+    error = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return [str(error)] if error else []
+    extended = error.get("@Message.ExtendedInfo")
+    inner = extended if isinstance(extended, list) else [extended]
+    found = [_said(item) for item in [*inner, error] if isinstance(item, dict)]
+    told = [text for text in dict.fromkeys(found) if text]
+    return told[:-1] if len(told) > 1 and _is_general(error) else told
+
+
+def _said(item: dict[str, Any]) -> str:
+    key = str(item.get("MessageId") or item.get("code") or "").rpartition(".")[2]
+    if key.casefold() in _FINE:
+        return ""
+    return str(item.get("Message") or item.get("message") or key)
+
+
+def _is_general(error: dict[str, Any]) -> bool:
+    """Return whether the error itself only says that there are messages."""
+    return "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")
