@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from valence_sched.drivers.fields import Resource
+from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.links import Service
 from valence_sched.model.inventory import FullPodm
 
@@ -22,3 +22,11 @@ class Dialect(NamedTuple):
     name: str
     root: type[Resource]
     read: Callable[[Service, str, str], FullPodm]
+
+
+def told(root: Json) -> str:
+    """Return the name of the dialect that a service root tells: who composes nodes is ``rsd``."""
+    oem = root.get("Oem")
+    rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
+    has_nodes = "Nodes" in root or (isinstance(rack, dict) and "Nodes" in rack)
+    return "rsd" if has_nodes else "redfish"

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_NOTES, said
+from valence_sched.drivers.dialect import told
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, Service, path_of
 from valence_sched.drivers.redfish import redfish
+from valence_sched.drivers.rsd import rsd
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import FullPodm
@@ -84,12 +86,19 @@ def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
         notes[problem] = None
 
     service = Service(tree.get, note, tree.documents)
-    dialect = redfish()
+    dialect = rsd() if _speaks(tree) == "rsd" else redfish()
     podm = dialect.read(service, id_, dialect.name)
     problems += [type(note)(one_line(f"{file}: {note}")) for note in list(notes)[:MAX_NOTES]]
     if len(notes) > MAX_NOTES:
         problems.append(f"{file}: and {len(notes) - MAX_NOTES} more of this kind")
     return podm
+
+
+def _speaks(tree: Tree) -> str:
+    try:
+        return told(tree.get(ROOT) or {})
+    except InputError:  # told when it is read
+        return "redfish"
 
 
 def is_tree(names: Iterable[str]) -> bool:
