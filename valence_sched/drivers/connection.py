@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
-from valence_sched.drivers.login import Login, Refused
+from valence_sched.drivers.login import Login
 from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, unreachable
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
@@ -253,7 +253,7 @@ class Connection:
             raise
 
 
-class _Status(Exception):  # noqa: N818 - it is an answer, and passes by what would raise an error
+class _Status(Exception):
     """An answer that sushy would try again, or read without bound."""
 
     def __init__(self, response: requests.Response) -> None:

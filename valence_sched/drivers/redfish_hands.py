@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from valence_sched.drivers import ways
 from valence_sched.drivers.hands import Reply, Watch, Wire
 from valence_sched.drivers.offered import offered, path
-from valence_sched.drivers.patience import Patience, retry_after_s
+from valence_sched.drivers.patience import Patience
 from valence_sched.drivers.read_back import ReadBack, stands, status_of
 from valence_sched.drivers.refusals import refusal
 from valence_sched.errors import PodmError
@@ -115,7 +115,7 @@ class RedfishHands:
         patience = self._patience()
         while monitor and (reply.status == 202 or _runs(reply)):
             watch(str((reply.body or {}).get("TaskState") or "accepted"))
-            if not patience.pause(retry_after_s(reply.headers.get("Retry-After"))):
+            if not patience.pause(reply.headers):
                 raise PodmError(f"{monitor}: the task did not end in time")
             reply = self._wire.get(monitor)
         return reply

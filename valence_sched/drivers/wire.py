@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connection as the hands of a pod manager use it: replies with their bodies decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from valence_sched.drivers.connection import Answer, Connection
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.hands import Reply
+from valence_sched.errors import InputError, PodmError
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedWire:
+    """Sends over a connection; what cannot be understood is no reply."""
+
+    connection: Connection
+
+    def get(self, uri: str) -> Reply:
+        """Read a document."""
+        return _replied(uri, lambda: self.connection.get(uri))
+
+    def post(self, uri: str, body: Json) -> Reply:
+        """Send a body, once."""
+        return _replied(uri, lambda: self.connection.post(uri, body))
+
+    def patch(self, uri: str, body: Json, etag: str | None = None) -> Reply:
+        """Change a document, once."""
+        headers = {"If-Match": etag} if etag else None
+        return _replied(uri, lambda: self.connection.patch(uri, body, headers))
+
+    def delete(self, uri: str) -> Reply:
+        """Remove a document, once."""
+        return _replied(uri, lambda: self.connection.delete(uri))
+
+
+def _replied(uri: str, send: Callable[[], Answer]) -> Reply:
+    try:
+        answer = send()
+        body = answer.json(uri) if answer.body else None
+    except InputError as error:
+        raise PodmError(str(error)) from None
+    return Reply(answer.status, answer.headers, body)
