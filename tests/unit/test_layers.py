@@ -35,7 +35,7 @@ MAY_IMPORT = {
         "inventories",
         "simulator",
     },
-    "testing": {"errors", "model", "core", "schedulers", "drivers", "engine"},
+    "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
     "valence_sched_cli": {"errors", "model", "core", "main"},
 }
 

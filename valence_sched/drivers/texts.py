@@ -28,11 +28,12 @@ MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One pod manager, not yet validated, and where it stands."""
+    """One pod manager, not yet validated, where it stands, and the tree it was read from."""
 
     json: bytes | Raw
     file: str
     place: str
+    tree: mockup.Tree | None = None
 
 
 class NotOurs(InputError):
@@ -41,7 +42,7 @@ class NotOurs(InputError):
 
 def tree_record(tree: mockup.Tree, id_: str, file: str, problems: list[str]) -> Record:
     """Return the pod manager that a tree of Redfish documents shows."""
-    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$")
+    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree)
 
 
 def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> Iterator[Record]:
