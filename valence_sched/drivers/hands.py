@@ -67,4 +67,4 @@ class Hands(Protocol):
         """Read what there is of a node, by its URI or, without one, by its name and blocks."""
 
     def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
-        """Take a node apart and read back: ``refused`` means that nothing is left of it."""
+        """Take a node apart and read back: ``absent`` means that nothing is left of it."""

@@ -105,7 +105,7 @@ def _without_node(blocks: Mapping[str, ResourceBlock | None]) -> Outcome:
     ours = [uri for uri, block in used.items() if block and not block.in_systems]
     reason = "; ".join(f"{uri}: {stands(block)}" for uri, block in used.items())
     return Outcome(
-        state="left" if ours else "refused", reason=reason, works=_any_works(blocks.values())
+        state="left" if ours else "absent", reason=reason, works=_any_works(blocks.values())
     )
 
 

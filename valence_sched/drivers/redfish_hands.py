@@ -53,24 +53,25 @@ class RedfishHands:
             reply = self._wire.post(way.target, ways.manifest(wanted, "PreviewReserve"))
             self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
             return refusal(reply) is None
-        for number, uri in enumerate(wanted.blocks):
+        own = self._own(wanted)
+        for number, uri in enumerate(own):
             if not self._mark(uri, True):
-                for done in wanted.blocks[:number]:
+                for done in own[:number]:
                     self._mark(done, False)
                 return False
-        return bool(wanted.blocks)
+        return bool(own)
 
     def unreserve(self, wanted: Wanted) -> None:
         """Take Reserved off every block again; a reservation by action ends by itself."""
         if self._reservation is None:
-            for uri in wanted.blocks:
+            for uri in self._own(wanted):
                 self._mark(uri, False)
 
     def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
         """Make the node in the first way that the pod manager offers, and read it back."""
         way = ways.choose(offered(self._wire), wanted, self._reservation)
         if isinstance(way, str):
-            return Outcome(state="refused", reason=way)
+            return Outcome(state="absent", reason=way)
         watch(way.name)
         node, reason = self._write(lambda: self._wire.post(way.target, way.body), watch)
         outcome = self._settled(wanted, node, watch)
@@ -91,9 +92,8 @@ class RedfishHands:
         watch("decomposing")
         _, reason = self._write(lambda: self._wire.delete(node), watch)
         outcome = self._settled(wanted, node, watch)
-        if outcome.state == "refused":
-            for uri in wanted.blocks:
-                self._mark(uri, False)
+        if outcome.state == "absent":
+            self.unreserve(wanted)
         elif outcome.state != "unknown":
             words = reason or "it answered that the node is gone"
             return replace(outcome, state="left", reason=f"{node} is still there: {words}")
@@ -128,6 +128,11 @@ class RedfishHands:
             watch("composing")
             outcome = self.look(wanted, node or outcome.node)
         return outcome
+
+    def _own(self, wanted: Wanted) -> list[str]:
+        """Return the blocks that one node has to itself: what is shared is not reserved whole."""
+        blocks = (self._back.block(uri) for uri in wanted.blocks)
+        return [block.uri for block in blocks if block and not status_of(block).shareable]
 
     def _mark(self, uri: str, reserved: bool) -> bool:
         """Set or clear Reserved, where a block tells it; return whether it stands as wanted.

@@ -151,7 +151,7 @@ class RsdHands:
         ours = [node for node in podm.nodes if node.uri == uri or node.name == wanted.name]
         if not ours:
             reason = "; ".join(_taken(podm, wanted))
-            return Outcome(state="refused", reason=reason)
+            return Outcome(state="absent", reason=reason)
         node = ours[0]
         missing = [block for block in wanted.blocks if block not in node.blocks]
         words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""

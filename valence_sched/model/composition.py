@@ -11,10 +11,10 @@ from valence_sched.model.noun import Noun
 #: What is there after a write, whatever the answer to it was.
 #:
 #: composed  the node is there, of all its blocks
-#: refused   no node, and every block is as free as before
+#: absent    no node, and nothing of ours in its blocks
 #: left      something is there that is not the node: it must be taken back
 #: unknown   it could not be read back, so anything may be there
-State = Literal["composed", "refused", "left", "unknown"]
+State = Literal["composed", "absent", "left", "unknown"]
 
 
 class Grant(Noun, frozen=True, kw_only=True):
