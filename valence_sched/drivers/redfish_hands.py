@@ -8,6 +8,7 @@ its name among the systems that its blocks and the collection of systems tell of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,6 +20,21 @@ from valence_sched.drivers.read_back import ReadBack, stands, status_of
 from valence_sched.drivers.refusals import refusal
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import Outcome, Wanted
+
+ACCEPTED = 202
+#: How often a node is looked for after a reply that was lost.
+LATE_LOOKS = 8
+
+_RUNNING = ("New", "Starting", "Running", "Pending", "Stopping", "Suspended", "Service")
+
+
+class Sent(NamedTuple):
+    """What became of a write: the node it names, why it is refused, and whether it ended."""
+
+    node: str | None = None
+    reason: str = ""
+    lost: bool = False
+    goes_on: bool = False
 
 
 class RedfishHands:
@@ -73,12 +89,13 @@ class RedfishHands:
         if isinstance(way, str):
             return Outcome(state="absent", reason=way)
         watch(way.name)
-        node, reason = self._write(lambda: self._wire.post(way.target, way.body), watch)
-        outcome = self._settled(wanted, node, watch)
+        sent = self._write(lambda: self._wire.post(way.target, way.body), watch)
+        outcome = self._settled(wanted, sent.node, watch, sent.lost)
         if outcome.state == "composed":
             return outcome
-        words = "; ".join(filter(None, (reason, outcome.reason)))
-        return replace(outcome, reason=words)
+        words = "; ".join(filter(None, (sent.reason, outcome.reason)))
+        state = "unknown" if sent.goes_on and outcome.state == "absent" else outcome.state
+        return replace(outcome, state=state, reason=words)
 
     def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
         """Read what there is of a node."""
@@ -90,42 +107,55 @@ class RedfishHands:
     def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
         """DELETE the node and read back."""
         watch("decomposing")
-        _, reason = self._write(lambda: self._wire.delete(node), watch)
+        sent = self._write(lambda: self._wire.delete(node), watch)
         outcome = self._settled(wanted, node, watch)
         if outcome.state == "absent":
             self.unreserve(wanted)
         elif outcome.state != "unknown":
-            words = reason or "it answered that the node is gone"
+            words = sent.reason or "it answered that the node is gone"
             return replace(outcome, state="left", reason=f"{node} is still there: {words}")
         return outcome
 
-    def _write(self, send: Callable[[], Reply], watch: Watch) -> tuple[str | None, str]:
-        """Send once; return the node that the reply names, and why it refuses, if it does."""
+    def _write(self, send: Callable[[], Reply], watch: Watch) -> Sent:
+        """Send once, and wait for what was only accepted."""
         try:
             reply = send()
-            if reply.status == 202:
-                reply = self._finished(reply, watch)
         except PodmError as error:
-            return None, f"no reply: {error}"
-        return ways.node_of(reply), refusal(reply) or ""
+            return Sent(reason=f"no reply: {error}", lost=getattr(error, "sent", True))
+        watch("answered")
+        try:
+            reply = self._finished(reply, watch)
+        except PodmError as error:
+            return Sent(reason=str(error), goes_on=True)
+        goes_on = _runs(reply)
+        reason = "its task did not end in time" if goes_on else refusal(reply) or ""
+        return Sent(ways.node_of(reply), reason, goes_on=goes_on)
 
     def _finished(self, reply: Reply, watch: Watch) -> Reply:
         """Wait for what was accepted; return the last reply of its task monitor."""
+        if reply.status != ACCEPTED:
+            return reply
         monitor = path(reply.headers.get("Location") or (reply.body or {}).get("@odata.id"))
         patience = self._patience()
-        while monitor and (reply.status == 202 or _runs(reply)):
-            watch(str((reply.body or {}).get("TaskState") or "accepted"))
+        while monitor and _runs(reply):
+            watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
             if not patience.pause(reply.headers):
-                raise PodmError(f"{monitor}: the task did not end in time")
+                return reply
             reply = self._wire.get(monitor)
         return reply
 
-    def _settled(self, wanted: Wanted, node: str | None, watch: Watch) -> Outcome:
-        """Read back until nothing changes by itself any more."""
-        patience = self._patience()
+    def _settled(
+        self, wanted: Wanted, node: str | None, watch: Watch, lost: bool = False
+    ) -> Outcome:
+        """Read back until nothing changes by itself any more.
+
+        What a lost reply was about may still come to be, so it is looked for some time.
+        """
+        patience, late = self._patience(), LATE_LOOKS if lost else 0
         outcome = self.look(wanted, node)
-        while outcome.works and patience.pause():
-            watch("composing")
+        while (outcome.works or (late > 0 and outcome.state == "absent")) and patience.pause():
+            late -= 1
+            watch("reading back")
             outcome = self.look(wanted, node or outcome.node)
         return outcome
 
@@ -154,6 +184,6 @@ class RedfishHands:
 
 
 def _runs(reply: Reply) -> bool:
-    """Return whether a reply is a task that has not ended."""
+    """Return whether a reply is of a task that has not ended."""
     state = (reply.body or {}).get("TaskState")
-    return state in ("New", "Starting", "Running", "Pending", "Stopping", "Suspended", "Service")
+    return reply.status == ACCEPTED or state in _RUNNING
