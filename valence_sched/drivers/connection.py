@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
-from valence_sched.drivers.login import Login, Refused
+from valence_sched.drivers.login import Login
 from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, unreachable
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
@@ -126,6 +126,10 @@ class Connection:
             raise self._login.refused()
         return answer
 
+    def ask(self, uri: str) -> Answer:
+        """Read as :meth:`get`, also where it needs a login that was not made yet."""
+        return self._read(uri, MAX_DOCUMENT_BYTES)
+
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Write, once.
 
@@ -189,7 +193,7 @@ class Connection:
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
-        self._ended = False
+        self._ended = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self._login.log_out()
@@ -228,7 +232,7 @@ class Connection:
 
     def _send(self, method: str, uri: str, most: int, **more: Any) -> Answer:
         left_s = self.deadline.left_s
-        if self._ended or left_s <= 0:
+        if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.passed()
         self.requests += 1
         try:
@@ -253,7 +257,7 @@ class Connection:
             raise
 
 
-class _Status(Exception):  # noqa: N818 - it is an answer, and passes by what would raise an error
+class _Status(Exception):
     """An answer that sushy would try again, or read without bound."""
 
     def __init__(self, response: requests.Response) -> None:
