@@ -183,7 +183,7 @@ class Crawl:
                 )
             except InputError as error:
                 found = error
-            except BaseException as error:  # noqa: BLE001 - raised where the crawl was asked for
+            except BaseException as error:
                 found = None
                 self._error = self._error or error
             with self._changed:
