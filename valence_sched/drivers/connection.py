@@ -16,8 +16,8 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.utils import get_environ_proxies
-from sushy.connector import Connector
-from sushy.exceptions import SushyError
+from sushy.connector import Connector  # type: ignore[import-untyped]
+from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.exceptions import HTTPError
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
@@ -75,7 +75,7 @@ class Connection:
         self.host = host_and_path(self.url)[0]
         self._longest_s = deadline.seconds / 2
         self._adapter = Adapter(parallel)
-        self._ended = False
+        self._ended = self._closing = False
         self._connector = Connector(
             self.url,
             verify=registered.cacert or not registered.insecure,
@@ -125,6 +125,10 @@ class Connection:
         if answer.status == 401:
             raise self._login.refused()
         return answer
+
+    def ask(self, uri: str) -> Answer:
+        """Read as :meth:`get`, also where it needs a login that was not made yet."""
+        return self._read(uri, MAX_DOCUMENT_BYTES)
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Write, once.
@@ -184,12 +188,13 @@ class Connection:
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
-        self._ended = True
-        self._adapter.cut()
+        if not self._closing:
+            self._ended = True
+            self._adapter.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
-        self._ended = False
+        self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self._login.log_out()
@@ -228,7 +233,7 @@ class Connection:
 
     def _send(self, method: str, uri: str, most: int, **more: Any) -> Answer:
         left_s = self.deadline.left_s
-        if self._ended or left_s <= 0:
+        if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.passed()
         self.requests += 1
         try:

@@ -24,8 +24,9 @@ class Dialect(NamedTuple):
     read: Callable[[Service, str, str], FullPodm]
 
 
-def told(root: Json) -> str:
+def told(root: Json | None) -> str:
     """Return the name of the dialect that a service root tells: who composes nodes is ``rsd``."""
+    root = root or {}
     oem = root.get("Oem")
     rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
     has_nodes = "Nodes" in root or (isinstance(rack, dict) and "Nodes" in rack)

@@ -7,6 +7,8 @@ sushy's Connector sends through this adapter. What fails below HTTP becomes an
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from typing import Any
 from weakref import WeakSet
@@ -125,7 +127,5 @@ def _plain(error: BaseException) -> str:
 
 
 def _shut(sock: Any) -> None:
-    try:
-        sock.shutdown(2)
-    except OSError:
-        pass  # it was closed in this moment, which is what is wanted
+    with contextlib.suppress(OSError):  # it may be closed by now, which is what is wanted
+        sock.shutdown(socket.SHUT_RDWR)
