@@ -9,7 +9,7 @@ from valence_sched.drivers import ways
 from valence_sched.drivers.block_states import statuses
 from valence_sched.drivers.hands import Wire
 from valence_sched.drivers.offered import document, offered, path, unheard
-from valence_sched.drivers.resources import Collection, ResourceBlock, System
+from valence_sched.drivers.resources import Collection, ListedSystem, ResourceBlock
 from valence_sched.model.composition import Outcome, Wanted
 from valence_sched.model.inventory import Status
 
@@ -48,7 +48,7 @@ class ReadBack:
         )
 
     def _problem(
-        self, wanted: Wanted, system: System, made_of: Mapping[str, ResourceBlock | None]
+        self, wanted: Wanted, system: ListedSystem, made_of: Mapping[str, ResourceBlock | None]
     ) -> str:
         """Return why a system is not the node that was wanted; empty when it is."""
         idle = [uri for uri, block in made_of.items() if block is None or _is_free(block)]
@@ -71,7 +71,7 @@ class ReadBack:
             if system is not None and (system.type or "").casefold() == "composed":
                 yield system.uri
 
-    def _called(self, name: str, blocks: Mapping[str, ResourceBlock | None]) -> Iterator[System]:
+    def _called(self, name: str, blocks: Mapping[str, ResourceBlock | None]) -> Iterator[ListedSystem]:
         """Yield the systems of this name: those of the blocks first, then all there are."""
         near = [link for block in blocks.values() if block for link in block.in_systems]
         for link in dict.fromkeys([*near, *self._systems()]):
@@ -89,9 +89,9 @@ class ReadBack:
             yield from collection.members
             page = path(collection.next_page)
 
-    def _system(self, uri: str | None) -> System | None:
+    def _system(self, uri: str | None) -> ListedSystem | None:
         json = document(self._wire, uri) if uri else None
-        return System(str(uri), json, unheard) if json else None
+        return ListedSystem(str(uri), json, unheard) if json else None
 
     def block(self, uri: str) -> ResourceBlock | None:
         """Return a block as it is now, None when it is gone; errors as for :meth:`look`."""
