@@ -71,7 +71,9 @@ class ReadBack:
             if system is not None and (system.type or "").casefold() == "composed":
                 yield system.uri
 
-    def _called(self, name: str, blocks: Mapping[str, ResourceBlock | None]) -> Iterator[ListedSystem]:
+    def _called(
+        self, name: str, blocks: Mapping[str, ResourceBlock | None]
+    ) -> Iterator[ListedSystem]:
         """Yield the systems of this name: those of the blocks first, then all there are."""
         near = [link for block in blocks.values() if block for link in block.in_systems]
         for link in dict.fromkeys([*near, *self._systems()]):
