@@ -167,11 +167,18 @@ class ClaimState(SchedulerError):
 
 
 class ClaimLost(SchedulerError):
-    """What was chosen is somebody else's by now, or moved; the message says whose, or how."""
+    """What was chosen is somebody else's by now, or moved; the message says whose, or how.
+
+    ``podm`` is where, ``claim`` who won where that is known.
+    """
 
     code = "claim_lost"
     exit_code = 6
     http_status = 409
+
+    def __init__(self, text: str, podm: str = "", claim: str = "") -> None:
+        self.podm, self.claim = podm, claim
+        super().__init__(one_line(text))
 
 
 class InventoryIncomplete(SchedulerError):

@@ -71,8 +71,9 @@ class Database:
                 with self._transaction(write) as connection:
                     return work(connection)
             except sa.exc.DBAPIError as error:
-                # a constraint that was hit at the commit is as much in the way as a lock
+                # who hits a unique key sees on the next run whose it is
                 again = faults.in_the_way(error) or faults.lost(error)
+                again = again or (write and isinstance(error, sa.exc.IntegrityError))
                 if not again or attempt == MOST_ATTEMPTS or _refused(error):
                     raise faults.store_error(error, self.address, doing) from None
                 self.pause(attempt)

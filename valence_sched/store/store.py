@@ -11,9 +11,12 @@ from typing import Self
 
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
-from valence_sched.store import podms, registry, schema
+from valence_sched.store import podms, registry, schema, sweep
 from valence_sched.store.address import Address
+from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
+from valence_sched.store.look import Known, Look, look
+from valence_sched.store.nodes import Event, Nodes, events
 
 
 class Store:
@@ -34,6 +37,8 @@ class Store:
         lot: Callable[[], float] = random.random,
     ) -> None:
         self._database = Database(Address(url), sleep, lot)
+        self.claims = Claims(self._database)
+        self.nodes = Nodes(self._database)
         try:
             schema.prepare(self._database)
         except BaseException:
@@ -109,3 +114,17 @@ class Store:
         """Return pod managers as last read, by name: these, or all."""
         wanted = None if names is None else list(names)
         return self._database.read(lambda c: podms.last(c, wanted), "reading pod managers")
+
+    def look(self, known: Known | None = None) -> Look:
+        """Return pod managers and what is held of them, as far as they moved since ``known``.
+
+        One consistent snapshot. What claims hold whose time is over is freed before.
+        """
+        sweep.sweep(self._database)
+        return self._database.read(
+            lambda c: look(c, known or Known(), self._database.counts), "looking"
+        )
+
+    def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
+        """Return what happened ``last``, to one claim or to all, the oldest first."""
+        return self._database.read(lambda c: events(c, claim, last), "reading events")

@@ -72,6 +72,7 @@ claims = table(
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("owner", WORDS),
+    sa.Column("group_name", WORDS),
     sa.Column("idempotency_key", WORDS),
     sa.Column("consumer_key", KEY, unique=True),
     sa.Column("content", KEY, nullable=False),
