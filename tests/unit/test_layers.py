@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "store": {"errors", "model"},
     "resolvers": {"errors", "model"},
     "engine": {"errors", "model", "core", "schedulers", "drivers"},
+    "claiming": {"errors", "model", "core", "engine", "store"},
     "files": {"errors", "model", "core"},
     "configuration": {"errors", "model", "files"},
     "inventories": {"errors", "model", "core", "drivers", "store", "configuration"},

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real database engines for tests: a database of its own for each test, dropped afterwards."""
+
+import os
+import sys
+import tempfile
+import unittest
+import uuid
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from valence_sched.store.address import Address
+from valence_sched.store.store import Store
+
+ENGINES = ("sqlite", "postgresql", "mysql")
+SERVERS = {
+    "postgresql": os.environ.get(
+        "VALENCE_SCHED_TEST_POSTGRESQL", "postgresql://root@127.0.0.1:5432/test"
+    ),
+    "mysql": os.environ.get("VALENCE_SCHED_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test"),
+}
+HOW = {
+    "postgresql": "start PostgreSQL on 127.0.0.1:5432 with a database 'test' that user root may "
+    "use, or name one in VALENCE_SCHED_TEST_POSTGRESQL",
+    "mysql": "start MariaDB on 127.0.0.1:3306 with an account root that has no password, or name "
+    "a server in VALENCE_SCHED_TEST_MYSQL",
+}
+
+
+def on_each_engine(case: type) -> type:
+    """Make a test case of a class for each engine; the class itself has ``self.url``."""
+    module = sys.modules[case.__module__]
+    for engine in ENGINES:
+        name = f"{case.__name__}_{engine}"
+        words = {"engine": engine, "__module__": case.__module__, "__doc__": case.__doc__}
+        setattr(module, name, type(name, (case, StoreCase), words))
+    return case
+
+
+class StoreCase(unittest.TestCase):
+    """Has the URL of an empty database of its own."""
+
+    engine = "sqlite"
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.url = self.fresh_url()
+
+    def fresh_url(self) -> str:
+        if self.engine == "sqlite":
+            return f"sqlite:///{self.folder}/{uuid.uuid4().hex}.db"
+        return _fresh(self, self.engine)
+
+    def store(self, url: str | None = None, **words: Any) -> Store:
+        store = Store(url or self.url, **words)
+        self.addCleanup(store.close)
+        return store
+
+    def execute(self, statement: Any, *rows: Any) -> Any:
+        """Run a statement of a test's own behind the store's back; return its rows if it has."""
+        engine = raw_engine(self.url)
+        try:
+            with engine.begin() as connection:
+                found = connection.execute(statement, *rows)
+                return found.all() if found.returns_rows else None
+        finally:
+            engine.dispose()
+
+
+def raw_engine(url: str, **words: Any) -> sa.Engine:
+    """Return a plain SQLAlchemy engine for a test's own statements."""
+    return sa.create_engine(Address(url).url, poolclass=sa.NullPool, **words)
+
+
+def _fresh(case: unittest.TestCase, engine: str) -> str:
+    server = SERVERS[engine]
+    name = f"vs_{uuid.uuid4().hex[:16]}"
+    kind = "schema" if engine == "postgresql" else "database"
+    try:
+        _admin(server, f"create {kind} {name}")
+    except sa.exc.OperationalError:
+        if os.environ.get("VALENCE_SCHED_REQUIRE_ENGINES"):
+            case.fail(f"{engine} does not answer: {HOW[engine]}")
+        case.skipTest(f"{engine} does not answer: {HOW[engine]}")
+    case.addCleanup(_admin, server, f"drop {kind} {name}{' cascade' * (kind == 'schema')}")
+    url = Address(server).url
+    if engine == "postgresql":
+        url = url.update_query_dict({"options": f"-csearch_path={name}"})
+    else:
+        url = url.set(database=name)
+    return url.render_as_string(hide_password=False)
+
+
+def _admin(server: str, statement: str) -> None:
+    engine = raw_engine(server, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+    finally:
+        engine.dispose()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small pod managers to remember and to claim of."""
+
+from typing import Any
+
+import msgspec
+
+from tests.unit.core.engines import built_in, cpu
+from valence_sched.claiming import Claimant
+from valence_sched.model.claim import Grant, Part, Share
+from valence_sched.model.inventory import FullPodm
+from valence_sched.store.store import Store
+
+CORES = {"processor": {"total_cores": 8}}
+
+
+def podm(name: str = "p", blocks: Any = 3, **words: Any) -> FullPodm:
+    """Return a podm of so many compute blocks ``c0``, ``c1``, …, or of these blocks."""
+    if isinstance(blocks, int):
+        blocks = [cpu(f"c{number}", 8) for number in range(blocks)]
+    return msgspec.convert({"id": name, "blocks": blocks, **words}, FullPodm)
+
+
+def part(name: str, generation: int, *blocks: str, **amounts: float) -> Part:
+    """Return a part of one node."""
+    grants = tuple(Grant(uri, amount) for uri, amount in amounts.items())
+    share = Share(node=1, pool="all", blocks=blocks, grants=grants)
+    return Part(podm=name, generation=generation, shares=(share,))
+
+
+def claimant(store: Store, **words: Any) -> Claimant:
+    return Claimant(store, built_in(), **words)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: all or nothing, each block once, amounts never beyond what is left."""
+
+import threading
+
+import sqlalchemy as sa
+
+from tests.unit.store.engines import on_each_engine
+from tests.unit.store.site import part, podm
+from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName
+from valence_sched.model.claim import Grant, Part
+from valence_sched.model.composed import Composed
+from valence_sched.store import tables
+
+SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
+
+
+def over(case, claim):
+    """Let the time of a claim be over."""
+    past = {"sweep_at": 1.0, "expires_at": 1.0}
+    case.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(past))
+
+
+def held(store, name="p"):
+    """Return what others see as held of a podm."""
+    return {seen.id: seen.held for seen in store.look().seen}[name]
+
+
+@on_each_engine
+class TestTake:
+    """What is chosen is held, or somebody is named."""
+
+    def setUp(self):
+        super().setUp()
+        self.one = self.store()
+        self.generation = self.one.remember(podm())
+
+    def take(self, *blocks, **words):
+        return self.one.claims.take([part("p", self.generation, *blocks)], **words)
+
+    def test_a_claim_is_seen_by_everybody_at_once(self):
+        claim = self.take("c0", "c1", owner="me")
+        self.assertEqual("HELD", claim.state)
+        self.assertAlmostEqual(600, claim.expires_at - claim.created_at, delta=5)
+        other = self.store()
+        self.assertEqual({"c0": 1, "c1": 1}, held(other).blocks)
+        self.assertEqual(claim, other.claims.show(claim.id))
+
+    def test_a_block_is_held_once_and_the_loser_hears_by_whom(self):
+        claim = self.take("c0", owner="first")
+        with self.assertRaises(ClaimLost) as caught:
+            self.take("c1", "c0")
+        line = f"block c0 of pod manager 'p' is held by claim {claim.id} of first"
+        self.assertEqual(line, str(caught.exception))
+        self.assertEqual(("p", claim.id), (caught.exception.podm, caught.exception.claim))
+        self.assertEqual(6, caught.exception.exit_code)
+        self.assertEqual({"c0": 1}, held(self.one).blocks)  # nothing of the loser is left
+
+    def test_what_moved_since_is_refused(self):
+        moved = self.one.remember(podm(blocks=4))
+        with self.assertRaisesRegex(ClaimLost, f"from generation {self.generation} to {moved}"):
+            self.take("c0")
+        with self.assertRaisesRegex(ClaimLost, "'q' is no longer here"):
+            self.one.claims.take([part("q", 1, "c0")])
+
+    def test_a_shareable_block_is_held_as_often_as_it_has_places(self):
+        self.generation = self.one.remember(podm(blocks=[SHARED]))
+        first, _ = self.take("s"), self.take("s")
+        with self.assertRaisesRegex(ClaimLost, "block s .* is held by claim"):
+            self.take("s")
+        self.assertEqual({"s": 2}, held(self.one).blocks)
+        self.one.claims.release(first.id)
+        self.take("s")
+
+    def test_amounts_are_held_up_to_what_is_left(self):
+        stock = {"uri": "m", "resource": "memory", "total": 10, "used": 1}
+        self.generation = self.one.remember(podm(stocks=[stock]))
+
+        def take(amount):
+            return self.one.claims.take([part("p", self.generation, m=amount)], owner="o")
+
+        take(4.5)
+        second = take(4.4)
+        with self.assertRaisesRegex(
+            ClaimLost,
+            "stock m of pod manager 'p' has 0.1 left, 1 were chosen: "
+            f"the latest that holds of it is claim {second.id} of o",
+        ):
+            take(1)
+        take(0.1)
+        self.assertAlmostEqual(9.0, held(self.one).amounts["m"])
+
+    def test_declared_amounts_are_held_up_to_what_was_declared(self):
+        one = part("p", self.generation, **{"declared:power": 300})
+        declared = Part(podm=one.podm, generation=one.generation, shares=one.shares,
+                        supplies=(Grant("declared:power", 500),))  # fmt: skip
+        self.one.claims.take([declared])
+        with self.assertRaisesRegex(ClaimLost, "declared:power of pod manager 'p' has 200 left"):
+            self.one.claims.take([declared])
+
+    def test_several_pod_managers_are_held_together_or_not_at_all(self):
+        """S29."""
+        second = self.one.remember(podm("q"))
+        both = [part("p", self.generation, "c0"), part("q", second, "c0")]
+        claim = self.one.claims.take(both)
+        self.assertEqual(("HELD", ("p", "q"), 2), (claim.state, claim.podms, claim.nodes))
+        for first, other in (("c1", "c0"), ("c0", "c1")):
+            with self.assertRaises(ClaimLost):
+                lost = [part("p", self.generation, first), part("q", second, other)]
+                self.one.claims.take(lost)
+        for name in ("p", "q"):
+            self.assertEqual({"c0": 1}, held(self.one, name).blocks)
+        self.assertEqual([claim], self.one.claims.list())
+        failed = self.one.claims.list(["FAILED"])
+        self.assertTrue(all(one.note == "not all of it could be had" for one in failed))
+
+    def test_a_claim_that_was_only_prepared_runs_out(self):
+        """S29: killed between prepare and commit."""
+        second = self.one.remember(podm("q"))
+        claims = self.one.claims
+        claims._sweeping = _killed_after(1, claims._sweeping)
+        claims._abort = lambda _id: None
+        with self.assertRaises(KeyboardInterrupt):
+            claims.take([part("p", self.generation, "c0"), part("q", second, "c0")])
+        other = self.store()
+        (claim,) = other.claims.list()
+        self.assertEqual("PREPARED", claim.state)
+        self.assertEqual(1, sum(bool(seen.held) for seen in other.look().seen))
+        over(self, claim)
+        self.assertEqual([], [seen.held for seen in other.look().seen if seen.held])
+        self.assertEqual("EXPIRED", other.claims.show(claim.id).state)
+
+
+def _killed_after(times, function):
+    left = iter(range(times))
+
+    def call(work):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return function(work)
+
+    return call
+
+
+@on_each_engine
+class TestKeys:
+    """The same key twice is the same claim."""
+
+    def setUp(self):
+        super().setUp()
+        self.generation = self.store().remember(podm(blocks=20))
+
+    def take(self, block, store=None, **words):
+        store = store or self.store()
+        return store.claims.take([part("p", self.generation, block)], **words)
+
+    def test_the_same_key_gives_the_same_claim_and_holds_nothing_more(self):
+        first = self.take("c0", key="k", content="one")
+        self.assertEqual(first, self.take("c1", key="k", content="one"))
+        self.assertEqual({"c0": 1}, held(self.store()).blocks)
+
+    def test_a_key_is_its_owners(self):
+        first = self.take("c0", key="k", owner="a")
+        self.assertNotEqual(first.id, self.take("c1", key="k", owner="b").id)
+
+    def test_the_same_key_for_something_else_is_refused(self):
+        first = self.take("c0", key="k", content="one")
+        with self.assertRaisesRegex(NameTaken, f"key 'k' stands for claim {first.id}"):
+            self.take("c0", key="k", content="two")
+
+    def test_a_claim_that_ended_gives_its_key_back(self):
+        store = self.store()
+        first = self.take("c0", key="k")
+        store.claims.release(first.id)
+        second = self.take("c0", key="k")
+        over(self, second)
+        third = self.take("c0", key="k")
+        self.assertEqual(3, len({first.id, second.id, third.id}))
+
+    def test_of_many_at_once_with_one_key_all_get_the_same(self):
+        stores = [self.store() for _ in range(6)]
+        barrier = threading.Barrier(len(stores))
+        got, errors = [], []
+
+        def run(number):
+            barrier.wait()
+            try:
+                got.append(self.take(f"c{number}", stores[number], key="k").id)
+            except Exception as error:  # told by the main thread
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(len(stores))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(([], 1, 6), (errors, len(set(got)), len(got)))
+        self.assertEqual(1, len(held(self.store()).blocks))
+
+
+@on_each_engine
+class TestStates:
+    """From state to state, by whoever may."""
+
+    def setUp(self):
+        super().setUp()
+        self.one = self.store()
+        self.generation = self.one.remember(podm())
+        self.claim = self.one.claims.take([part("p", self.generation, "c0")], owner="o")
+
+    def node(self, uri="/Systems/1"):
+        return Composed(id="n1", podm="p", uri=uri, claim=self.claim.id, blocks=("c0",))
+
+    def compose(self):
+        self.one.claims.composing(self.claim.id)
+        return self.one.claims.composed(self.claim.id, [self.node()])
+
+    def shown(self, *nodes):
+        blocks = [{"uri": "c0", "status": {"state": "Composed"}}, {"uri": "c1"}]
+        return podm(blocks=blocks, nodes=list(nodes))
+
+    def test_a_released_claim_holds_nothing_and_is_released_only_once(self):
+        first = self.one.claims.release(self.claim.id)
+        self.assertEqual("RELEASED", first.state)
+        self.assertFalse(held(self.one))
+        self.assertEqual(first, self.one.claims.release(self.claim.id))
+        with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
+            self.one.claims.composing(self.claim.id)
+        with self.assertRaises(UnknownName):
+            self.one.claims.release("nobody")
+
+    def test_a_claim_whose_time_is_over_is_free_for_the_next(self):
+        over(self, self.claim)
+        self.one.claims.take([part("p", self.generation, "c0")])
+        self.assertEqual("EXPIRED", self.one.claims.show(self.claim.id).state)
+
+    def test_an_amount_whose_time_is_over_is_free_for_the_next(self):
+        stock = {"uri": "m", "resource": "memory", "total": 10}
+        generation = self.one.remember(podm(stocks=[stock]))
+        over(self, self.one.claims.take([part("p", generation, m=8)]))
+        self.one.claims.take([part("p", generation, m=8)])
+
+    def test_reap_says_what_it_would_do_and_then_does_it(self):
+        over(self, self.claim)
+        (told,) = self.one.claims.reap(dry_run=True)
+        self.assertEqual((self.claim.id, "HELD"), (told.claim.id, told.claim.state))
+        self.assertEqual("HELD", self.one.claims.show(self.claim.id).state)
+        self.assertEqual(1, len(self.one.claims.reap()))
+        self.assertEqual("EXPIRED", self.one.claims.show(self.claim.id).state)
+        self.assertEqual([], list(self.one.claims.reap()))
+
+    def test_renewing_moves_the_end_and_is_for_what_is_held(self):
+        later = self.one.claims.renew(self.claim.id, 6000)
+        self.assertGreater(later.expires_at, self.claim.expires_at + 5000)
+        over(self, self.claim)
+        with self.assertRaises(ClaimState):
+            self.one.claims.renew(self.claim.id)
+
+    def test_what_is_being_composed_is_not_freed_by_time(self):
+        self.one.claims.composing(self.claim.id, 0.001)
+        ((stuck, words),) = self.one.claims.reap()
+        self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
+        self.assertIn("ask its pod manager", words)
+        self.assertTrue(held(self.one))
+        with self.assertRaisesRegex(ClaimState, "reap it once its time is over"):
+            self.one.claims.release(self.claim.id)
+        self.one.claims.fail(self.claim.id, "nothing was there")
+        self.assertFalse(held(self.one))
+        self.assertEqual("nothing was there", self.one.claims.show(self.claim.id).note)
+
+    def test_intent_cannot_be_noted_twice_nor_effect_without_it(self):
+        with self.assertRaisesRegex(ClaimState, "is HELD: it was not being composed"):
+            self.one.claims.composed(self.claim.id, [])
+        self.one.claims.composing(self.claim.id)
+        with self.assertRaises(ClaimState):
+            self.one.claims.composing(self.claim.id)
+
+    def test_a_fresh_inventory_takes_over_counting(self):
+        """Counted once: settled by the reading that shows the node, and not before."""
+        self.compose()
+        self.one.remember(self.shown())  # begun before the node was there
+        self.assertEqual({"c0": 1}, held(self.one).blocks)
+        self.one.remember(self.shown({"uri": "/Systems/1", "blocks": ["c0"]}))
+        self.assertEqual("SETTLED", self.one.claims.show(self.claim.id).state)
+        self.assertFalse(held(self.one))
+
+    def test_a_node_that_was_read_before_it_was_confirmed_settles_at_once(self):
+        self.one.claims.composing(self.claim.id)
+        self.one.remember(self.shown({"uri": "/Systems/1", "blocks": ["c0"]}))
+        self.assertTrue(held(self.one))
+        done = self.one.claims.composed(self.claim.id, [self.node()])
+        self.assertEqual("SETTLED", done.state)
+        self.assertFalse(held(self.one))
+
+    def test_a_claim_with_a_node_goes_after_its_node(self):
+        self.compose()
+        with self.assertRaisesRegex(InUse, "is what node n1 is made of"):
+            self.one.claims.release(self.claim.id)
+        self.assertEqual(["n1"], [node.id for node in self.one.nodes.list()])
+        self.one.nodes.forget("n1")
+        self.assertEqual("RELEASED", self.one.claims.release(self.claim.id).state)
+
+    def test_what_happened_is_told_in_order(self):
+        self.compose()
+        kinds = [event.kind for event in self.one.events(claim=self.claim.id)]
+        self.assertEqual(["held", "composing", "composed"], kinds)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry, pod managers as last read, and the generation between them."""
+
+import msgspec
+
+from tests.unit.store.engines import on_each_engine
+from tests.unit.store.site import part, podm
+from valence_sched.errors import InUse, NameTaken, UnknownName
+from valence_sched.model.registered import Password, Registered
+
+ONE = Registered(name="rack-1", url="https://pod", username="u", password=Password(env="SECRET"))
+
+
+@on_each_engine
+class TestRegistry:
+    """Names are taken once."""
+
+    def test_what_was_registered_is_there_after_opening_again(self):
+        self.store().register(ONE)
+        self.assertEqual([ONE], self.store().registered())
+
+    def test_a_name_is_taken_once_and_case_and_spaces_tell_names_apart(self):
+        store = self.store()
+        store.register(ONE)
+        with self.assertRaisesRegex(NameTaken, "'rack-1' is registered already"):
+            store.register(ONE)
+        for name in ("RACK-1", "rack-1 ", "räck-1", "r" * 1024):
+            store.register(msgspec.structs.replace(ONE, name=name))
+        self.assertEqual(5, len(store.registered()))
+
+    def test_a_change_takes_the_place_of_what_was_there(self):
+        store = self.store()
+        store.register(ONE)
+        moved = msgspec.structs.replace(ONE, url="https://other")
+        store.change(moved)
+        store.change(moved)
+        self.assertEqual([moved], store.registered())
+        with self.assertRaisesRegex(UnknownName, "did you mean 'rack-1'"):
+            store.change(msgspec.structs.replace(ONE, name="rack-2"))
+
+    def test_one_goes_with_what_was_read_of_it(self):
+        store = self.store()
+        store.register(ONE)
+        store.remember(podm("rack-1"))
+        store.unregister("rack-1")
+        self.assertEqual(([], {}), (store.registered(), store.last()))
+        with self.assertRaises(UnknownName):
+            store.unregister("rack-1")
+
+    def test_one_stays_while_something_of_it_is_claimed(self):
+        store = self.store()
+        store.register(ONE)
+        claim = store.claims.take([part("rack-1", store.remember(podm("rack-1")), "c0")])
+        with self.assertRaisesRegex(InUse, rf"still has 1 claim \({claim.id}\)"):
+            store.unregister("rack-1")
+        store.claims.release(claim.id)
+        store.unregister("rack-1")
+
+
+@on_each_engine
+class TestRemember:
+    """The generation moves with the content and with nothing else."""
+
+    def test_what_was_read_comes_back_with_its_generation(self):
+        store = self.store()
+        read = podm(read_at="2026-01-01T00:00:00Z", stocks=[{"uri": "s", "resource": "r"}])
+        generation = store.remember(read)
+        expected = msgspec.structs.replace(read, generation=generation)
+        self.assertEqual({"p": expected}, store.last())
+        self.assertEqual({"p": expected}, store.last(["p", "q"]))
+
+    def test_the_time_of_reading_alone_moves_nothing(self):
+        store = self.store()
+        first = store.remember(podm(read_at="2026-01-01T00:00:00Z"))
+        self.assertEqual(first, store.remember(podm(read_at="2026-01-02T00:00:00Z", generation=9)))
+        self.assertEqual("2026-01-02T00:00:00Z", store.last()["p"].read_at)
+        self.assertEqual(first + 1, store.remember(podm(blocks=2, read_at="2026-01-03T00:00:00Z")))
+
+    def test_a_reading_older_than_the_stored_one_is_left_aside(self):
+        store = self.store()
+        first = store.remember(podm(blocks=2, read_at="2026-01-02T00:00:00+00:00"))
+        self.assertEqual(first, store.remember(podm(blocks=3, read_at="2026-01-01T23:59:59Z")))
+        self.assertEqual(2, len(store.last()["p"].blocks))
+
+    def test_a_generation_never_comes_back(self):
+        store = self.store()
+        store.register(ONE)
+        first = store.remember(podm("rack-1"))
+        store.unregister("rack-1")
+        store.register(ONE)
+        self.assertGreater(store.remember(podm("rack-1")), first)
+
+    def test_a_large_podm_is_stored_whole(self):
+        store = self.store()
+        store.remember(podm(blocks=20_000))
+        self.assertEqual(20_000, len(store.last()["p"].blocks))

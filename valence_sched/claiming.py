@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide and claim: what is chosen is held, or decided again on what moved meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from valence_sched.core.decision import Decision
+from valence_sched.engine import Engine
+from valence_sched.errors import ClaimLost
+from valence_sched.model.build import ViewBuilder
+from valence_sched.model.claim import Claim, parts_of
+from valence_sched.model.held import Held, less
+from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Mix, Request
+from valence_sched.model.resource import SCHEME, Declared, replaced
+from valence_sched.model.stocks import left
+from valence_sched.model.view import View
+from valence_sched.store.claims import TTL_S
+from valence_sched.store.look import Known
+from valence_sched.store.store import Store
+
+MOST_ATTEMPTS = 32
+
+
+class Claimed(NamedTuple):
+    """What came of a request: the claim, None where nothing fits; how often somebody was faster.
+
+    ``decision`` is None where the claim was taken earlier, under the same key.
+    """
+
+    claim: Claim | None
+    decision: Decision | None
+    retries: int
+
+
+class Claimant:
+    """Decides on what the store knows, kept up to date, and claims what is chosen.
+
+    ``declared`` adds the resources that an operator declares.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        policies: Iterable[Policy],
+        *,
+        mix: Callable[[], Mix] = Mix,
+        declared: Declared | None = None,
+        skipped: Sequence[str] = (),
+        strict: bool = False,
+        most_attempts: int = MOST_ATTEMPTS,
+    ) -> None:
+        self._store, self._declared = store, declared
+        self._most_attempts = most_attempts
+        self._known = Known()
+        self._podms: dict[str, LeanPodm] = {}
+        self._engine: Engine | None = None
+        chosen = list(policies)
+
+        def make(view: View) -> Engine:
+            return Engine(view, chosen, mix=mix, skipped=skipped, strict=strict)
+
+        self._make = make
+
+    def engine(self) -> Engine:
+        """Return the engine after a look at the store: what is held is in use there."""
+        look = self._store.look(self._known)
+        fresh = []
+        for seen in look.seen:
+            if seen.gone:
+                base = LeanPodm(id=seen.id, status="Offline", enabled=False)
+            else:
+                base = replaced(seen.podm, self._declared) if seen.podm else self._podms[seen.id]
+            self._podms[seen.id] = base
+            fresh.append((base, seen.held))
+        self._known = look.known
+        self._take_in(fresh)
+        assert self._engine is not None
+        return self._engine
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        owner: str | None = None,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+    ) -> Claimed:
+        """Decide and hold what was chosen; where somebody was faster, look and decide again.
+
+        Raises:
+            ClaimLost: somebody was faster every time; the message names the last who was.
+            NameTaken: the key stands for another request.
+        """
+        content = to_json(request).decode()
+        owner = owner or request.owner
+        for retries in range(self._most_attempts):
+            try:
+                earlier = self._store.claims.by_key(owner, key, content) if key else None
+                if earlier is not None:
+                    return Claimed(earlier, None, retries)
+                decision = self.engine().select_destinations(request)
+                if not decision.placed:
+                    return Claimed(None, decision, retries)
+                claim = self._take(decision, content, owner, key, ttl_s)
+                return Claimed(claim, decision, retries)
+            except ClaimLost as error:
+                lost = error
+        raise ClaimLost(
+            f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
+            lost.podm, lost.claim)  # fmt: skip
+
+    def _take(
+        self, decision: Decision, content: str, owner: str | None, key: str | None, ttl_s: float
+    ) -> Claim:
+        placements = decision.placements
+        podms = {placement.chosen.podm for placement in placements}
+        generations = {podm: self._podms[podm].generation for podm in podms}
+        supplies = {podm: _declared_supplies(self._podms[podm]) for podm in podms}
+        group = decision.request.group
+        return self._store.claims.take(
+            parts_of(placements, generations, supplies),
+            owner=owner,
+            group=group.name if group else None,
+            key=key,
+            content=content,
+            ttl_s=ttl_s,
+        )
+
+    def _take_in(self, fresh: Sequence[tuple[LeanPodm, Held]]) -> None:
+        podms = [less(base, held) for base, held in fresh]
+        if self._engine is not None:
+            for podm in podms:
+                self._engine.replace(podm, self._store.address)
+            return
+        builder = ViewBuilder()
+        for podm in podms:
+            builder.add(podm, self._store.address)
+        self._engine = self._make(builder.view())
+
+
+def _declared_supplies(podm: LeanPodm) -> dict[str, float]:
+    """Return what is left of the stocks that only their declaration tells of."""
+    declared = (stock for stock in podm.stocks if stock.uri.startswith(SCHEME))
+    return {stock.uri: left(stock) for stock in declared}

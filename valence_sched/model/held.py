@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claims hold taken away from what a pod manager has, before anybody decides on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from valence_sched.model.inventory import (
+    FREE,
+    FullPodm,
+    LeanBlock,
+    LeanPodm,
+    Node,
+    Status,
+    Stock,
+    to_json,
+)
+from valence_sched.model.noun import Noun
+
+P = TypeVar("P", LeanPodm, FullPodm)
+
+IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
+
+
+class Held(Noun, frozen=True, kw_only=True):
+    """What is held of one podm: nodes per block URI, amounts per stock URI, nodes to be."""
+
+    blocks: dict[str, int] = {}
+    amounts: dict[str, float] = {}
+    nodes: tuple[Node, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.blocks or self.amounts or self.nodes)
+
+
+NOTHING_HELD = Held()
+
+
+def less(podm: P, held: Held) -> P:
+    """Return the podm without what is held: blocks in use, amounts used, nodes to be listed.
+
+    The inside of the blocks may be decoded or bytes.
+    """
+    if not held:
+        return podm
+    return msgspec.structs.replace(
+        podm,
+        blocks=tuple(_block(block, held.blocks) for block in podm.blocks),
+        stocks=tuple(_stock(stock, held.amounts) for stock in podm.stocks),
+        nodes=(*podm.nodes, *held.nodes),
+    )
+
+
+def used(status: Status, nodes: int) -> Status:
+    """Return the status of a block that ``nodes`` more nodes use."""
+    if not status.shareable or status.max_compositions is None:
+        return msgspec.structs.replace(status, reserved=True)
+    return msgspec.structs.replace(
+        status,
+        state="ComposedAndAvailable" if status.state == "Unused" else status.state,
+        compositions=status.compositions + nodes,
+    )
+
+
+def foreign(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
+    """Return the URIs of blocks in use that are not ``ours``: somebody else composed them."""
+    known = frozenset(ours)
+    return tuple(
+        block.uri
+        for block in podm.blocks
+        if block.uri not in known and block.status is not None and _in_use(block.status)
+    )
+
+
+def _in_use(status: Status) -> bool:
+    return status.state in IN_USE or status.reserved or status.compositions > 0
+
+
+def _block(block: Any, held: Mapping[str, int]) -> Any:
+    nodes = held.get(block.uri)
+    if not nodes:
+        return block
+    if not isinstance(block.status, Raw):
+        return msgspec.structs.replace(block, status=used(block.status or FREE, nodes))
+    text = bytes(block.status)
+    status = msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE
+    lean: LeanBlock = msgspec.structs.replace(block, status=Raw(to_json(used(status, nodes))))
+    return lean
+
+
+def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:
+    amount = held.get(stock.uri)
+    if not amount:
+        return stock
+    return msgspec.structs.replace(stock, used=round(stock.used + amount, 9))

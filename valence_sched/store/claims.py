@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: taken whole or not at all, and moved from state to state by whoever may."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UsageError, one_line
+from valence_sched.model.claim import LIVE, Claim, Part, State
+from valence_sched.model.composed import Composed
+from valence_sched.store import claim_rows, settle, sweep, tables
+from valence_sched.store.columns import key_of, now
+from valence_sched.store.database import Database
+from valence_sched.store.hold import Sweepable, hold
+
+TTL_S = 600.0
+PREPARE_TTL_S = 60.0  # how long the parts of a claim of several podms wait for each other
+MOST_SWEEPS = 20
+
+
+class Reaped(NamedTuple):
+    """What ``reap`` did with a claim, or would do."""
+
+    claim: Claim
+    what: str
+
+
+class Claims:
+    """The claims of a store."""
+
+    def __init__(self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]):
+        self._database = database
+        self._ids = ids
+
+    def take(
+        self,
+        parts: Sequence[Part],
+        *,
+        owner: str | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        content: str = "",
+        ttl_s: float = TTL_S,
+    ) -> Claim:
+        """Hold all parts for ``ttl_s`` seconds, or none.
+
+        The same ``key`` of the same owner gives the same claim as long as that has not ended.
+        ``content`` stands for what is asked.
+
+        Raises:
+            ClaimLost: a pod manager moved since it was decided on, or somebody was faster.
+            NameTaken: the key stands for a claim of another content.
+        """
+        if not parts or ttl_s <= 0:
+            raise UsageError("a claim is of at least one node, and for more than 0 seconds")
+        ordered = tuple(sorted(parts, key=lambda part: key_of(part.podm)))
+        first, *others = ordered
+        claim = Claim(
+            id=self._ids(),
+            state="PREPARED" if others else "HELD",
+            owner=owner,
+            group=group,
+            key=key,
+            content=key_of(content),
+            parts=tuple(sorted(parts, key=lambda part: part.podm)),
+        )
+        taken = self._begin(claim, first, PREPARE_TTL_S if others else ttl_s)
+        if taken.id != claim.id or not others:
+            return taken
+        try:
+            for part in others:
+                self._sweeping(lambda c, part=part: _join(c, claim.id, part))  # type: ignore[misc]
+            return self._database.write(lambda c: _commit(c, claim.id, ttl_s), "claiming")
+        except BaseException:
+            self._abort(claim.id)
+            raise
+
+    def by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
+        """Return the claim that a key stands for, None for none; NameTaken for other content."""
+        try:
+            return self._database.read(lambda c: _of_key(c, owner, key, key_of(content)), "reading")
+        except Sweepable:
+            sweep.sweep(self._database)
+            return None
+
+    def show(self, claim_id: str) -> Claim:
+        """Return a claim; UnknownName when there is none."""
+        return self._database.read(lambda c: claim_rows.one(c, claim_id), "reading claims")
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Let a claim end ``ttl_s`` from now; ClaimState when it has ended or needs no renewal."""
+
+        def work(connection: sa.Connection) -> Claim:
+            of = tables.claims.c
+            ends = now() + ttl_s
+            alive = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
+            swept = sa.case((of.sweep_at.is_(None), None), else_=ends)
+            for state in ("HELD", "COMPOSING"):
+                values = {"expires_at": ends, "sweep_at": swept}
+                if claim_rows.move(connection, claim_id, [state], state, alive, **values):
+                    return claim_rows.one(connection, claim_id)
+            raise claim_rows.refuse(connection, claim_id, "only one that is held can be renewed")
+
+        return self._database.write(work, "renewing a claim")
+
+    def release(self, claim_id: str, note: str | None = None) -> Claim:
+        """Give up a claim and all that it holds; releasing it again changes nothing.
+
+        Raises:
+            ClaimState: it is being composed: reap it once its time is over.
+            InUse: a node was composed of it: delete that first.
+        """
+
+        def work(connection: sa.Connection) -> bool:
+            nodes = tables.nodes.c
+            node = connection.scalar(sa.select(nodes.id).where(nodes.claim_id == claim_id))
+            if node is not None:
+                raise InUse(f"claim {claim_id} is what node {node} is made of: delete the node")
+            return _end(connection, claim_id, ("PREPARED", "HELD", "COMPOSED", "SETTLED"),
+                        "RELEASED", note)  # fmt: skip
+
+        return self._ended(claim_id, work, "releasing a claim", "RELEASED")
+
+    def fail(self, claim_id: str, note: str) -> Claim:
+        """Give up a claim that could not be composed, and of which nothing is left there."""
+
+        def work(connection: sa.Connection) -> bool:
+            return _end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
+
+        return self._ended(claim_id, work, "giving up a claim", "FAILED")
+
+    def composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Note the intent to compose a held claim; from now on time alone does not free it.
+
+        Raises:
+            ClaimState: it is not held, or its time is over.
+        """
+
+        def work(connection: sa.Connection) -> Claim:
+            valid = tables.claims.c.sweep_at > now()
+            values = {"sweep_at": None, "expires_at": now() + ttl_s}
+            if not claim_rows.move(connection, claim_id, ["HELD"], "COMPOSING", valid, **values):
+                raise claim_rows.refuse(connection, claim_id, "only one that is held is composed")
+            return claim_rows.one(connection, claim_id)
+
+        return self._database.write(work, "noting what is to be composed")
+
+    def composed(self, claim_id: str, nodes: Sequence[Composed]) -> Claim:
+        """Note the nodes that a claim became; settled at once where they were read already.
+
+        Raises:
+            ClaimState: it was not being composed.
+        """
+
+        def work(connection: sa.Connection) -> None:
+            if not claim_rows.move(
+                connection, claim_id, ["COMPOSING"], "COMPOSED", expires_at=None, sweep_at=None
+            ):
+                raise claim_rows.refuse(connection, claim_id, "it was not being composed")
+            settle.write_nodes(connection, nodes)
+
+        self._database.write(work, "noting what was composed")
+        for podm in sorted({node.podm for node in nodes}, key=key_of):
+            self._database.write(lambda c, podm=podm: settle.settle_stored(c, podm), "settling")  # type: ignore[misc]
+        return self.show(claim_id)
+
+    def reap(self, *, dry_run: bool = False) -> Sequence[Reaped]:
+        """Free what claims hold whose time is over; return what was done, or would be.
+
+        A claim that was being composed is only named: what became of it, its pod manager knows.
+        """
+        over = self._database.read(sweep.over, "reading claims")
+        if not dry_run:
+            sweep.sweep(self._database)
+        stuck = self._database.read(sweep.stuck, "reading claims")
+        freed = [Reaped(claim, "expired: freed what it held") for claim in over]
+        return freed + [Reaped(claim, "was being composed: ask its pod manager") for claim in stuck]
+
+    def list(
+        self, states: Sequence[State] = LIVE, podm: str | None = None, owner: str | None = None
+    ) -> Sequence[Claim]:
+        """Return claims in these states, the oldest first; of one podm or owner where given."""
+        of = tables.claims.c
+        whose = sa.true() if owner is None else of.owner == owner
+        claims = self._database.read(
+            lambda c: claim_rows.found(c, of.state.in_(states), whose), "reading claims"
+        )
+        return [claim for claim in claims if podm is None or podm in claim.podms]
+
+    def _begin(self, claim: Claim, part: Part, ttl_s: float) -> Claim:
+        tries = itertools.count()
+
+        def work(connection: sa.Connection) -> Claim:
+            if claim.key is not None:
+                other = _of_key(connection, claim.owner, claim.key, claim.content)
+                if other is not None:
+                    return other
+            if next(tries) and (
+                mine := claim_rows.found(connection, tables.claims.c.id == claim.id)
+            ):
+                return mine[0]  # the answer to the commit was lost, the commit was not
+            claim_rows.insert(connection, claim, ttl_s)
+            hold(connection, claim.id, part)
+            return claim_rows.one(connection, claim.id)
+
+        return self._sweeping(work)
+
+    def _sweeping(self, work: Callable[[sa.Connection], Claim]) -> Claim:
+        """Run a transaction again after sweeping claims that are over out of its way."""
+        for _ in range(MOST_SWEEPS):
+            try:
+                return self._database.write(work, "claiming")
+            except Sweepable:
+                sweep.sweep(self._database)
+        raise ClaimLost("claims whose time is over could not be swept away: run claim reap")
+
+    def _abort(self, claim_id: str) -> None:
+        self._database.write(
+            lambda c: _end(c, claim_id, ("PREPARED",), "FAILED", "not all of it could be had"),
+            "giving up a claim",
+        )
+        sweep.free(self._database, claim_id)
+
+    def _ended(
+        self, claim_id: str, work: Callable[[sa.Connection], bool], doing: str, state: State
+    ) -> Claim:
+        done = self._database.write(work, doing)
+        claim = self.show(claim_id)
+        if not done and claim.state != state:
+            raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {_hint(claim)}"))
+        sweep.free(self._database, claim_id)
+        return claim
+
+
+def _hint(claim: Claim) -> str:
+    if claim.state == "COMPOSING":
+        return "something may be there by now: reap it once its time is over"
+    return "it has ended already" if claim.state not in LIVE else "that is not for this state"
+
+
+def _end(
+    connection: sa.Connection, claim_id: str, before: tuple[State, ...], after: State,
+    note: str | None,
+) -> bool:  # fmt: skip
+    """End a claim; from now on what it holds may be swept, and its key is free."""
+    return claim_rows.move(
+        connection, claim_id, before, after, note=note, consumer_key=None, sweep_at=0.0
+    )
+
+
+def _join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
+    """Add a part to a prepared claim; what it holds of this podm already, it keeps."""
+    parts, of = tables.claim_parts.c, tables.claims.c
+    had = connection.scalar(
+        sa.select(parts.claim_id).where(
+            parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
+        )
+    )
+    if had is None:
+        hold(connection, claim_id, part)
+    # after the podm's row, as everybody locks them
+    state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
+    if state != "PREPARED":
+        raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {state}", part.podm)
+    return claim_rows.one(connection, claim_id)
+
+
+def _commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
+    of = tables.claims.c
+    ends = now() + ttl_s
+    done = claim_rows.move(
+        connection, claim_id, ["PREPARED"], "HELD", of.sweep_at > now(),
+        expires_at=ends, sweep_at=ends,
+    )  # fmt: skip
+    claim = claim_rows.one(connection, claim_id)
+    if not done and claim.state != "HELD":  # held: the answer to an earlier commit was lost
+        raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {claim.state}")
+    return claim
+
+
+def _of_key(
+    connection: sa.Connection, owner: str | None, key: str, content: str
+) -> Claim | None:  # fmt: skip
+    of = tables.claims.c
+    claims = claim_rows.found(connection, of.consumer_key == claim_rows.consumer_key(owner, key))
+    if not claims:
+        return None
+    claim = claims[0]
+    ended = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id))
+    if ended:
+        raise Sweepable
+    if claim.content != content:
+        raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
+                                 "something else: choose another key"))  # fmt: skip
+    if claim.state == "PREPARED":
+        raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
+    return claim

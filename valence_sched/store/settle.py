@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The moment in which a fresh inventory takes over counting what a claim composed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from valence_sched.model.composed import Composed
+from valence_sched.model.inventory import FREE, FullPodm, to_json
+from valence_sched.store import claim_rows, hold, podms, tables
+from valence_sched.store.columns import key_of
+
+_nodes = tables.nodes
+
+
+def write_nodes(connection: sa.Connection, nodes: Sequence[Composed]) -> None:
+    """Write the nodes that a claim became."""
+    rows = [
+        {"id": one.id, "podm_key": key_of(one.podm), "claim_id": one.claim,
+         "document": to_json(one)}
+        for one in nodes
+    ]  # fmt: skip
+    if rows:
+        connection.execute(sa.insert(_nodes), rows)
+
+
+def settle_stored(connection: sa.Connection, podm: str) -> None:
+    """Settle what the podm as last read shows already."""
+    key = key_of(podm)
+    row = podms.locked(connection, key)
+    stored = podms.last(connection, [podm]).get(podm)
+    if row and stored and settled(connection, stored):
+        podms.moved(connection, key)
+
+
+def settled(connection: sa.Connection, podm: FullPodm) -> list[str]:
+    """Settle the claims whose composed nodes this reading shows; return their ids.
+
+    Within the transaction that stores the reading and has locked the podm's row.
+    """
+    key = key_of(podm.id)
+    waiting = _waiting(connection, key)
+    if not waiting:
+        return []
+    shown = {node.uri: frozenset(node.blocks) for node in podm.nodes}
+    in_use = {block.uri for block in podm.blocks if (block.status or FREE) != FREE}
+    found = []
+    for claim, nodes in sorted(waiting.items()):
+        if all(_shows(shown, in_use, node) for node in nodes):
+            hold.drop(connection, claim, key)
+            claim_rows.event(connection, "accounted", claim, podm.id)
+            _settle(connection, claim)
+            found.append(claim)
+    return found
+
+
+def _waiting(connection: sa.Connection, key: str) -> dict[str, list[Composed]]:
+    """Return the composed claims that hold something of a podm, with their nodes there."""
+    parts, claims = tables.claim_parts, tables.claims
+    rows = connection.execute(
+        sa.select(parts.c.claim_id, _nodes.c.document)
+        .join(claims, claims.c.id == parts.c.claim_id)
+        .join(
+            _nodes,
+            sa.and_(_nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key),
+        )
+        .where(parts.c.podm_key == key, claims.c.state == "COMPOSED")
+    )
+    found: dict[str, list[Composed]] = {}
+    for claim, document in rows:
+        found.setdefault(claim, []).append(msgspec.json.decode(document, type=Composed))
+    return found
+
+
+def _shows(shown: dict[str, frozenset[str]], in_use: set[str], node: Composed) -> bool:
+    """Return whether a reading shows the node, and each of its blocks with it or in use."""
+    if node.uri not in shown:
+        return False
+    return all(uri in shown[node.uri] or uri in in_use for uri in node.blocks)
+
+
+def _settle(connection: sa.Connection, claim: str) -> None:
+    parts = tables.claim_parts.c
+    if connection.scalar(sa.select(parts.claim_id).where(parts.claim_id == claim)) is None:
+        claim_rows.move(connection, claim, ["COMPOSED"], "SETTLED")
