@@ -19,6 +19,8 @@
     ├── InUse                 in_use                1  409   claims or nodes of it are still there
     ├── ClaimState            claim_state           1  409   the claim is not in a state for that
     ├── ClaimLost             claim_lost            6  409   somebody else has what was chosen
+    ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
+    ├── Unverified            unverified            7  502   what is there cannot be told
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than was allowed
 """
@@ -179,6 +181,25 @@ class ClaimLost(SchedulerError):
     def __init__(self, text: str, podm: str = "", claim: str = "") -> None:
         self.podm, self.claim = podm, claim
         super().__init__(one_line(text))
+
+
+class ComposeFailed(SchedulerError):
+    """A pod manager would not compose what was chosen; nothing is left there."""
+
+    code = "compose_failed"
+    http_status = 502
+
+    def __init__(self, text: str, podm: str = "") -> None:
+        self.podm = podm
+        super().__init__(one_line(text))
+
+
+class Unverified(SchedulerError):
+    """What a pod manager has after a write could not be read back, or not be taken back."""
+
+    code = "unverified"
+    exit_code = 7
+    http_status = 502
 
 
 class InventoryIncomplete(SchedulerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from valence_sched.model.claim import Grant
 from valence_sched.model.inventory import Devices
 from valence_sched.model.noun import Noun
 
@@ -15,14 +16,6 @@ from valence_sched.model.noun import Noun
 #: left      something is there that is not the node: it must be taken back
 #: unknown   it could not be read back, so anything may be there
 State = Literal["composed", "absent", "left", "unknown"]
-
-
-class Grant(Noun, frozen=True, kw_only=True):
-    """An amount of one stock for the node, in the stock's unit."""
-
-    uri: str
-    resource: str
-    amount: float
 
 
 class Wanted(Noun, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from valence_sched.store import claim_rows, settle, sweep, tables
 from valence_sched.store.columns import key_of, now
 from valence_sched.store.database import Database
 from valence_sched.store.hold import Sweepable, hold
+from valence_sched.store.split import split
 
 TTL_S = 600.0
 PREPARE_TTL_S = 60.0  # how long the parts of a claim of several podms wait for each other
@@ -168,6 +169,18 @@ class Claims:
         for podm in sorted({node.podm for node in nodes}, key=key_of):
             self._database.write(lambda c, podm=podm: settle.settle_stored(c, podm), "settling")  # type: ignore[misc]
         return self.show(claim_id)
+
+    def split(self, claim_id: str) -> Sequence[Claim]:
+        """Return claims of one node each in place of a held one of several, which ends.
+
+        Raises:
+            ClaimState: it is not held, or its time is over.
+        """
+        return self._database.write(lambda c: split(c, claim_id), "splitting a claim")
+
+    def stuck(self) -> Sequence[Claim]:
+        """Return claims that are being composed for longer than was meant."""
+        return self._database.read(sweep.stuck, "reading claims")
 
     def reap(self, *, dry_run: bool = False) -> Sequence[Reaped]:
         """Free what claims hold whose time is over; return what was done, or would be.

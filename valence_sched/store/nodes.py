@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from valence_sched.errors import UnknownName
 from valence_sched.model.composed import Composed
 from valence_sched.model.noun import Noun
-from valence_sched.store import claim_rows, tables
+from valence_sched.store import claim_rows, sweep, tables
 from valence_sched.store.columns import key_of
 from valence_sched.store.database import Database
 
@@ -46,22 +46,36 @@ class Nodes:
         return [msgspec.json.decode(row, type=Composed) for row in rows]
 
     def show(self, node_id: str) -> Composed:
-        """Return a node; UnknownName when there is none."""
+        """Return a node by its id, or by its URI where only one has it; else UnknownName."""
         nodes = self.list()
-        for node in nodes:
-            if node.id == node_id:
-                return node
+        for told in ("id", "uri"):
+            same = [node for node in nodes if getattr(node, told) == node_id]
+            if len(same) == 1:
+                return same[0]
         raise UnknownName("node", node_id, [node.id for node in nodes])
 
-    def forget(self, node_id: str) -> None:
-        """Forget a node that is no longer there; UnknownName when there is none."""
-        node = self.show(node_id)
+    def gone(self, node_id: str) -> None:
+        """Forget a node that is not there any more, and release its claim if it was the last."""
+        claim_id = self._database.write(lambda c: _forget(c, node_id), "forgetting a node")
+        if claim_id:
+            sweep.free(self._database, claim_id)
 
-        def work(connection: sa.Connection) -> None:
-            connection.execute(sa.delete(tables.nodes).where(_of.id == node_id))
-            claim_rows.event(connection, "deleted", node.claim, node.podm, node.uri)
 
-        self._database.write(work, "forgetting a node")
+def _forget(connection: sa.Connection, node_id: str) -> str | None:
+    """Delete a node's row; return its claim where that ends with it."""
+    claim_id: str | None = connection.scalar(sa.select(_of.claim_id).where(_of.id == node_id))
+    connection.execute(sa.delete(tables.nodes).where(_of.id == node_id))
+    if claim_id is None:
+        return None
+    claim_rows.event(connection, "gone", claim_id, words=node_id)
+    others = sa.select(sa.func.count()).select_from(tables.nodes).where(_of.claim_id == claim_id)
+    if connection.scalar(others):
+        return None
+    claim_rows.move(
+        connection, claim_id, ("COMPOSED", "SETTLED"), "RELEASED", note="its node is gone",
+        consumer_key=None, sweep_at=0.0,
+    )  # fmt: skip
+    return claim_id
 
 
 def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
