@@ -14,19 +14,20 @@ the node by that name, or that there is none.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from valence_sched.drivers.hands import Hands
-from valence_sched.errors import ClaimLost, ComposeFailed, Unverified, one_line
+from valence_sched.errors import ClaimLost, ComposeFailed, SchedulerError, Unverified, one_line
 from valence_sched.model.claim import Claim, Part, Share
 from valence_sched.model.composed import Composed
 from valence_sched.model.composition import Outcome, Wanted
 from valence_sched.model.inventory import Devices, FullPodm
+from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
-Reach = Callable[[str], AbstractContextManager[Hands]]
+Reach = Callable[[str], contextlib.AbstractContextManager[Hands]]
 #: Told the claim and the state that its node is in.
 Watch = Callable[[str, str], None]
 
@@ -36,12 +37,14 @@ class Composer:
     """Composes claims of one node each.
 
     ``reach`` gives the hands on a pod manager by its id, ``read`` what it tells afresh, None where
-    it does not answer. ``mark`` is told each point that a process may die at.
+    it does not answer. A claim that is being composed for longer than ``ttl_s`` is reaped.
+    ``mark`` is told each point that a process may die at.
     """
 
     store: Store
     reach: Reach
     read: Callable[[str], FullPodm | None]
+    ttl_s: float = TTL_S
     watch: Watch = field(default=lambda _claim, _state: None)
     mark: Callable[[str], None] = field(default=lambda _point: None)
 
@@ -57,10 +60,10 @@ class Composer:
         part, share = only(claim)
         wanted = self._wanted(claim, part, share)
         self.mark("held")
-        self.store.claims.composing(claim.id)
+        self.store.claims.composing(claim.id, self.ttl_s)
         self.mark("intent")
-        with self.reach(part.podm) as hands:
-            self._check(hands, claim, part, wanted)
+        with contextlib.ExitStack() as stack:
+            hands = self._ready(stack, claim, part, wanted)
             outcome = self._make(hands, claim, wanted)
             if outcome.state != "composed":
                 self._give_up(hands, claim, part, wanted, outcome)
@@ -78,6 +81,7 @@ class Composer:
             Unverified: something of it is still there, or that could not be read back.
         """
         wanted = Wanted(name=node.name or node.id, pool=node.pool, blocks=node.blocks)
+        self.mark("removing")
         with self.reach(node.podm) as hands:
             outcome = hands.remove(wanted, node.uri, lambda state: self.watch(node.claim, state))
         self.mark("removed")
@@ -87,17 +91,25 @@ class Composer:
         self.mark("forgotten")
         self._account(node.podm)
 
-    def _check(self, hands: Hands, claim: Claim, part: Part, wanted: Wanted) -> None:
+    def _ready(
+        self, stack: contextlib.ExitStack, claim: Claim, part: Part, wanted: Wanted
+    ) -> Hands:
+        """Return the hands on a pod manager on which all that is wanted is still free.
+
+        Nothing was written yet, so whatever is in the way, the claim is given up.
+        """
         try:
+            hands = stack.enter_context(self.reach(part.podm))
             taken = hands.taken(wanted)
-        except Exception as error:
+        except SchedulerError as error:
             self.store.claims.fail(claim.id, one_line(f"not begun: {error}", 200))
-            raise
+            raise ComposeFailed(f"{part.podm}: {error}", part.podm) from None
         self.mark("checked")
         if taken:
             self.store.claims.fail(claim.id, one_line(f"no longer free: {taken[0]}", 200))
             more = f", and {len(taken) - 1} more" if len(taken) > 1 else ""
             raise ClaimLost(f"{part.podm}: {taken[0]}{more}, expected it free", part.podm)
+        return hands
 
     def _make(self, hands: Hands, claim: Claim, wanted: Wanted) -> Outcome:
         reserved = hands.reserve(wanted)

@@ -58,7 +58,9 @@ class Provisioner:
     _doors: dict[str, threading.Semaphore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        doors = defaultdict(lambda: threading.Semaphore(self.at_once_per_podm))
+        doors: dict[str, threading.Semaphore] = defaultdict(
+            lambda: threading.Semaphore(self.at_once_per_podm)
+        )
         object.__setattr__(self, "_doors", doors)
 
     def provision(
@@ -107,6 +109,7 @@ class Provisioner:
         """Compose one claim, or what takes its place; return the node or why there is none."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
+        problem: SchedulerError
         for attempt in range(1, MOST_ATTEMPTS + 1):
             (part,) = claim.parts
             try:
@@ -119,18 +122,12 @@ class Provisioner:
             except ClaimLost as error:
                 self._read_again(part.podm)
                 problem = error
-            except SchedulerError as error:
-                avoid, problem = (*avoid, part.podm), self._given_up(claim, error)
             another = self._another(request, avoid) if attempt < MOST_ATTEMPTS else None
             if another is None:
                 return problem, notes
             notes.append(f"{problem}: tried {another.parts[0].podm} instead")
             claim = another
         raise AssertionError("unreachable")
-
-    def _given_up(self, claim: Claim, error: SchedulerError) -> ComposeFailed:
-        """Return an error that kept a node from being begun; its claim has ended or ends."""
-        return ComposeFailed(f"{claim.parts[0].podm}: {error}", claim.parts[0].podm)
 
     def _another(self, request: Request, avoid: tuple[str, ...]) -> Claim | None:
         """Claim one more node anywhere but there."""

@@ -25,6 +25,9 @@ MAY_IMPORT = {
     "claiming": {"errors", "model", "core", "engine", "store"},
     "files": {"errors", "model", "core"},
     "configuration": {"errors", "model", "files"},
+    "composing": {"errors", "model", "drivers", "store"},
+    "reaping": {"errors", "model", "drivers", "store", "composing"},
+    "provisioning": {"errors", "model", "core", "store", "claiming", "composing"},
     "inventories": {"errors", "model", "core", "drivers", "store", "configuration"},
     "main": {
         "errors",
