@@ -20,6 +20,7 @@
     ├── ClaimState            claim_state           1  409   the claim is not in a state for that
     ├── ClaimLost             claim_lost            6  409   somebody else has what was chosen
     ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
+    ├── DispatchFailed        dispatch_failed       1  502   whoever is to compose did not take it
     ├── Unverified            unverified            7  502   what is there cannot be told
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than was allowed
@@ -191,6 +192,16 @@ class ComposeFailed(SchedulerError):
 
     def __init__(self, text: str, podm: str = "") -> None:
         self.podm = podm
+        super().__init__(one_line(text))
+
+
+class DispatchFailed(SchedulerError):
+    """Whoever is to compose refused the decision, or did not answer."""
+
+    code = "dispatch_failed"
+    http_status = 502
+
+    def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
 
 

@@ -19,6 +19,7 @@ SCHEDULERS = "valence_sched.schedulers"
 DRIVERS = "valence_sched.drivers"
 DIALECTS = "valence_sched.dialects"
 RESOLVERS = "valence_sched.resolvers"
+DISPATCHERS = "valence_sched.dispatchers"
 
 
 @dataclass(frozen=True, slots=True)

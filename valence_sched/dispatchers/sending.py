@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One POST to whoever composes: sent once, not redirected, its answer read within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import requests
+from requests.utils import get_environ_proxies
+
+from valence_sched.errors import DispatchFailed, UsageError
+
+MAX_REPLY_BYTES = 1 << 20
+
+
+def post(
+    url: str, body: bytes, timeout_s: float, headers: Mapping[str, str] | None = None
+) -> tuple[int, Any]:
+    """Return the status and the JSON body of the answer, None for a body that is none.
+
+    Raises:
+        UsageError: the URL is none, or holds a password.
+        DispatchFailed: no answer, or one that is no success.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"--dispatch: expected an http or https URL, found {parts.scheme or url!r}"
+        )
+    if parts.username or parts.password:
+        raise UsageError("--dispatch: a URL with a password is seen by everybody: leave it out")
+    where = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    every = {"Content-Type": "application/json", **(headers or {})}
+    try:
+        with requests.Session() as session:
+            session.proxies, session.trust_env = get_environ_proxies(url), False
+            answer = session.post(
+                url, data=body, headers=every, timeout=timeout_s, allow_redirects=False, stream=True
+            )
+            told = answer.raw.read(MAX_REPLY_BYTES, decode_content=True)
+    except (requests.RequestException, OSError) as error:
+        kind = type(error).__name__
+        raise DispatchFailed(
+            f"{where}: {kind}: the decision may have been taken or not: look there first"
+        ) from None
+    if not 200 <= answer.status_code < 300:
+        raise DispatchFailed(f"{where}: HTTP {answer.status_code}, expected a success")
+    try:
+        return answer.status_code, msgspec.json.decode(told) if told else None
+    except msgspec.DecodeError:
+        return answer.status_code, None
