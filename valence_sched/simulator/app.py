@@ -97,9 +97,7 @@ class App:
         if self._take("hang", ask, path_qs):
             await asyncio.Event().wait()
 
-    async def _broken(
-        self, ask: Asked, request: web.BaseRequest
-    ) -> web.StreamResponse | None:
+    async def _broken(self, ask: Asked, request: web.BaseRequest) -> web.StreamResponse | None:
         """Return the response that a fault rule gives in place of the right one, if one does."""
         path_qs = request.path_qs
         if fault := self.podm.faults.take("status", ask.method, ask.path, path_qs):
@@ -143,4 +141,3 @@ async def _streamed(request: web.BaseRequest) -> web.StreamResponse:
         await response.write(_PIECE)
         sent += len(_PIECE)
     return response
-

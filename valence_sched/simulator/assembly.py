@@ -101,9 +101,7 @@ def _put_drives(documents: Documents, uri: str, devices: Devices) -> None:
     devices["Storage"][storage] = json
 
 
-def _put_collection(
-    documents: Documents, uri: str, type_: str, found: Iterable[str]
-) -> None:
+def _put_collection(documents: Documents, uri: str, type_: str, found: Iterable[str]) -> None:
     links = [{"@odata.id": device} for device in found]
     documents.put(
         uri,

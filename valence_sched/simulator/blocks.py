@@ -109,9 +109,7 @@ def part_from(documents: Documents, uri: str, system: str) -> None:
 def _pool(documents: Documents, uri: str, json: Json, name: str) -> None:
     """Move a block to a pool, where the pod manager has pools."""
     service = documents.get(uri_of(part(documents.get(ROOT), "CompositionService")))
-    pools = {
-        word: uri_of(part(service, f"{word}Pool")) for word in ("Free", "Active")
-    }
+    pools = {word: uri_of(part(service, f"{word}Pool")) for word in ("Free", "Active")}
     if "Pool" in json or any(pools.values()):
         documents.put(uri, {**json, "Pool": name})
     for word, collection in pools.items():

@@ -101,9 +101,7 @@ def _flat(documents: Documents, uri: str) -> list[tuple[str, Json]]:
     return flat
 
 
-def _count(
-    shape: Shape, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]
-) -> int:
+def _count(shape: Shape, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]) -> int:
     return sum(_fits(shape, kind, one) for uri in found for kind, one in devices[uri])
 
 

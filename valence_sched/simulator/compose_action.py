@@ -121,4 +121,3 @@ def _stanzas(manifest: Any) -> list[Json]:
 def _undone(stanza: str) -> Json:
     text = "Not done, because another stanza cannot be done."
     return error("UnableToProcessStanzaRequest", text, stanza)
-

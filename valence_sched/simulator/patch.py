@@ -101,5 +101,5 @@ def _keep_owner(composition: Composition, uri: str, change: Json, client: str) -
     reserved = part(change, "CompositionStatus", "Reserved")
     if reserved is True:
         composition.owners.setdefault(uri, client)
-    elif reserved is False or reserved is None and "CompositionStatus" in change:
+    elif reserved is False or (reserved is None and "CompositionStatus" in change):
         composition.owners.pop(uri, None)

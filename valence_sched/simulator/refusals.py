@@ -19,7 +19,7 @@ COMPOSITION = (
 )
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer, not a fault of ours
+class Refused(Exception):
     """A request that cannot be done; nothing was changed."""
 
     def __init__(self, status: int, id_: str, text: str, *args: str) -> None:

@@ -54,9 +54,7 @@ class Writes:
         json = json_of(body)
         if method == "PATCH":
             replaces = "patch-replaces" in self._faults
-            return patched(
-                self._documents, self.composition, path, json, user, replaces=replaces
-            )
+            return patched(self._documents, self.composition, path, json, user, replaces=replaces)
         return self._posted(path, json, headers, user)
 
     def _posted(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> Answer:
