@@ -24,8 +24,13 @@ class Dialect(NamedTuple):
     read: Callable[[Service, str, str], FullPodm]
 
 
-def told(root: Json) -> str:
-    """Return the name of the dialect that a service root tells: who composes nodes is ``rsd``."""
+def told(root: Json | None) -> str:
+    """Return the name of the dialect that a service root speaks.
+
+    Intel RSD has its ``Nodes`` in the root, or in its own part of it. The services below its pod
+    manager have that part too but compose nothing.
+    """
+    root = root or {}
     oem = root.get("Oem")
     rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
     has_nodes = "Nodes" in root or (isinstance(rack, dict) and "Nodes" in rack)

@@ -21,7 +21,7 @@ from tests.unit.drivers.racks import (
 )
 from tests.unit.drivers.test_mockup import read_map
 from valence_sched.drivers.dialect import told
-from valence_sched.drivers.fields import Link
+from valence_sched.drivers.fields import Link, Parts
 from valence_sched.drivers.links import Service
 from valence_sched.drivers.rsd import rsd
 from valence_sched.model.inventory import Accelerator, Drive, Limit, Memory, Node, Processor
@@ -307,22 +307,29 @@ class DeclaredTest(unittest.TestCase):
 
     def linked(self, documents):
         """Return all that the declared links lead to, from the root down."""
-        found, left = set(), [(V, rsd().root)]
+        self.found, self.left = set(), [(V, rsd().root)]
         service = Service(documents.get, lambda note: None, documents)
-        while left:
-            uri, type_ = left.pop()
-            if (uri, type_) in found:
+        while self.left:
+            uri, type_ = self.left.pop()
+            if (uri, type_) in self.found:
                 continue
-            found.add((uri, type_))
+            self.found.add((uri, type_))
             json = service.json(uri, "a test") or {}
             if "Members" in json:
-                left += [(member["@odata.id"], type_) for member in json["Members"]]
-                continue
-            resource = type_(uri, json, lambda note: None)
-            for name in dir(type_):
-                if isinstance(link := getattr(type_, name), Link):
-                    left += [(service.uri(target, uri), link.to) for target in link.of(resource)]
-        return {uri for uri, _ in found}
+                self.left += [(member["@odata.id"], type_) for member in json["Members"]]
+            else:
+                self.follow(service, type_(uri, json, lambda note: None))
+        return {uri for uri, _ in self.found}
+
+    def follow(self, service, resource):
+        for name in dir(type(resource)):
+            way = getattr(type(resource), name)
+            if isinstance(way, Parts) and resource.leads:
+                for json in way.of(resource):
+                    self.follow(service, resource.part(way.to, json, way.path))
+            elif isinstance(way, Link) and resource.leads:
+                uris = (service.uri(link, resource.uri) for link in way.of(resource))
+                self.left += [(uri, way.to) for uri in uris]
 
     def test_all_that_is_read_is_behind_declared_links(self):
         for name in (PCIE, NETWORK):
