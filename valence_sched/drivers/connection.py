@@ -16,8 +16,8 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.utils import get_environ_proxies
-from sushy.connector import Connector
-from sushy.exceptions import SushyError
+from sushy.connector import Connector  # type: ignore[import-untyped]
+from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.exceptions import HTTPError
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
@@ -75,7 +75,7 @@ class Connection:
         self.host = host_and_path(self.url)[0]
         self._longest_s = deadline.seconds / 2
         self._adapter = Adapter(parallel)
-        self._ended = False
+        self._ended = self._closing = False
         self._connector = Connector(
             self.url,
             verify=registered.cacert or not registered.insecure,
@@ -188,12 +188,13 @@ class Connection:
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
-        self._ended = True
-        self._adapter.cut()
+        if not self._closing:
+            self._ended = True
+            self._adapter.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
-        self._ended = True
+        self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self._login.log_out()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from sushy.connector import Connector
+from sushy.connector import Connector  # type: ignore[import-untyped]
 
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.links import ROOT
