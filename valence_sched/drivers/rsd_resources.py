@@ -42,6 +42,8 @@ def given(value: Any) -> tuple[str, ...]:
 class Pooled(Device):
     """What stands behind an endpoint: a drive, an FPGA, or a volume of a storage service."""
 
+    lasting = False  # whether it is erased changes with every node that had it
+
     kind = Field("@odata.type", text, "tells a drive from a processor and a volume")
     processor_type = Field("ProcessorType", text, "FPGA, …")
     capacity_bytes = Field("CapacityBytes", amount, "of a drive", "bytes")

@@ -16,13 +16,14 @@ from valence_sched.drivers.links import folded, path_of
 from valence_sched.drivers.live import Settings, Target, read
 from valence_sched.drivers.mockup import podm_of, tree_of_map
 from valence_sched.drivers.redfish import redfish
+from valence_sched.drivers.rsd import rsd
 from valence_sched.drivers.transport import Deadline
 from valence_sched.drivers.visit import understood
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registered import Registered
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
-DIALECTS = {"redfish": redfish}
+DIALECTS = {"redfish": redfish, "rsd": rsd}
 TREES = dict(trees())
 #: The host that absolute links in our trees lead to.
 OWN = re.compile(rb"https?://podm[.\w]*example(:443)?", re.IGNORECASE)
