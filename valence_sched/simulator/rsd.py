@@ -70,6 +70,28 @@ class Rsd:
         for uri in self._nodes():
             self._settle(uri, self._node(uri))
 
+    def reply(self, method: str, uri: str, body: Any = None) -> Answer | None:
+        """Answer a request, None when it is not for the Nodes service.
+
+        Actions are told by the last part of their URI, so targets are found as documents name
+        them.
+        """
+        uri, _, action = uri.rstrip("/").partition("/Actions/")
+        verb = action.rpartition(".")[2]
+        if method == "DELETE" and not action:
+            return self.delete(uri) if uri in self._nodes() else None
+        if method != "POST" or not verb:
+            return None
+        if verb == "Allocate":
+            here = uri in tree.root_links(self._documents, "Nodes")
+            return self.allocate(body) if here else None
+        if uri not in self._nodes():
+            return None
+        if verb == "Reset":
+            return self.reset(uri, body)
+        verbs = {"Assemble": self.assemble, "ForceDelete": self.force_delete}
+        return verbs[verb](uri) if verb in verbs else None
+
     def allocate(self, body: Any) -> Answer:
         """Allocate a node: 201 with its Location, 400, 409 with the counts, or 503."""
         if refusal := self._stopped("allocate"):

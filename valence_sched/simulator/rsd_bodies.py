@@ -92,6 +92,19 @@ def _object(value: Any) -> str | None:
     return None if isinstance(value, dict) else "an object"
 
 
+def _oem(value: Any) -> str | None:
+    """Check ``Oem`` of a processor, the older form or the one below ``Intel_RackScale``."""
+    parts = [value, value.get("Intel_RackScale")] if isinstance(value, dict) else [value]
+    for part in (part for part in parts if part is not None):
+        words = part.get("Capabilities") if isinstance(part, dict) else part
+        is_list = words is None or (
+            isinstance(words, list) and all(isinstance(word, str) for word in words)
+        )
+        if not isinstance(part, dict) or not is_list:
+            return "Brand and Capabilities, an array of text"
+    return None
+
+
 def _array(value: Any) -> str | None:
     return None if isinstance(value, list) else "an array"
 
@@ -104,7 +117,7 @@ _PLACE: Mapping[str, Check] = {"Resource": _link, "Chassis": _link, "Oem": _obje
 LISTS: Mapping[str, Mapping[str, Check]] = {
     "Processors": {
         "Model": _text, "TotalCores": _more, "AchievableSpeedMHz": _more, "InstructionSet": _text,
-        "ProcessorType": _text, "Connectivity": _array, **_PLACE,
+        "ProcessorType": _text, "Connectivity": _array, **_PLACE, "Oem": _oem,
     },
     "Memory": {
         "CapacityMiB": _more, "MemoryDeviceType": _text, "MemoryType": _text, "SpeedMHz": _more,

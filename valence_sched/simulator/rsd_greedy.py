@@ -8,7 +8,7 @@ left. Greedy is how these pod managers work, so a body may be refused that could
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from valence_sched.drivers.device_resources import (
     Device,
@@ -18,6 +18,7 @@ from valence_sched.drivers.device_resources import (
     ProcessorDevice,
 )
 from valence_sched.simulator.documents import Json
+from valence_sched.simulator.rsd_tree import at
 
 GIB = 2**30
 
@@ -45,17 +46,19 @@ def taken(
 
 def processor(device: ProcessorDevice, ask: Json) -> bool:
     """Return whether a processor suits; its type is CPU unless the ask names another."""
-    said: Json = ask.get("Oem") or {}
-    oem: Json = said.get("Intel_RackScale") or said
-    own = (device.json.get("Oem") or {}).get("Intel_RackScale") or {}
+    oem = ask.get("Oem") or {}
+    asked: Json = oem.get("Intel_RackScale") or oem
+    own = at(device.json, "Oem", "Intel_RackScale")
+    told = at(own, "Capabilities")
+    told = told if isinstance(told, list) else []
     return (
         _is(device.type or "CPU", ask.get("ProcessorType") or "CPU")
         and _is(device.model, ask.get("Model"))
         and _is(device.instruction_set, ask.get("InstructionSet"))
         and _has(device.cores, ask.get("TotalCores"))
         and _has(device.speed_mhz, ask.get("AchievableSpeedMHz"))
-        and _is(own.get("Brand"), oem.get("Brand"))
-        and set(oem.get("Capabilities") or ()) <= set(own.get("Capabilities") or ())
+        and _is(at(own, "Brand"), asked.get("Brand"))
+        and all(word in told for word in asked.get("Capabilities") or ())
     )
 
 
@@ -114,5 +117,5 @@ def _is(found: str | None, asked: str | None) -> bool:
     return asked is None or found == asked
 
 
-def _has(found: float | None, asked: float | None) -> bool:
-    return asked is None or (found is not None and found >= asked)
+def _has(found: Any, asked: float | None) -> bool:
+    return asked is None or (isinstance(found, int | float) and found >= asked)

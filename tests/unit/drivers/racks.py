@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded racks, and what is read from them once something in them is other."""
 
-import msgspec
+import random
 
 from tests.unit.drivers.test_mockup import documents_of, read_map
 
@@ -46,5 +46,14 @@ class Rack:
         self.documents[collection]["Members"].append({"@odata.id": uri})
         return uri
 
-    def bytes(self) -> bytes:
-        return msgspec.json.encode(self.documents)
+    def spoil(self, rng: random.Random, count: int) -> None:
+        """Put something else in so many places, anywhere but in the root."""
+        others = (None, "x", -1, [], {}, True, [None], {"a": 1}, 2**70)
+        for _ in range(count):
+            spot = self.documents[rng.choice([uri for uri in self.documents if uri != V])]
+            while isinstance(spot, dict | list) and spot:
+                key = rng.choice(list(spot)) if isinstance(spot, dict) else rng.randrange(len(spot))
+                if not isinstance(spot[key], dict | list) or rng.random() < 0.3:
+                    spot[key] = rng.choice(others)
+                    break
+                spot = spot[key]

@@ -357,15 +357,7 @@ class BrokenTest(unittest.TestCase):
     @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 6))
     def test_whatever_is_spoilt_the_rest_is_read(self, name, seed, count):
         rng, rack = random.Random(seed), Rack(name)
-        for _ in range(count):
-            uri = rng.choice([uri for uri in rack.documents if uri != V])
-            spot = rack.documents[uri]
-            while isinstance(spot, dict | list) and spot:
-                key = rng.choice(list(spot)) if isinstance(spot, dict) else rng.randrange(len(spot))
-                if not isinstance(spot[key], dict | list) or rng.random() < 0.3:
-                    spot[key] = rng.choice((None, "x", -1, [], {}, True, [None], {"a": 1}, 1e400))
-                    break
-                spot = spot[key]
+        rack.spoil(rng, count)
         self.assertEqual("rsd", rack.read().driver)
 
 

@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Nodes service of a rack, read back with the dialect: what it allocates is what is used."""
 
+import random
 import unittest
 
-from tests.unit.drivers.racks import BAYS, FPGAS, GROUP, NETWORK, NODES, PCIE, POOL, SYSTEMS, V
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.drivers.racks import (
+    BAYS,
+    FPGAS,
+    GROUP,
+    NETWORK,
+    NODES,
+    PCIE,
+    POOL,
+    SYSTEMS,
+    Rack,
+    V,
+)
 from tests.unit.drivers.test_mockup import documents_of, read_map
 from valence_sched.simulator.documents import Documents
 from valence_sched.simulator.rsd import Rsd
+from valence_sched.simulator.rsd_bodies import BODY
 
 FUNNEL = (
     "Available assets count after applying filters: [available: {} -> status: {} -> resource: {}"
@@ -131,6 +147,20 @@ class TestAllocate(Case):
         uri = self.allocate(Memory=[{"CapacityMiB": 1}, {"Resource": link}])
         self.assertIn(f"{SYSTEMS}/host-3", str(self.documents.get(uri)["Links"]))
 
+    def test_brand_and_capabilities_are_looked_at_in_both_places(self):
+        cpu = self.documents.get(f"{SYSTEMS}/host-3/Processors/CPU1")
+        cpu["Oem"] = {"Intel_RackScale": {"Brand": "Gold", "Capabilities": ["avx", "sse"]}}
+        asked = {"Brand": "Gold", "Capabilities": ["sse"]}
+        for oem in (asked, {"Intel_RackScale": asked}):
+            with self.subTest(oem):
+                uri = self.allocate(Processors=[{"Oem": oem}])
+                self.assertIn(f"{SYSTEMS}/host-3", str(self.documents.get(uri)["Links"]))
+                self.rsd.delete(uri)
+        self.refused(409, self.rsd.allocate({"Processors": [{"Oem": {"Brand": "Silver"}}]}))
+        for oem in (5, {"Intel_RackScale": "x"}, {"Capabilities": [[1]]}, {"Capabilities": "sse"}):
+            with self.subTest(oem):
+                self.refused(400, self.rsd.allocate({"Processors": [{"Oem": oem}]}))
+
     def test_each_wrong_word_is_a_message_of_its_own(self):
         wrong = self.rsd.allocate({
             "Nme": "x", "TotalSystemCoreCount": -1, "Processors": [{"TotalCores": "many"}, 5],
@@ -239,6 +269,85 @@ class TestOlderRack(Case):
         self.documents.get(f"{SYSTEMS}/sled-5")["Status"] = {"State": "Enabled", "Health": "OK"}
         self.rsd.tick()
         self.assertEqual("Assembled", self.state(f"{NODES}/2"))
+
+
+class TestReplies(Case):
+    """Requests as they come over the wire."""
+
+    def test_targets_that_documents_name_are_answered(self):
+        target = self.documents.get(NODES)["Actions"]["#ComposedNodeCollection.Allocate"]["target"]
+        answer = self.rsd.reply("POST", target, {"Name": "n"})
+        self.assertEqual(201, answer.status)
+        uri = answer.headers["Location"]
+        actions = self.documents.get(uri)["Actions"]
+        target = actions["#ComposedNode.Assemble"]["target"]
+        self.assertEqual(204, self.rsd.reply("POST", target).status)
+        self.now += 5
+        target = actions["#ComposedNode.Reset"]["target"]
+        self.assertEqual(204, self.rsd.reply("POST", target, {"ResetType": "ForceOff"}).status)
+        self.assertEqual(204, self.rsd.reply("DELETE", f"{uri}/").status)
+        self.assertIsNone(self.rsd.reply("DELETE", uri))
+
+    def test_a_target_of_2_5_forces_a_delete(self):
+        self.documents.get(V)["Oem"]["Intel_RackScale"]["ApiVersion"] = "2.5.0"
+        uri = self.allocate()
+        target = self.documents.get(uri)["Actions"]["#ComposedNode.ForceDelete"]["target"]
+        self.rsd.lose(f"{SYSTEMS}/host-1")
+        self.assertEqual(204, self.rsd.reply("POST", target, {}).status)
+
+    def test_what_is_for_others_is_left_to_them(self):
+        reset = f"{SYSTEMS}/host-1/Actions/ComputerSystem.Reset"
+        for method, uri in (
+            ("GET", NODES), ("POST", NODES), ("POST", reset),
+            ("DELETE", f"{SYSTEMS}/host-1"), ("POST", f"{SYSTEMS}/Actions/Allocate"),
+            ("POST", f"{NODES}/1/Actions/ComposedNode.AttachResource"), ("POST", ""),
+        ):  # fmt: skip
+            with self.subTest((method, uri)):
+                self.assertIsNone(self.rsd.reply(method, uri, {}))
+
+
+class TestStrange(Case):
+    """Bodies and documents that nobody expects; nothing raises."""
+
+    VALUES = st.recursive(
+        st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("Resource", "Chassis", "@odata.id", "Oem", "CapacityGiB", "Model",
+                             "Protocol", "Master", "Intel_RackScale", "Capabilities")),
+            inner, max_size=4,
+        ),
+        max_leaves=8,
+    )  # fmt: skip
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.dictionaries(st.sampled_from((*BODY, "Odd")), VALUES) | VALUES)
+    def test_every_body_is_answered(self, body):
+        self.setUp()
+        before = self.read()
+        answer = self.rsd.allocate(body)
+        self.assertIn(answer.status, (201, 400, 409))
+        if answer.status != 201:
+            self.assertEqual(before, self.read())
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 4))
+    def test_every_document_may_be_spoilt(self, recording, seed, count):
+        rack = Rack(recording)
+        rack.spoil(random.Random(seed), count)
+        rsd = Rsd(Documents(rack.documents), lambda: self.now)
+        body = {
+            "RemoteDrives": [{"CapacityGiB": 1}], "Security": {"TpmPresent": False},
+            "Processors": [{"Oem": {"Brand": "E5", "Capabilities": ["sse"]}, "TotalCores": 2}],
+            "Memory": [{"DataWidthBits": 64}], "LocalDrives": [{"SerialNumber": "x", "MinRPM": 1}],
+        }  # fmt: skip
+        self.assertIn(rsd.allocate(body).status, (201, 404, 409))
+        answer = rsd.allocate({})
+        for uri in (HOST_2, f"{NODES}/2", answer.headers.get("Location", "/")):
+            rsd.assemble(uri)
+            rsd.reset(uri, {"ResetType": "On"})
+            rsd.delete(uri)
+            rsd.force_delete(uri)
 
 
 class TestStates(Case):
