@@ -142,7 +142,8 @@ def _set_zones(endpoint: Json, zones: list[str]) -> None:
 
 def _list(documents: Documents, collection: str, edit: Callable[[list[Any]], list[Any]]) -> None:
     def by(json: Json) -> None:
-        json["Members"] = edit(json.get("Members") or [])
+        listed = json.get("Members")
+        json["Members"] = edit(listed if isinstance(listed, list) else [])
         json["Members@odata.count"] = len(json["Members"])
 
     change(documents, collection, by)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from valence_sched.drivers.device_resources import DriveDevice
 from valence_sched.drivers.fields import links, objects
 from valence_sched.drivers.links import Service
-from valence_sched.drivers.rsd_resources import StorageService
+from valence_sched.drivers.rsd_resources import StoragePool, StorageService
 from valence_sched.drivers.rsd_stocks import GIB, stocks
 from valence_sched.model.stocks import left
 from valence_sched.simulator import rsd_tree as tree
@@ -132,10 +133,10 @@ def _cut_logical_drive(
 
 
 def _end_volume(documents: Documents, storage: StorageService, volume: Json) -> None:
-    size = tree.at(volume, "Capacity", "Data", "AllocatedBytes") or volume.get("CapacityBytes")
+    size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, lambda note: None)) or 0
     for source in objects(volume.get("CapacitySources")):
         for pool in links(source.get("ProvidingPools")):
-            tree.change(documents, pool, lambda json: _consume(json, -int(size or 0)))
+            tree.change(documents, pool, lambda json: _consume(json, -size))
 
 
 def _end_target(documents: Documents, storage: StorageService, target: Json) -> None:
@@ -149,8 +150,10 @@ def _end_target(documents: Documents, storage: StorageService, target: Json) -> 
 
 
 def _consume(pool: Json, size: int) -> None:
-    data = pool["Capacity"]["Data"]
-    data["ConsumedBytes"] = max(0, int(float(data.get("ConsumedBytes") or 0)) + size)
+    data = tree.at(pool, "Capacity", "Data")
+    if isinstance(data, dict):
+        used = StoragePool.used_bytes.of(StoragePool("", pool, lambda note: None))
+        data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 
 def _forget(drive: Json, uri: str) -> None:
