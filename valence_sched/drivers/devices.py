@@ -39,10 +39,15 @@ def of_block(service: Service, block: ResourceBlock) -> dict[str, Device]:
     """Return all that a block hands out, by URI, in the order of its links."""
     found = _held(service, block)
     for system in service.follow(block.systems, System, block.uri):
-        below = _held(service, system)
-        for device in _summaries(system, below):
-            below[device.uri] = device
-        found |= below
+        found |= of_system(service, system)
+    return found
+
+
+def of_system(service: Service, system: System) -> dict[str, Device]:
+    """Return all that a system holds, by URI, what it tells only in sum last."""
+    found = _held(service, system)
+    for device in _summaries(system, found):
+        found[device.uri] = device
     return found
 
 
@@ -54,7 +59,13 @@ def owned(
     A device that several blocks reach belongs to the one in use, so that it is never free
     twice; else to one that is not free for another reason; else to the first.
     """
-    reached = {block.uri: of_block(service, block) for block in blocks}
+    return settled(service, {block.uri: of_block(service, block) for block in blocks}, statuses)
+
+
+def settled(
+    service: Service, reached: Mapping[str, dict[str, Device]], statuses: Mapping[str, Status]
+) -> dict[str, list[Device]]:
+    """Return the devices of each block, as :func:`owned`, of the devices that each reaches."""
     holders: dict[str, list[str]] = {}
     for block, found in reached.items():
         for uri in found:

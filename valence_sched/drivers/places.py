@@ -22,10 +22,26 @@ _SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 
 def places(service: Service, block: ResourceBlock, devices: list[Device]) -> dict[str, str] | None:
     """Return the places of a block with their URIs, None where none is told."""
-    there = [device for device in devices if is_there(device)]
-    told: dict[str, set[str]] = {"chassis": _uris(service, block.chassis, block.uri)}
-    for device in there:
-        if not block.chassis:
+    return places_of(service, block.uri, block.chassis, devices)
+
+
+def places_of(
+    service: Service,
+    where: str,
+    chassis: tuple[str, ...],
+    devices: Iterable[Device],
+    ends: Iterable[str] = (),
+) -> dict[str, str] | None:
+    """Return the places of devices, as :func:`places`, that links at ``where`` tell.
+
+    ``ends`` are links to more endpoints and switch ports than the devices themselves tell.
+    """
+    told: dict[str, set[str]] = {"chassis": _uris(service, chassis, where)}
+    for uri in _uris(service, ends, where):
+        for name, value in _parts(uri).items():
+            told.setdefault(name, set()).add(value)
+    for device in filter(is_there, devices):
+        if not chassis:
             told["chassis"] |= _uris(service, device.chassis, device.uri)
         for uri in _uris(service, device.endpoints + device.switch_ports, device.uri):
             for name, value in _parts(uri).items():
