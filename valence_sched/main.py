@@ -7,15 +7,16 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from valence_sched import files
+from valence_sched import credentials, files
 from valence_sched.core import plugins
 from valence_sched.engine import Engine
-from valence_sched.errors import RequestError, UnknownName
+from valence_sched.errors import RequestError, UnknownName, UsageError
 from valence_sched.inventories import Inventories, Progress, named_plugin
 from valence_sched.model.asked import Asked, compiled, own_flavor
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.near import Thing, Things, knows, place_of, things
+from valence_sched.model.registered import Password
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Mix, Near, Request, Share
 
@@ -131,6 +132,42 @@ class Main(Inventories):
         podms = self.podms(sources, strict=strict, resource_files=resource_files)
         return files.write_inventory(podms, output)
 
+    def serve(
+        self,
+        sources: Sequence[str],
+        ready: Callable[[list[tuple[str, str]]], None],
+        *,
+        username: str | None = None,
+        password: Password | None = None,
+        strict: bool = False,
+        **how: Any,
+    ) -> None:
+        """Serve inventories as live pod managers until the process is told to stop.
+
+        ``ready`` is called with id and URL of each when all listen; ``how`` are the fields of
+        :class:`~valence_sched.simulator.serving.Service`.
+
+        Raises:
+            UsageError: a user without a password, or a password without a user.
+            CredentialError: the password is not there, or others can read it.
+            InventoryIncomplete: with ``strict``, a document had to be skipped.
+            SchedulerError: as the service says.
+        """
+        from valence_sched.simulator import serving, sessions
+
+        if (username is None) != (password is None):
+            raise UsageError("a login needs --username and one of --password-env, --password-file")
+        if username is not None:
+            word = credentials.password(password, "podm serve", self.environ, None)
+            how["login"] = sessions.Login(username, word or "")
+
+        def checked(named: list[tuple[str, str]]) -> None:
+            self._check(len(named), sources, strict)
+            ready(named)
+
+        records = self._records(sources)
+        serving.serve(records, self.problems, serving.Service(**how), checked)
+
     def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""
         files.write_json(report, file)
@@ -144,3 +181,10 @@ class Main(Inventories):
         """
         data = self.input.read() if file == "-" else files.read(file, limit=-1)
         return parse_report(data, "stdin" if file == "-" else file)
+
+
+def fault_rules() -> list[tuple[str, str]]:
+    """Return the form of every fault rule of ``podm serve``, and what it does."""
+    from valence_sched.simulator.faults import RULES
+
+    return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]

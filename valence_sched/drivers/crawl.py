@@ -33,7 +33,10 @@ class Want(NamedTuple):
 
 
 class Crawl:
-    """The documents of one pod manager; ``start`` runs one more thread, if there may be one."""
+    """The documents of one pod manager; ``start`` runs one more thread, if there may be one.
+
+    ``unplanned`` counts what the reader wanted although nothing declared that it might.
+    """
 
     def __init__(self, documents: Documents, kept: Kept, host: str, parallel: int, start: Start):
         self._source, self._kept, self._parallel, self._start = documents, kept, parallel, start
@@ -50,6 +53,7 @@ class Crawl:
         self._error: BaseException | None = None
         self._links = Service(lambda _: None, lambda _: None, host=host)
         self._ways: dict[type[Resource], list[Link | Parts]] = {}
+        self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
         """Take a document that was read before."""
@@ -72,12 +76,11 @@ class Crawl:
         return None
 
     def known(self) -> Iterator[str]:
-        """Yield the spelling of each URI: where links differ, what the document says it is."""
+        """Yield the spelling of each URI: as the document spells it, else as a link does."""
         for key, json in self._found.items():
-            spelled = self._spelled[key]
             own = json.get("@odata.id")
             own = path_of(own) if isinstance(own, str) else ""
-            yield own if len(spelled) > 1 and folded(own) == key else min(spelled)
+            yield own if folded(own) == key else min(self._spelled[key])
 
     def lasting(self) -> Iterator[tuple[str, Json]]:
         """Yield the documents that rarely change."""
@@ -104,6 +107,7 @@ class Crawl:
             for want in wants:
                 self._want(want)
             if not wants and folded(uri) not in self._found:
+                self.unplanned += 1
                 self._want(Want(uri, Resource))
 
     def put_off(self, want: Want) -> None:

@@ -25,7 +25,11 @@ class Dialect(NamedTuple):
 
 
 def told(root: Json | None) -> str:
-    """Return the name of the dialect that a service root tells: who composes nodes is ``rsd``."""
+    """Return the name of the dialect that a service root speaks.
+
+    Intel RSD has its ``Nodes`` in the root, or in its own part of it. The services below its pod
+    manager have that part too but compose nothing.
+    """
     root = root or {}
     oem = root.get("Oem")
     rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None

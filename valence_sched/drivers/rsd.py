@@ -52,7 +52,7 @@ UNSWITCHED = "unswitched"
 LIMITS: dict[BlockType, Limit] = {"ComputerSystem": Limit(1, 1)}
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """The resources of a rack, each once."""
 
     root: RackRoot
@@ -70,7 +70,7 @@ def rsd() -> Dialect:
 
 def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
     """Read a whole pod manager; what is missing or wrong is noted and left out."""
-    found = _find(service)
+    found = find(service)
     names = _names(found)
     ids = tuple(dict.fromkeys(names.values())) or (WHOLE,)
     pooled = {offer.device.uri for offer in found.offers}
@@ -89,12 +89,13 @@ def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
     )
 
 
-def _find(service: Service) -> _Found:
+def find(service: Service) -> Found:
+    """Return the resources of a rack, and who reaches what."""
     root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.note)
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))
     offered = rsd_fabrics.offers(service, fabrics)
-    return _Found(
+    return Found(
         root,
         systems,
         _each(service, root, ComposedNode, root.nodes, root.rack_nodes),
@@ -113,7 +114,7 @@ def _each(service: Service, root: RackRoot, type_: type[R], *links: tuple[str, .
     return list(found.values())
 
 
-def _names(found: _Found) -> dict[frozenset[str], str]:
+def _names(found: Found) -> dict[frozenset[str], str]:
     """Return the pools: what systems reach, with the id of the pool of those that reach it.
 
     Systems that reach the same are a pool: only what all of them reach makes a node with any.
@@ -136,7 +137,7 @@ def _node(node: ComposedNode, uses: Uses) -> Node:
 
 def _blocks(
     service: Service,
-    found: _Found,
+    found: Found,
     uses: Uses,
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],

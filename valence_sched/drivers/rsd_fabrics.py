@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from valence_sched.drivers.links import Service
 from valence_sched.drivers.rsd_resources import (
+    ConnectedEntity,
     Endpoint,
     Fabric,
     FabricPort,
@@ -94,11 +95,17 @@ def _offers(service: Service, fabric: Fabric) -> Iterator[Offer]:
     reached = frozenset() if is_network else frozenset([fabric.uri])
     for endpoint in service.follow(fabric.endpoints, Endpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
-        for device in service.follow(endpoint.targets, Pooled, endpoint.uri):
+        offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
+        for device in service.follow(offered, Pooled, endpoint.uri):
             kind = _kind(device)
             if kind == "drive" or (kind == "processor" and _is_accelerator(device)):
                 ends = (endpoint.uri, *endpoint.ports)
                 yield Offer(device, kind == "drive", reached, ends, is_zoned)
+
+
+def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
+    for json in endpoint.entities:
+        yield endpoint.part(ConnectedEntity, json, "ConnectedEntities")
 
 
 def _kind(device: Pooled) -> str:
@@ -116,7 +123,13 @@ def _is_accelerator(device: Pooled) -> bool:
 def _hosts(service: Service, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
     known = {system.uri for system in systems}
     endpoints = list(service.follow(fabric.endpoints, Endpoint, fabric.uri))
-    hosts = {service.uri(link, end.uri) for end in endpoints for link in end.initiators}
+    hosts = {
+        service.uri(link, end.uri)
+        for end in endpoints
+        for entity in _entities(end)
+        if not entity.leads
+        for link in entity.entity
+    }
     ours = {endpoint.uri for endpoint in endpoints}
     cables = _cables(service, fabric)
     for system in systems:

@@ -6,18 +6,17 @@ What is standard Redfish is declared in ``resources`` and ``device_resources``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from valence_sched.drivers.device_resources import Device, SimpleStorage
 from valence_sched.drivers.fields import (
     Field,
     Link,
+    Parts,
     Resource,
     amount,
     flag,
     links,
-    objects,
     text,
     words,
 )
@@ -25,17 +24,14 @@ from valence_sched.drivers.named import Named
 from valence_sched.drivers.resources import System
 
 OEM = "Oem/Intel_RackScale"
-INITIATOR = "initiator"
 
 
-class Inside(Link):
-    """Links that do not stand plainly at their path; ``read`` finds them in what stands there."""
+class Given(Link):
+    """A link of which an empty object in its place is none."""
 
-    def __init__(
-        self, path: str, to: type[Resource], doc: str, read: Callable[[Any], tuple[str, ...]]
-    ) -> None:
-        super().__init__(path, to, doc)
-        self.read = read
+    def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
+        super().__init__(path, to, doc, late=late)
+        self.read = given
 
 
 def given(value: Any) -> tuple[str, ...]:
@@ -43,26 +39,10 @@ def given(value: Any) -> tuple[str, ...]:
     return () if value == {} else links(value)
 
 
-def targets(value: Any) -> tuple[str, ...]:
-    """Read the links of ``ConnectedEntities`` to what an endpoint offers, not to who asks."""
-    return tuple(uri for role, uri in _entities(value) if role != INITIATOR)
-
-
-def initiators(value: Any) -> tuple[str, ...]:
-    """Read the links of ``ConnectedEntities`` to who asks."""
-    return tuple(uri for role, uri in _entities(value) if role == INITIATOR)
-
-
-def _entities(value: Any) -> list[tuple[str, str]]:
-    return [
-        (str(entity.get("EntityRole")).casefold(), uri)
-        for entity in objects(value)
-        for uri in given(entity.get("EntityLink"))
-    ]
-
-
 class Pooled(Device):
     """What stands behind an endpoint: a drive, an FPGA, or a volume of a storage service."""
+
+    lasting = False  # whether it is erased changes with every node that had it
 
     kind = Field("@odata.type", text, "tells a drive from a processor and a volume")
     processor_type = Field("ProcessorType", text, "FPGA, …")
@@ -72,12 +52,22 @@ class Pooled(Device):
     fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA that says no is not free")
 
 
+class ConnectedEntity(Resource):
+    """One element of ``Endpoint.ConnectedEntities``."""
+
+    role = Field("EntityRole", text, "Initiator asks, every other one offers")
+    entity = Given("EntityLink", Pooled, "what it is")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it offers something."""
+        return (self.role or "").casefold() != "initiator"
+
+
 class Endpoint(Named):
     """Endpoint: one end of a connection through a fabric."""
 
-    targets = Inside("ConnectedEntities", Pooled, "what it offers: EntityLink, no Initiator",
-                     targets)  # fmt: skip
-    initiators = Field("ConnectedEntities", initiators, "who asks: EntityLink of an Initiator")
+    entities = Parts("ConnectedEntities", ConnectedEntity, "what it is the end of")
     ports = Field("Links/Ports", links, "the switch ports it is behind")
     zones = Field(f"Links/{OEM}/Zones", links, "the zones it is in (2.3 and later)")
 
@@ -106,7 +96,8 @@ class Fabric(Named):
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
     endpoints = Link("Endpoints", Endpoint, "all ends", collection=True)
     zones = Link("Zones", FabricZone, "what is connected now", collection=True)
-    switches = Link("Switches", Switch, "where its cables end", collection=True)
+    switches = Link("Switches", Switch, "where its cables end; read of PCIe fabrics that offer "
+                    "something", collection=True, late=True)  # fmt: skip
 
 
 class StoragePool(Named):
@@ -137,8 +128,7 @@ class StorageService(Named):
 class RackSystem(System):
     """ComputerSystem of a rack."""
 
-    simple_storage = Inside("SimpleStorage", SimpleStorage,
-                            "drives without a document of their own", given)  # fmt: skip
+    simple_storage = Given("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
     endpoints = Field("Links/Endpoints", links, "what it is in fabrics")

@@ -42,7 +42,7 @@ class NotOurs(InputError):
 
 def tree_record(tree: mockup.Tree, id_: str, file: str, problems: list[str]) -> Record:
     """Return the pod manager that a tree of Redfish documents shows."""
-    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree)
+    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree=tree)
 
 
 def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> Iterator[Record]:

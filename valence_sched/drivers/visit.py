@@ -119,7 +119,7 @@ class Visit:
         documents = Documents(connection)
         documents.offer(root or {})
         crawl = Crawl(documents, kept, connection.host, pace.parallel, self._start)
-        notes, podm, read = _understood(crawl, dialect, root, known.name, connection.host)
+        notes, podm, read = understood(crawl, dialect, root, known.name, connection.host)
         if root is None and not read:
             hint = "is it a Redfish service?"
             raise InputError(ROOT, "", "no such document", "a service root", hint)
@@ -187,7 +187,7 @@ def _shown(answer: Answer) -> Json | None:
     return answer.json(ROOT)
 
 
-def _understood(
+def understood(
     crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str
 ) -> tuple[Notes, FullPodm, dict[str, Json]]:
     """Return what the documents say: read them again as long as the reader wants more."""

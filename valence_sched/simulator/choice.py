@@ -30,7 +30,7 @@ class Shape(NamedTuple):
     """Devices that a system is to have: kind, how many, properties, whether more will do."""
 
     kind: str
-    count: int
+    wanted: int
     properties: Json
     more: bool
 
@@ -62,7 +62,7 @@ def _shapes(kind: str, row: Json) -> Iterator[Shape]:
         for drive in inner:
             if isinstance(drive, dict):
                 yield from (
-                    shape._replace(kind="Drives", count=shape.count * count, more=more)
+                    shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
                     for shape in _shapes("Drives", drive)
                 )
         return
@@ -78,12 +78,12 @@ def chosen(
     found = list(named)
     for shape in wanted:
         for uri in free:
-            if _count(shape, devices, found) >= shape.count:
+            if _count(shape, devices, found) >= shape.wanted:
                 break
             if uri not in found and any(_fits(shape, kind, one) for kind, one in devices[uri]):
                 found.append(uri)
         have = _count(shape, devices, found)
-        if have < shape.count or (have > shape.count and not shape.more):
+        if have < shape.wanted or (have > shape.wanted and not shape.more):
             return ()
     return tuple(found)
 

@@ -49,7 +49,7 @@ def patched(
     change = dict(body)
     if kind == "block":
         change = _checked_block(json, change, replaces)
-        _keep_owner(composition, uri, change, client)
+        _keep_owner(composition, uri, json, change, client)
     if kind == "system" and "Links" in change:
         wanted = uris(part(change.pop("Links"), "ResourceBlocks"))
         composition.change(uri, wanted, client)
@@ -97,9 +97,12 @@ def _check_status(name: str, value: Any, status: Json) -> None:
         raise Refused(400, "PropertyNotWritable", text, name)
 
 
-def _keep_owner(composition: Composition, uri: str, change: Json, client: str) -> None:
-    reserved = part(change, "CompositionStatus", "Reserved")
-    if reserved is True:
-        composition.owners.setdefault(uri, client)
-    elif reserved is False or (reserved is None and "CompositionStatus" in change):
+def _keep_owner(composition: Composition, uri: str, json: Json, change: Json, client: str) -> None:
+    """Remember who reserved a block; it stays with whom reserved it first."""
+    now = part(change, "CompositionStatus", "Reserved")
+    if "CompositionStatus" not in change or now == json["CompositionStatus"].get("Reserved"):
+        return
+    if now is True:
+        composition.owners[uri] = client
+    else:
         composition.owners.pop(uri, None)

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
 
 from valence_sched.drivers.mockup import Tree
-from valence_sched.drivers.recorded import Record, records
+from valence_sched.drivers.recorded import Record
 from valence_sched.errors import DuplicateId, InputError
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import FullPodm
@@ -15,9 +14,7 @@ from valence_sched.simulator.documents import Documents, Json
 from valence_sched.simulator.render import documents_of
 
 
-def recorded(
-    sources: Sequence[str], stdin: BinaryIO, problems: list[str]
-) -> Iterator[tuple[str, Documents]]:
+def documented(records: Iterable[Record], problems: list[str]) -> Iterator[tuple[str, Documents]]:
     """Yield id and documents of every pod manager; ``problems`` gets a line for what is left out.
 
     Raises:
@@ -25,20 +22,19 @@ def recorded(
         DuplicateId: two pod managers have one id.
     """
     seen: dict[str, str] = {}
-    for source in sources:
-        for record in records(source, stdin, problems):
-            try:
-                podm = decode(record.json, FullPodm, record.file, record.place)
-                if podm.id in seen:
-                    hint = f"the first is in {seen[podm.id]}"
-                    place = f"{record.place}.id"
-                    raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
-                seen[podm.id] = record.file
-                yield podm.id, _documents(record, podm, problems)
-            except DuplicateId:
-                raise
-            except InputError as error:
-                problems.append(str(error))
+    for record in records:
+        try:
+            podm = decode(record.json, FullPodm, record.file, record.place)
+            if podm.id in seen:
+                hint = f"the first is in {seen[podm.id]}"
+                place = f"{record.place}.id"
+                raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
+            seen[podm.id] = record.file
+            yield podm.id, _documents(record, podm, problems)
+        except DuplicateId:
+            raise
+        except InputError as error:
+            problems.append(str(error))
 
 
 def _documents(record: Record, podm: FullPodm, problems: list[str]) -> Documents:

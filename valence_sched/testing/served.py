@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError
 from valence_sched.simulator.app import App, Seen, Traffic
 from valence_sched.simulator.documents import Documents, Json
 from valence_sched.simulator.faults import faults_of
 from valence_sched.simulator.podm import Settings, SimulatedPodm
 from valence_sched.simulator.running import bound, listening, url_of
-from valence_sched.simulator.sources import recorded
+from valence_sched.simulator.sources import documented
 
 #: Requests that are remembered a pod manager.
 KEPT = 100_000
@@ -69,7 +70,8 @@ def served(
         InputError: a source is no inventory, or a document of it cannot be read.
     """
     problems: list[str] = []
-    found = dict(recorded(sources, io.BytesIO(), problems))
+    read = (record for source in sources for record in records(source, io.BytesIO(), problems))
+    found = dict(documented(read, problems))
     for id_, one in (documents or {}).items():
         found[id_] = Documents(one)
     if not found:
@@ -88,9 +90,12 @@ def served(
     ready, stop = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with listening(apps, sockets):
+        try:
+            async with listening(apps, sockets):
+                ready.set()
+                await stop.wait()
+        finally:
             ready.set()
-            await stop.wait()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()

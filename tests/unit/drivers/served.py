@@ -8,11 +8,11 @@ import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from valence_sched.drivers.links import path_of
+from valence_sched.drivers.links import folded, path_of
 from valence_sched.drivers.mockup import tree_of_files, tree_of_map
 
 RECORDED = Path(__file__).parents[2] / "recorded"
@@ -72,7 +72,8 @@ class Server:
 
     def document(self, path):
         """Return the bytes at a path; absolute links lead to this server."""
-        found = self.documents.get(path_of(path)) or self.documents.get(path_of(unquote(path)))
+        spelled = {folded(uri): uri for uri in self.documents}
+        found = self.documents.get(spelled.get(folded(path_of(path))))
         if found is not None and path_of(path) == "/redfish/v1" and (self.login or self.expand):
             root = msgspec.json.decode(found)
             if self.login:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded racks, and what is read from them once something in them is other."""
+
+import random
+
+from tests.unit.drivers.test_mockup import documents_of, read_map
+
+V = "/redfish/v1"
+SYSTEMS, NODES = f"{V}/Systems", f"{V}/Nodes"
+PCIE, NETWORK = "rsd-pcie.json", "rsd-network.json"
+BAYS, FPGAS = f"{V}/Chassis/pcie-1/Drives", f"{V}/Chassis/fpga-box/Processors"
+POOL = f"{V}/StorageServices/nvme-1/StoragePools/1"
+GROUP = f"{V}/Services/rss/LogicalDrives/group-1"
+
+
+class Rack:
+    """The documents of a recording, to be changed, and what is read from them."""
+
+    def __init__(self, name: str) -> None:
+        self.documents = documents_of(name)
+        self.problems: list[str] = []
+
+    def __getitem__(self, uri: str):
+        return self.documents[uri]
+
+    def read(self):
+        self.problems = []
+        self.podm = read_map(self.documents, self.problems)
+        self.blocks = {block.uri: block for block in self.podm.blocks}
+        self.stocks = {stock.uri: stock for stock in self.podm.stocks}
+        return self.podm
+
+    def status(self, uri: str):
+        self.read()
+        return self.blocks[uri].status
+
+    def slots(self, uri: str) -> int:
+        return self.status(uri).slots
+
+    def noted(self, word: str) -> bool:
+        return any(word in problem for problem in self.problems)
+
+    def add(self, collection: str, name: str, **json) -> str:
+        uri = f"{collection}/{name}"
+        self.documents[uri] = {"@odata.id": uri, "Name": name, **json}
+        self.documents[collection]["Members"].append({"@odata.id": uri})
+        return uri
+
+    def spoil(self, rng: random.Random, count: int) -> None:
+        """Put something else in so many places, anywhere but in the root."""
+        others = (None, "x", -1, [], {}, True, [None], {"a": 1}, 2**70)
+        for _ in range(count):
+            spot = self.documents[rng.choice([uri for uri in self.documents if uri != V])]
+            while isinstance(spot, dict | list) and spot:
+                key = rng.choice(list(spot)) if isinstance(spot, dict) else rng.randrange(len(spot))
+                if not isinstance(spot[key], dict | list) or rng.random() < 0.3:
+                    spot[key] = rng.choice(others)
+                    break
+                spot = spot[key]
