@@ -23,6 +23,7 @@ from valence_sched.errors import (
     UsageError,
 )
 from valence_sched.model.build import ViewBuilder
+from valence_sched.model.difference import Difference, Text, differences
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.resource import Declared, replaced
@@ -102,6 +103,19 @@ class Inventories(Configuration):
         self._progress(None)
         self._check(len(builder.podms), sources, strict)
         self._tell_declared(declared)
+
+    def differences(self, old: str, new: str) -> Iterator[Difference]:
+        """Yield what came, went and changed from one inventory to another; errors as for a view."""
+        yield from differences(self._texts(old), self._texts(new))
+
+    def _texts(self, source: str) -> Iterator[Text]:
+        """Yield the pod managers of a source as they stand; no pod manager is an error."""
+        found = 0
+        for found, record in enumerate(self._records([source]), 1):
+            yield Text(bytes(record.json), record.file, record.place)
+            self._progress(found)
+        self._progress(None)
+        self._check(found, [source], strict=False)
 
     def _declared(self, paths: Sequence[str]) -> Declared | None:
         resources = self.resources(paths)

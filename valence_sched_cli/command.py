@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from valence_sched.main import Main
 
 
+#: Paths that stand without an option, and how their help calls them.
+_ARGUMENTS = {"source": "path", "old": "old", "new": "new"}
 MOST_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -104,7 +106,7 @@ class ShowOne(Podm, show.ShowOne):
 def _check_stdin(parsed_args: argparse.Namespace) -> None:
     """Refuse to read standard input for two things: the second would find it empty."""
     readers = [
-        f"--{name.replace('_', '-')}" if name != "source" else "<path>"
+        f"--{name.replace('_', '-')}" if name not in _ARGUMENTS else f"<{_ARGUMENTS[name]}>"
         for name in (
             "inventory",
             "source",
@@ -114,6 +116,8 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
             "resource_file",
             "request_file",
             "file",
+            "old",
+            "new",
         )
         for word in _listed(getattr(parsed_args, name, None))
         if word == "-"
