@@ -7,6 +7,7 @@ inventory, with its status and nothing to hand out, and has no tree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -103,7 +104,7 @@ def to_trees(
     """
     clean = Clean(aliases, secrets)
     left_out: list[str] = []
-    counts = [0, 0, 0]
+    counts: Counter[str] = Counter()
 
     def fill(place: Path) -> None:
         taken: set[str] = set()
@@ -123,13 +124,14 @@ def to_trees(
             notes: list[str] = []
             documents = tree_files.write_tree(reading.documents, inside, notes.append)
             left_out.extend(f"{podm.id}: {line}" for line in notes)
-            for number, amount in enumerate((1, len(podm.blocks), documents)):
-                counts[number] += amount
-        if not counts[0]:
+            counts.update(podms=1, blocks=len(podm.blocks), documents=documents)
+        if not counts["podms"]:
             _refuse(folder, clean.failures, left_out)
 
     tree_files.build(folder, fill)
-    return Captured(*counts, clean.failures, left_out)
+    return Captured(
+        counts["podms"], counts["blocks"], counts["documents"], clean.failures, left_out
+    )
 
 
 def _emptied(reading: Reading) -> FullPodm:

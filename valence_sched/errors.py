@@ -15,6 +15,10 @@
     ├── PodmError             podm_failed           1  502   a pod manager does not answer well
     ├── CredentialError       credential_invalid    1  401   no password, or no safe one
     ├── StoreError            store_failed          1  503   the state cannot be read or written
+    ├── NameTaken             name_taken            1  409   something has this name or key already
+    ├── InUse                 in_use                1  409   claims or nodes of it are still there
+    ├── ClaimState            claim_state           1  409   the claim is not in a state for that
+    ├── ClaimLost             claim_lost            6  409   somebody else has what was chosen
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than was allowed
 """
@@ -141,6 +145,35 @@ class StoreError(SchedulerError):
     http_status = 503
 
 
+class NameTaken(SchedulerError):
+    """A name or a key that stands for something else already."""
+
+    code = "name_taken"
+    http_status = 409
+
+
+class InUse(SchedulerError):
+    """A thing that cannot go because claims or nodes of it are still there."""
+
+    code = "in_use"
+    http_status = 409
+
+
+class ClaimState(SchedulerError):
+    """A claim that is not, or no longer, in a state for what was asked of it."""
+
+    code = "claim_state"
+    http_status = 409
+
+
+class ClaimLost(SchedulerError):
+    """What was chosen is somebody else's by now, or moved; the message says whose, or how."""
+
+    code = "claim_lost"
+    exit_code = 6
+    http_status = 409
+
+
 class InventoryIncomplete(SchedulerError):
     """Documents or pod managers are missing, so the answer cannot be trusted."""
 
@@ -157,6 +190,12 @@ class InventoryStale(InventoryIncomplete):
 
 class Remark(str):
     """A line about something that was read but is doubtful; nothing was left out for it."""
+
+    __slots__ = ()
+
+
+class Unread(str):
+    """A line about a live pod manager that could not be read; what was known of it stands in."""
 
     __slots__ = ()
 

@@ -24,9 +24,24 @@ MAY_IMPORT = {
     "engine": {"errors", "model", "core", "schedulers", "drivers"},
     "files": {"errors", "model", "core"},
     "configuration": {"errors", "model", "files"},
-    "inventories": {"errors", "model", "core", "drivers", "store", "configuration"},
+    "credentials": {"errors", "model"},
+    "registry": {"errors", "model", "core", "configuration", "credentials", "store"},
+    "readings": {"errors", "model", "core", "drivers", "registry", "store"},
+    "inventories": {
+        "errors",
+        "model",
+        "core",
+        "drivers",
+        "configuration",
+        "readings",
+        "registry",
+    },
+    "capturing": {"errors", "model", "drivers", "files", "simulator"},
     "main": {
         "errors",
+        "drivers",
+        "readings",
+        "capturing",
         "model",
         "core",
         "schedulers",
@@ -36,7 +51,7 @@ MAY_IMPORT = {
         "simulator",
     },
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine"},
-    "valence_sched_cli": {"errors", "model", "core", "main"},
+    "valence_sched_cli": {"errors", "model", "core", "credentials", "main"},
 }
 
 # Libraries that anybody may use; of every other one the rooms that may.

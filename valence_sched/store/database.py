@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database: transactions that are run again, whole, when another one was in the way."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from valence_sched.store import faults
+from valence_sched.store.address import Address
+
+T = TypeVar("T")
+
+MOST_ATTEMPTS = 40
+LONGEST_PAUSE_S = 0.5
+BUSY_TIMEOUT_MS = 20_000
+
+
+class Counts:
+    """Work done by this process: what tests and benchmarks count instead of seconds."""
+
+    def __init__(self) -> None:
+        self.transactions = 0
+        self.retries = 0
+        self.rows_looked_at = 0
+        self.podms_decoded = 0
+
+
+class Database:
+    """Connections to one address; ``sleep`` and ``lot`` are how pauses are made and drawn."""
+
+    def __init__(
+        self,
+        address: Address,
+        sleep: Callable[[float], object] = time.sleep,
+        lot: Callable[[], float] = random.random,
+    ) -> None:
+        self.address = address
+        self.counts = Counts()
+        self._sleep, self._lot = sleep, lot
+        self.engine = _engine(address)
+
+    def read(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
+        """Return what ``work`` finds in one consistent snapshot."""
+        return self._run(work, doing, write=False)
+
+    def write(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
+        """Return what ``work`` returns once all it wrote is committed.
+
+        It is run again, whole, when another transaction was in the way or the connection was
+        lost; it must find what an earlier run may have written, should the answer to a commit
+        have been lost.
+
+        Raises:
+            StoreError: the engine refuses; nothing is half-written.
+        """
+        return self._run(work, doing, write=True)
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+    def _run(self, work: Callable[[sa.Connection], T], doing: str, *, write: bool) -> T:
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            try:
+                with self._transaction(write) as connection:
+                    return work(connection)
+            except sa.exc.DBAPIError as error:
+                # a constraint that was hit at the commit is as much in the way as a lock
+                again = faults.in_the_way(error) or faults.lost(error)
+                if not again or attempt == MOST_ATTEMPTS or _refused(error):
+                    raise faults.store_error(error, self.address, doing) from None
+                self.pause(attempt)
+            except sa.exc.SQLAlchemyError as error:
+                raise faults.store_error(error, self.address, doing) from None
+        raise AssertionError("unreachable")
+
+    @contextlib.contextmanager
+    def _transaction(self, write: bool) -> Iterator[sa.Connection]:
+        self.counts.transactions += 1
+        with self.engine.connect() as bare:
+            connection = bare.execution_options(**_options(self.address.engine, write))
+            with connection.begin():
+                yield connection
+
+    def pause(self, attempt: int) -> None:
+        """Wait before the next attempt: longer each time, and never as long as somebody else."""
+        self.counts.retries += 1
+        self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._lot())
+
+
+def _refused(error: sa.exc.DBAPIError) -> bool:
+    """Return whether there never was a connection: nothing was lost, nobody is there."""
+    return error.statement is None and not faults.in_the_way(error) and not faults.lost(error)
+
+
+def _options(engine: str, write: bool) -> dict[str, Any]:
+    if engine == "sqlite":
+        return {"begin": "BEGIN IMMEDIATE" if write else "BEGIN"}
+    # A writer locks the rows it goes by and then wants to see them as they are by then; a
+    # reader wants one snapshot.
+    return {"isolation_level": "READ COMMITTED" if write else "REPEATABLE READ"}
+
+
+def _engine(address: Address) -> sa.Engine:
+    url = address.url
+    if address.file is not None:
+        url = url.set(database=str(address.file))
+    arguments: dict[str, Any] = {"connect_args": {}}
+    if address.engine == "sqlite":
+        arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
+    elif address.engine == "postgresql":
+        arguments["connect_args"] = {"connect_timeout": 10}
+    else:
+        arguments["connect_args"] = {"connect_timeout": 10, "charset": "utf8mb4"}
+    engine = sa.create_engine(url, hide_parameters=True, **arguments)
+    if address.engine == "sqlite":
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine's error means: try the whole transaction again, or one line for a person."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from valence_sched.errors import StoreError, one_line
+from valence_sched.store.address import Address
+
+# Another transaction was in the way: serialisation failure, deadlock, lock not had in time.
+SQLSTATES_IN_THE_WAY = {"40001", "40P01", "55P03"}
+MYSQL_IN_THE_WAY = {1205, 1213, 1020, 1637}
+SQLITE_IN_THE_WAY = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
+
+HINTS = {
+    "full": "make room, then run it again: nothing of this change was written",
+    "readonly": "give this user the right to write there, or name another store",
+    "corrupt": "it is no store of ours or it is damaged: restore a copy, or name another store",
+    "unreachable": "is the database running, and are host, port and login right?",
+}
+SQLITE_KINDS = {8: "readonly", 13: "full", 11: "corrupt", 26: "corrupt", 14: "unreachable"}
+MYSQL_KINDS = {1021: "full", 1114: "full", 1030: "full", 3: "full", 1290: "readonly",
+               1044: "unreachable", 1045: "unreachable", 1049: "unreachable", 2003: "unreachable",
+               1142: "readonly"}  # fmt: skip
+SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX001": "corrupt"}
+
+
+def in_the_way(error: sa.exc.DBAPIError) -> bool:
+    """Return whether the same transaction may well succeed when it is run again."""
+    if _sqlstate(error) in SQLSTATES_IN_THE_WAY:
+        return True
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in SQLITE_IN_THE_WAY
+    return _mysql_number(error) in MYSQL_IN_THE_WAY
+
+
+def lost(error: sa.exc.DBAPIError) -> bool:
+    """Return whether the connection is gone, as when the database was restarted."""
+    return error.connection_invalidated or (_sqlstate(error) or "").startswith(("08", "57P"))
+
+
+def from_driver(error: Exception) -> sa.exc.DBAPIError:
+    """Return a driver's own error as SQLAlchemy would have raised it."""
+    if isinstance(error, sa.exc.DBAPIError):
+        return error
+    return sa.exc.OperationalError(None, None, error)
+
+
+def store_error(error: Exception, address: Address, doing: str = "") -> StoreError:
+    """Return one line for a person: where, what the engine says, what to do."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        said, hint = _said(error), ""
+    else:
+        said, hint = _said(error.orig or error), HINTS.get(_kind(error), "")
+    if address.url.password:  # some drivers repeat what they were given
+        said = said.replace(str(address.url.password), "***")
+    what = f"{doing}: " if doing else ""
+    return StoreError(one_line(f"{address}: {what}{said}" + (f" ({hint})" if hint else "")))
+
+
+def _said(error: BaseException) -> str:
+    """Return the first thing that the engine says; PyMySQL gives a number and then words."""
+    words = next((arg for arg in reversed(error.args) if isinstance(arg, str)), "")
+    text = (words or str(error) or type(error).__name__).strip().splitlines()[0]
+    return text.strip()
+
+
+def _kind(error: sa.exc.DBAPIError) -> str:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return SQLITE_KINDS.get(code & 0xFF, "")
+    state = _sqlstate(error)
+    if state:
+        return SQLSTATE_KINDS.get(state, "unreachable" if state.startswith("08") else "")
+    number = _mysql_number(error)
+    if number is not None and number in MYSQL_KINDS:
+        return MYSQL_KINDS[number]
+    return "unreachable" if isinstance(error, sa.exc.OperationalError) else ""
+
+
+def _sqlstate(error: sa.exc.DBAPIError) -> str | None:
+    state = getattr(error.orig, "sqlstate", None)
+    return str(state) if state else None
+
+
+def _mysql_number(error: sa.exc.DBAPIError) -> int | None:
+    args = getattr(error.orig, "args", ())
+    return args[0] if args and isinstance(args[0], int) else None

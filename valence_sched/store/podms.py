@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers as they were last read, and the generation that moves with what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from valence_sched.model.inventory import FREE, FullPodm, to_json
+from valence_sched.model.stocks import left
+from valence_sched.store import settle, tables
+from valence_sched.store.columns import key_of
+
+_table = tables.podms
+_decoder = msgspec.json.Decoder(FullPodm)
+
+
+class Row(NamedTuple):
+    """What the store keeps beside a podm's document."""
+
+    generation: int
+    digest: str
+    read_at: str | None
+    gone: bool
+    stats: bytes | None
+
+
+def shard_of(key: str) -> int:
+    """Return the shard that counts the changes of a podm."""
+    return int(key[:8], 16) % tables.SHARDS
+
+
+def locked(connection: sa.Connection, key: str) -> Row | None:
+    """Return a podm's row after locking it, None when it was never read."""
+    of = _table.c
+    row = connection.execute(
+        sa.select(of.generation, of.digest, of.read_at, of.gone, of.stats)
+        .where(of.podm_key == key)
+        .with_for_update()
+    ).one_or_none()
+    return Row(*row) if row else None
+
+
+def moved(connection: sa.Connection, key: str) -> None:
+    """Note that a podm, or what is claimed of it, changed.
+
+    The last statement of its transaction: whoever changes a podm of the same shard waits for it,
+    so that the counts of a shard become visible in their order.
+    """
+    shard = shard_of(key)
+    counts = tables.shards
+    connection.execute(
+        sa.update(counts).where(counts.c.shard == shard).values(moved=counts.c.moved + 1)
+    )
+    count = sa.select(counts.c.moved).where(counts.c.shard == shard).scalar_subquery()
+    connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(moved=count))
+
+
+def remember(connection: sa.Connection, podm: FullPodm) -> int:
+    """Store a podm as it was read; return its generation, which moves only with its content.
+
+    A reading that began before the one that is stored is left aside. What claims composed and
+    this reading shows is from now on counted by the reading alone.
+    """
+    key = key_of(podm.id)
+    row = locked(connection, key)
+    if row and not row.gone and _older(podm.read_at, row.read_at):
+        return row.generation
+    if row and row.stats:
+        podm = overlaid(podm, msgspec.json.decode(row.stats))
+    return written(connection, podm, row)
+
+
+def written(connection: sa.Connection, podm: FullPodm, row: Row | None) -> int:
+    """Write a podm whose row is locked; return its generation."""
+    key = key_of(podm.id)
+    content = to_json(msgspec.structs.replace(podm, generation=0, read_at=None))
+    digest = key_of(content.decode())
+    read_at = podm.read_at
+    if row and row.digest == digest and not row.gone:
+        connection.execute(
+            sa.update(_table).where(_table.c.podm_key == key).values(read_at=read_at)
+        )
+        if settle.settled(connection, podm):
+            moved(connection, key)
+        return row.generation
+    generation = row.generation + 1 if row else max(1, podm.generation)
+    values: dict[str, Any] = {"generation": generation, "digest": digest, "read_at": read_at,
+                              "gone": False, "document": content}  # fmt: skip
+    if row:
+        connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(values))
+    else:
+        new = {"podm_key": key, "name": podm.id, "shard": shard_of(key), "moved": 0, **values}
+        connection.execute(sa.insert(_table), new)
+    _write_supplies(connection, key, podm)
+    settle.settled(connection, podm)
+    moved(connection, key)
+    return generation
+
+
+def last(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
+    """Return podms as last read, by name, with generation and time of reading; all by default."""
+    columns = _table.c
+    query = sa.select(columns.generation, columns.read_at, columns.document).where(~columns.gone)
+    if names is None:
+        rows = connection.execute(query).all()
+    else:
+        keys = sorted({key_of(name) for name in names})
+        chunks = (keys[first : first + 500] for first in range(0, len(keys), 500))
+        rows = [
+            row
+            for chunk in chunks
+            for row in connection.execute(query.where(columns.podm_key.in_(chunk)))
+        ]
+    found = (decoded(*row) for row in rows)
+    return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
+
+
+def forget(connection: sa.Connection, key: str) -> None:
+    """Forget what was read of a podm."""
+    for table in (tables.stocks, tables.shares):
+        connection.execute(sa.delete(table).where(table.c.podm_key == key))
+    nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None}
+    connection.execute(
+        sa.update(_table)
+        .where(_table.c.podm_key == key)
+        .values(generation=_table.c.generation + 1, **nothing)
+    )
+    moved(connection, key)
+
+
+def decoded(generation: int, read_at: str | None, document: bytes) -> FullPodm:
+    """Return a podm from its row."""
+    podm = _decoder.decode(document)
+    return msgspec.structs.replace(podm, generation=generation, read_at=read_at)
+
+
+def overlaid(podm: FullPodm, changes: dict[str, Any]) -> FullPodm:
+    """Return a podm with what was posted about it in place of what was read."""
+    plain = msgspec.to_builtins(podm)
+    facts = {**plain.get("facts", {}), **changes.get("facts", {})}
+    return msgspec.convert({**plain, **changes, "facts": facts}, FullPodm)
+
+
+def _write_supplies(connection: sa.Connection, key: str, podm: FullPodm) -> None:
+    """Write what claims of this podm are checked against inside their transactions."""
+    for table in (tables.stocks, tables.shares):
+        connection.execute(sa.delete(table).where(table.c.podm_key == key))
+    amounts = [
+        {
+            "podm_key": key,
+            "stock_key": key_of(stock.uri),
+            "uri": stock.uri,
+            "left_over": left(stock),
+        }
+        for stock in podm.stocks
+    ]
+    if amounts:
+        connection.execute(sa.insert(tables.stocks), amounts)
+    shares = [
+        {"podm_key": key, "block_key": key_of(block.uri), "slots": (block.status or FREE).slots}
+        for block in podm.blocks
+        if block.status is not None and block.status.shareable
+    ]
+    if shares:
+        connection.execute(sa.insert(tables.shares), shares)
+
+
+def _older(mine: str | None, stored: str | None) -> bool:
+    """Return whether a reading began before the stored one; times that cannot be read do not."""
+    if mine is None or stored is None:
+        return False
+    try:
+        return datetime.fromisoformat(mine) < datetime.fromisoformat(stored)
+    except (ValueError, TypeError):
+        return False

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of a store: made when there is none, brought up to date, refused when it is newer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from valence_sched.errors import StoreError
+from valence_sched.store import faults, tables
+from valence_sched.store.database import Database
+
+LOCK = "valence-sched schema"
+LOCK_NUMBER = 0x76616C65  # the same for engines that lock numbers
+LOCK_TIMEOUT_S = 60
+
+
+def prepare(database: Database) -> None:
+    """Make the store ready: file, journal mode, tables; several processes may do so at once.
+
+    Raises:
+        StoreError: it cannot be opened, or is of a newer version.
+    """
+    if database.address.file is not None:
+        _make_file(database.address.file)
+        _write_ahead(database)
+    stored = database.read(_stored, "opening")
+    if stored == tables.REVISION:
+        return
+    _check(stored, database)
+    if database.address.engine == "sqlite" or stored is None:
+        database.write(lambda connection: _bring_up(connection, database), "making tables")
+        return
+    database.write(lambda connection: _bring_up(connection, database), "upgrading")
+
+
+def _bring_up(connection: sa.Connection, database: Database) -> None:
+    with _locked(connection):
+        stored = _stored(connection)  # somebody may have been faster
+        if stored == tables.REVISION:
+            return
+        _check(stored, database)
+        if stored is not None:
+            from valence_sched.store.upgrade import upgrade  # alembic is slow to import
+
+            upgrade(connection)
+            return
+        tables.METADATA.create_all(connection)
+        connection.execute(sa.delete(tables.shards))
+        zero = [{"shard": number, "moved": 0} for number in range(tables.SHARDS)]
+        connection.execute(sa.insert(tables.shards), zero)
+        connection.execute(sa.insert(tables.version), {"version_num": tables.REVISION})
+
+
+@contextlib.contextmanager
+def _locked(connection: sa.Connection) -> Iterator[None]:
+    """Let one process at a time change the schema; SQLite's transaction sees to that itself."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
+        yield
+    elif connection.dialect.name in ("mysql", "mariadb"):
+        # a lock's name is the server's: each database has its own
+        name = sa.func.concat(LOCK, " ", sa.func.database())
+        had = connection.scalar(sa.select(sa.func.get_lock(sa.func.left(name, 64), LOCK_TIMEOUT_S)))
+        if not had:
+            raise StoreError("another process is changing the schema of the store: try again")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sa.exc.DBAPIError):
+                connection.execute(sa.select(sa.func.release_lock(sa.func.left(name, 64))))
+    else:
+        yield
+
+
+def _stored(connection: sa.Connection) -> str | None:
+    """Return the revision of the store, None where there is none yet."""
+    if not sa.inspect(connection).has_table(tables.version.name):
+        return None
+    return connection.scalar(sa.select(tables.version.c.version_num))
+
+
+def _check(stored: str | None, database: Database) -> None:
+    if stored is not None and stored > tables.REVISION:
+        raise StoreError(
+            f"{database.address}: its schema is version {stored}, this program knows up to "
+            f"{tables.REVISION}: use a newer valence-sched"
+        )
+
+
+def _make_file(file: Path) -> None:
+    """Make the file for this user alone before the engine opens it."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreError(f"{file}: {reason} (name another store, or make it writable)") from None
+
+
+def _write_ahead(database: Database) -> None:
+    """Let readers and a writer go side by side; the mode stays with the file."""
+    for attempt in range(50):
+        try:
+            with database.engine.connect() as connection:
+                raw = connection.connection.dbapi_connection
+                assert raw is not None
+                raw.execute("PRAGMA journal_mode = WAL")
+            return
+        except Exception as error:  # the driver's own, for this is no transaction
+            wrapped = faults.from_driver(error)
+            if not faults.in_the_way(wrapped) or attempt == 49:
+                raise faults.store_error(wrapped, database.address, "opening") from None
+            database.pause(attempt + 1)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store: registry, pod managers as last read, and what is claimed of them, by URL."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.registered import Registered
+from valence_sched.store import podms, registry, schema
+from valence_sched.store.address import Address
+from valence_sched.store.database import Counts, Database
+
+
+class Store:
+    """A store, open from the start; a context manager that gives its connections back.
+
+    ``sleep`` and ``lot`` (0..1) make the pauses between attempts. Time that others must agree
+    on, such as when a claim ends, is the database's.
+
+    Raises:
+        StoreError: it cannot be opened, is no store, or is of a newer version.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        lot: Callable[[], float] = random.random,
+    ) -> None:
+        self._database = Database(Address(url), sleep, lot)
+        try:
+            schema.prepare(self._database)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self.address!r})"
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._database.close()
+
+    @property
+    def address(self) -> str:
+        """Return where the store is, without its password."""
+        return str(self._database.address)
+
+    @property
+    def counts(self) -> Counts:
+        """Return the work done through this object so far."""
+        return self._database.counts
+
+    def registered(self) -> list[Registered]:
+        """Return all registered pod managers, by name."""
+        return self._database.read(registry.registered, "reading the registry")
+
+    def register(self, one: Registered) -> None:
+        """Register a pod manager.
+
+        Raises:
+            NameTaken: one is registered under this name.
+        """
+        self._database.write(lambda c: registry.register(c, one), "registering")
+
+    def change(self, one: Registered) -> None:
+        """Put a pod manager in place of the registered one that has its name.
+
+        Raises:
+            UnknownName: none has it.
+        """
+        self._database.write(lambda c: registry.change(c, one), "changing the registry")
+
+    def unregister(self, name: str) -> None:
+        """Forget a pod manager, and what was read of it.
+
+        Raises:
+            UnknownName: none is registered under this name.
+            InUse: claims or nodes of it are there.
+        """
+        self._database.write(lambda c: registry.unregister(c, name), "unregistering")
+
+    def remember(self, podm: FullPodm) -> int:
+        """Store a pod manager as it was read; return its generation.
+
+        The generation moves only when something other than the time of reading did. A reading
+        older than the stored one changes nothing.
+        """
+        return self._database.write(lambda c: podms.remember(c, podm), "storing what was read")
+
+    def last(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
+        """Return pod managers as last read, by name: these, or all."""
+        wanted = None if names is None else list(names)
+        return self._database.read(lambda c: podms.last(c, wanted), "reading pod managers")

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of the store."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from valence_sched.store.columns import DOCUMENT, KEY, METADATA, SERIAL, WORDS, table
+
+__all__ = ["METADATA"]
+
+REVISION = "0002"  # the latest of migrations/versions, so that opening need not import alembic
+SHARDS = 64
+
+version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
+
+#: Pod managers as operators register them; ``document`` is a ``Registered``.
+registry = table(
+    "registry",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("name", WORDS, nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+)
+
+#: Pod managers as last read. ``generation`` moves with the content, ``moved`` with the content
+#: and with whatever is claimed of it; ``moved`` is the count of its shard at that moment. One that
+#: is ``gone`` keeps its row, so that its generation never repeats and others see that it went.
+podms = table(
+    "podms",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("name", WORDS, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("digest", KEY, nullable=False),
+    sa.Column("read_at", sa.String(64)),
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("moved", sa.BigInteger, nullable=False),
+    sa.Column("gone", sa.Boolean, nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("stats", DOCUMENT),
+    sa.Index("podms_moved", "shard", "moved"),
+)
+
+#: How many changes there were to the podms of a shard: what an incremental look asks first.
+shards = table(
+    "shards",
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("moved", sa.BigInteger, nullable=False),
+)
+
+#: What the stocks of a podm have, as last read: what claims of amounts are checked against.
+stocks = table(
+    "stocks",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("stock_key", KEY, primary_key=True),
+    sa.Column("uri", WORDS, nullable=False),
+    sa.Column("left_over", sa.Double, nullable=False),
+)
+
+#: Blocks of a podm that several nodes may use, and how many more may.
+shares = table(
+    "shares",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("block_key", KEY, primary_key=True),
+    sa.Column("slots", sa.Integer, nullable=False),
+)
+
+#: Claims, also those that ended; ``document`` is what they are of. ``sweep_at`` says from when on
+#: what the claim holds may be taken away from it, None: never by time alone. ``consumer_key``
+#: stands for owner and idempotency key, None once the claim has ended.
+claims = table(
+    "claims",
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("owner", WORDS),
+    sa.Column("idempotency_key", WORDS),
+    sa.Column("consumer_key", KEY, unique=True),
+    sa.Column("content", KEY, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("sweep_at", sa.Double),
+    sa.Column("note", WORDS),
+    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Index("claims_sweep_at", "sweep_at"),
+)
+
+#: The parts of claims that still hold something, one for each podm.
+claim_parts = table(
+    "claim_parts",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
+    sa.Index("claim_parts_claim", "claim_id"),
+)
+
+#: Blocks held, once for each node that may use one; this key is what no two claims can have.
+claimed_blocks = table(
+    "claimed_blocks",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("block_key", KEY, primary_key=True),
+    sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), nullable=False),
+    sa.Column("uri", WORDS, nullable=False),
+    sa.Index("claimed_blocks_claim", "claim_id", "podm_key"),
+)
+
+#: Amounts of stocks held, the sum over the nodes of a claim.
+claimed_amounts = table(
+    "claimed_amounts",
+    sa.Column("podm_key", KEY, primary_key=True),
+    sa.Column("stock_key", KEY, primary_key=True),
+    sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
+    sa.Column("uri", WORDS, nullable=False),
+    sa.Column("amount", sa.Double, nullable=False),
+    sa.Index("claimed_amounts_claim", "claim_id", "podm_key"),
+)
+
+#: What was composed; ``document`` is a ``Composed``.
+nodes = table(
+    "nodes",
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("podm_key", KEY, nullable=False),
+    sa.Column("claim_id", sa.String(40), nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Index("nodes_podm", "podm_key"),
+    sa.Index("nodes_claim", "claim_id"),
+)
+
+#: Decisions that claims were made from, as documents.
+decisions = table(
+    "decisions",
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("decided_at", sa.Double, nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+)
+
+#: What happened, in order.
+events = table(
+    "events",
+    sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("claim_id", sa.String(40)),
+    sa.Column("podm", WORDS),
+    sa.Column("words", WORDS),
+    sa.Index("events_claim", "claim_id"),
+)
