@@ -38,7 +38,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Note) -> int:
     places = _Places()
     for uri, json in joined(documents).items():
         if fault := places.fault(uri):
-            note(one_line(f"{uri}: {fault}, expected a URI that can be a file (left out)"))
+            note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
             continue
         data = _encoded(json)
         if data is None:

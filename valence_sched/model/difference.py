@@ -179,4 +179,4 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Block):
         status, devices = _status(value), _devices(value)
         value = msgspec.structs.replace(value, status=status, devices=devices)
-    return msgspec.to_builtins(value)
+    return msgspec.json.decode(msgspec.json.encode(value))
