@@ -4,21 +4,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO
+import secrets as secrets_module
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from valence_sched import credentials, files
 from valence_sched.core import plugins
 from valence_sched.engine import Engine
-from valence_sched.errors import RequestError, UnknownName, UsageError
-from valence_sched.inventories import Inventories, Progress, named_plugin
+from valence_sched.errors import (
+    CredentialError,
+    RequestError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
+from valence_sched.inventories import Inventories, Now, Progress, named_plugin
+from valence_sched.model.alias import Aliases
 from valence_sched.model.asked import Asked, compiled, own_flavor
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.live import EVERY, Live
 from valence_sched.model.near import Thing, Things, knows, place_of, things
 from valence_sched.model.registered import Password
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Mix, Near, Request, Share
+
+if TYPE_CHECKING:
+    from valence_sched.capturing import Captured
+    from valence_sched.drivers.live import Reading
+    from valence_sched.readings import Readings
+
+LEAST_KEY = 16  # characters of a key for aliases
 
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 
@@ -32,8 +49,9 @@ class Main(Inventories):
         stdin: BinaryIO | None = None,
         progress: Progress | None = None,
         cloud: Cloud | None = None,
+        now: Now | None = None,
     ) -> None:
-        super().__init__(environ, stdin, progress)
+        super().__init__(environ, stdin, progress, now)
         self._cloud = cloud
 
     def engine(
@@ -44,11 +62,12 @@ class Main(Inventories):
         strict: bool = False,
         resource_files: Sequence[str] = (),
         flavor_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> Engine:
         """Return a scheduler for the inventories and all known policies and flavors."""
         known = self.policies(policy_files)
-        view = self.view(sources, strict=strict, resource_files=resource_files)
-        skipped = self.skipped
+        view = self.view(sources, strict=strict, resource_files=resource_files, live=live)
+        skipped = [*self.unread, *self.skipped]
         mix = functools.partial(self.mix, flavor_files)
         return Engine(view, known.values(), mix=mix, skipped=skipped, strict=strict)
 
@@ -127,9 +146,10 @@ class Main(Inventories):
         *,
         strict: bool = False,
         resource_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> tuple[int, int]:
         """Write inventories as one file; return how many podms and blocks it holds."""
-        podms = self.podms(sources, strict=strict, resource_files=resource_files)
+        podms = self.podms(sources, strict=strict, resource_files=resource_files, live=live)
         return files.write_inventory(podms, output)
 
     def serve(
@@ -165,8 +185,84 @@ class Main(Inventories):
             self._check(len(named), sources, strict)
             ready(named)
 
-        records = self._records(sources)
+        records = self._records(sources, EVERY)
         serving.serve(records, self.problems, serving.Service(**how), checked)
+    def capture(
+        self,
+        sources: Sequence[str],
+        live: Live = EVERY,
+        *,
+        file: str | None = None,
+        tree: str | None = None,
+        aliases: Aliases | None = None,
+    ) -> Captured:
+        """Record pod managers: those of inventories, or else live ones, those of ``live.only``.
+
+        Written as one inventory, or with ``tree`` as a folder of Redfish documents each; without
+        credentials, and with ``aliases`` without names.
+
+        Raises:
+            UsageError: no pod manager is known.
+            UnknownName: one that is named is not there.
+            InputError: it cannot be read at all, or not be written.
+            PodmError: no pod manager could be read, so there is no tree.
+        """
+        from valence_sched import capturing  # the renderer: only for who captures
+
+        secrets: list[str] = []
+        found: Iterable[Reading]
+        if named := self.sources(sources, live):
+            if live.chosen:
+                raise UsageError("record either inventories or live pod managers, not both")
+            podms = self._only(self.podms(named, live=live), live.only)
+            found = capturing.recorded(podms, documents=tree is not None)
+        else:
+            readings = self.readings(live)
+            if not readings.members:
+                raise UsageError(self._nobody(live))
+            secrets = readings.passwords()
+            found = self._told(readings)
+        if tree is not None:
+            return capturing.to_trees(found, tree, aliases, secrets)
+        return capturing.to_file(found, file or "", aliases, secrets)
+
+    def aliases(self, variable: str | None = None) -> Aliases:
+        """Return names in place of others: under the key in a variable, or one of this run.
+
+        Raises:
+            CredentialError: there is no such variable, or its key could be guessed.
+        """
+        if variable is None:
+            return Aliases(secrets_module.token_bytes(32))
+        key = self.environ.get(variable, "")
+        if len(key) < LEAST_KEY:
+            found = f"{len(key)} characters" if key else "nothing"
+            raise CredentialError(one_line(
+                f"--anonymize-key-env: found {found} in {variable}, expected a key of at least "
+                f"{LEAST_KEY} (whoever guesses it can look up names)"
+            ))  # fmt: skip
+        return Aliases(key.encode("utf-8", "surrogateescape"))
+
+    def _told(self, readings: Readings) -> Iterator[Reading]:
+        """Yield live readings; what is doubtful in them is told when the command ends."""
+        for reading in readings:
+            self.problems += reading.problems
+            yield reading
+        self._progress(None)
+        self.remarks += readings.remarks
+
+    @staticmethod
+    def _only(podms: Iterable[FullPodm], names: Sequence[str]) -> Iterator[FullPodm]:
+        """Yield the pod managers of these names, all without names."""
+        known: list[str] = []
+        missing = dict.fromkeys(names)
+        for podm in podms:
+            known.append(podm.id)
+            if not names or podm.id in names:
+                missing.pop(podm.id, None)
+                yield podm
+        for name in missing:
+            raise UnknownName("pod manager", name, known)
 
     def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""

@@ -29,9 +29,24 @@ MAY_IMPORT = {
     "composing": {"errors", "model", "drivers", "store"},
     "reaping": {"errors", "model", "drivers", "store", "composing"},
     "provisioning": {"errors", "model", "core", "store", "claiming", "composing"},
-    "inventories": {"errors", "model", "core", "drivers", "store", "configuration"},
+    "credentials": {"errors", "model"},
+    "registry": {"errors", "model", "core", "configuration", "credentials", "store"},
+    "readings": {"errors", "model", "core", "drivers", "registry", "store"},
+    "inventories": {
+        "errors",
+        "model",
+        "core",
+        "drivers",
+        "configuration",
+        "readings",
+        "registry",
+    },
+    "capturing": {"errors", "model", "drivers", "files", "simulator"},
     "main": {
         "errors",
+        "drivers",
+        "readings",
+        "capturing",
         "model",
         "core",
         "schedulers",
@@ -41,7 +56,7 @@ MAY_IMPORT = {
         "simulator",
     },
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
-    "valence_sched_cli": {"errors", "model", "core", "main"},
+    "valence_sched_cli": {"errors", "model", "core", "credentials", "main"},
 }
 
 # Libraries that anybody may use; of every other one the rooms that may.

@@ -160,7 +160,7 @@ def _oem_of(podm: FullPodm, places: _Places) -> Json | None:
         capabilities=podm.capabilities,
         traits=podm.traits,
         facts=podm.facts,
-        stocks=msgspec.to_builtins(stocks),
+        stocks=stocks,
     )
 
 

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import unquote
+
+import msgspec
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import path_of
@@ -96,7 +99,7 @@ def told(value: object) -> bool:
 
 def oem(**facts: object) -> Json | None:
     """Return an ``Oem`` object with what Redfish has no word for, None where nothing is told."""
-    found = {key: value for key, value in facts.items() if told(value)}
+    found = {key: _json(value) for key, value in facts.items() if told(value)}
     kind = {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"}
     return {OEM: kind | found} if found else None
 
@@ -105,6 +108,11 @@ def segment(text: str) -> str:
     """Return a text as one part of a URI; only what would end the part is encoded."""
     codes = {"/": "%2F", "?": "%3F", "#": "%23"}
     return "".join(codes.get(letter, letter) for letter in text)
+
+
+def _json(value: object) -> Any:
+    """Return a value in JSON's own types."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _fold(uri: str) -> str:

@@ -226,6 +226,7 @@ class Documents(unittest.TestCase):
             documents = documents_of(podm)
             self.assertEqual("/redfish/v1", next(iter(documents)))
             self.assertEqual(set(), dangling(documents))
+            self.assertEqual(documents, json.loads(json.dumps(documents)))
             for uri, document in documents.items():
                 self.assertEqual(uri, document["@odata.id"])
                 self.assertRegex(document["@odata.type"], r"^#\w+\.(v\d+_\d+_\d+\.)?\w+$")

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redfish documents as a tree of files: ``redfish/v1/…/index.json``, as mockup servers take it.
+
+A URI becomes a path only if it cannot lead out of its folder nor meet another one's file; what
+cannot is left out and noted. The pages of a collection become one, since files have no queries.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import unicodedata
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, said
+from valence_sched.drivers.fields import MAX_TEXT, Json, Note
+from valence_sched.drivers.links import MAX_PAGES, ROOT, path_of
+from valence_sched.errors import InputError, one_line
+
+DOCUMENT = "index.json"
+#: Bytes of one part of a path on the file systems there are.
+MAX_NAME_BYTES = 255
+NEXT, MEMBERS, COUNT = "Members@odata.nextLink", "Members", "Members@odata.count"
+
+
+def write_tree(documents: Mapping[str, Json], folder: Path, note: Note) -> int:
+    """Write documents below a folder that is there; return how many were written.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    count = 0
+    places = _Places()
+    for uri, json in joined(documents).items():
+        if fault := places.fault(uri):
+            note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
+            continue
+        data = _encoded(json)
+        if data is None:
+            note(one_line(f"{uri}: found a document nested too deep or too large (left out)"))
+            continue
+        place = folder.joinpath(*_parts(uri), DOCUMENT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        count += 1
+    return count
+
+
+def build(folder: str, fill: Callable[[Path], None]) -> None:
+    """Fill a new folder that takes its name only when all of it is there.
+
+    Raises:
+        InputError: something stands at this name, or it cannot be written.
+    """
+    target = Path(folder)
+    try:
+        if target.is_symlink() or (target.exists() and not _is_empty(target)):
+            hint = "name a new folder, or remove this one"
+            raise InputError(folder, "", "something that stands there", "no folder yet", hint)
+        above = target.absolute().parent
+        above.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=above, prefix=f".{target.name}."))
+        try:
+            fill(beside)
+            mask = os.umask(0)
+            os.umask(mask)
+            beside.chmod(0o777 & ~mask)
+            beside.rename(target)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except OSError as error:
+        raise InputError(folder, "", said(error), "a place to write to") from None
+
+
+def name_fault(name: str) -> str | None:
+    """Return why a name cannot be one part of a path, None when it can."""
+    plain = unquote(name)
+    if not plain or plain.strip(".") == "":
+        return "found an empty part, . or .."
+    if "/" in name or "\\" in plain or not plain.isprintable():
+        return "found a character that no file name has"
+    if plain.casefold() == DOCUMENT:
+        return f"found a part called {DOCUMENT}"
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
+        return f"found a part of more than {MAX_NAME_BYTES} bytes"
+    return None
+
+
+def joined(documents: Mapping[str, Json]) -> dict[str, Json]:
+    """Return documents with the pages of each collection in its first one."""
+    found = {path_of(uri): json for uri, json in documents.items()}
+    later: set[str] = set()
+    whole: dict[str, Json] = {}
+    for uri, json in found.items():
+        if "?" in uri or NEXT not in json or not isinstance(json.get(MEMBERS), list):
+            continue
+        members, link, seen = list(json[MEMBERS]), json[NEXT], {uri}
+        while isinstance(link, str) and len(seen) < MAX_PAGES:
+            place = path_of(link)
+            page = found.get(place)
+            if place in seen or page is None:
+                break
+            seen.add(place)
+            more = page.get(MEMBERS)
+            members += more if isinstance(more, list) else []
+            link = page.get(NEXT)
+        kept = {key: value for key, value in json.items() if key != NEXT}
+        whole[uri] = kept | {COUNT: len(members), MEMBERS: members}
+        later |= seen - {uri}
+    return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
+
+
+class _Places:
+    """The paths that are taken, also where upper and lower case are one."""
+
+    def __init__(self) -> None:
+        self._spelled: dict[str, str] = {}
+
+    def fault(self, uri: str) -> str | None:
+        """Return why a URI cannot be written; one that can is taken from then on."""
+        if len(uri) > MAX_TEXT:
+            return f"found a URI of {len(uri)} characters"
+        if uri != ROOT and not uri.startswith(f"{ROOT}/"):
+            return f"found a URI outside {ROOT}"
+        if "?" in uri:
+            return "found a query"
+        parts = _parts(uri)
+        for part in parts:
+            if fault := name_fault(part):
+                return fault
+        above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
+        for path in above:
+            if self._spelled.get(_folded(path), path) != path:
+                return f"found what differs from {self._spelled[_folded(path)]} in case only"
+        self._spelled |= {_folded(path): path for path in above}
+        return None
+
+
+def _parts(uri: str) -> list[str]:
+    return uri.strip("/").split("/")
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and next(folder.iterdir(), None) is None
+
+
+def _encoded(json: Json) -> bytes | None:
+    try:
+        data = msgspec.json.format(msgspec.json.encode(json), indent=2) + b"\n"
+    except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
+        return None
+    return data if len(data) <= MAX_DOCUMENT_BYTES else None

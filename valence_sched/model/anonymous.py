@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers without names: what matters for a decision stays, who and where it is does not.
+
+Of a pod manager of ours every text is known, so each is treated by its field. Of a Redfish
+document only what is known to be harmless stays; any other text gets an alias, also in the parts
+that a vendor added.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from valence_sched.model.alias import Aliases
+from valence_sched.model.inventory import Fact, FullBlock, FullPodm, Node, Pool, Stock
+
+#: Properties whose texts are words of a standard, or say which product a thing is.
+_HARMLESS = re.compile(
+    r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
+    r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
+    r"|Model|Manufacturer|Vendor|@odata\.type|Reserved|BaseModuleType|RAIDTypes|"
+    r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
+)
+_POOLS = ("Free", "Active", "Unassigned")
+#: Properties whose numbers tell who a thing is.
+_IDENTIFYING = re.compile(
+    r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
+    r"durablename|vlan|phone|latitude|longitude|altitude).*"
+)
+_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#]*(?:\d{1,2}[A-Za-z_.@#]*)*")
+_HARDWARE = re.compile(r"[^\r\n]{0,200}")
+
+
+def podm(aliases: Aliases, found: FullPodm) -> FullPodm:
+    """Return a pod manager without names; amounts, kinds, traits and capabilities stay."""
+    return replace(
+        found,
+        id=aliases.part(found.id),
+        name=_name(aliases, found.name),
+        url=aliases.uri(found.url) if found.url else found.url,
+        zone=_name(aliases, found.zone),
+        aggregates=tuple(map(aliases.part, found.aggregates)),
+        facts={key: _fact(aliases, value) for key, value in found.facts.items()},
+        pools=tuple(_pool(aliases, pool) for pool in found.pools),
+        blocks=tuple(_block(aliases, block) for block in found.blocks),
+        stocks=tuple(_stock(aliases, stock) for stock in found.stocks),
+        nodes=tuple(_node(aliases, node) for node in found.nodes),
+    )
+
+
+def documents(aliases: Aliases, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded documents by URI without names; what linked still links."""
+    first = {
+        aliases.uri(uri): _json(aliases, json, "", 200)
+        for uri, json in found.items()
+    }  # fmt: skip
+    originals = {text.casefold() for text in aliases.originals if len(text) >= 4}
+    return {uri: _keys(aliases, json, originals) for uri, json in first.items()}
+
+
+def _name(aliases: Aliases, text: str | None) -> str | None:
+    return None if text is None else aliases.text(text)
+
+
+def _fact(aliases: Aliases, value: Fact) -> Fact:
+    if isinstance(value, tuple):
+        return tuple(_word(aliases, item) for item in value)
+    return _word(aliases, value) if isinstance(value, str) else value
+
+
+def _word(aliases: Aliases, text: str) -> str:
+    """Return a text that may be a URI, or a place as in ``hall/row/rack``."""
+    return aliases.uri(text) if "://" in text else aliases.path(text)
+
+
+def _pool(aliases: Aliases, pool: Pool) -> Pool:
+    return replace(pool, id=_id(aliases, pool.id), name=_name(aliases, pool.name))
+
+
+def _id(aliases: Aliases, id_: str) -> str:
+    return aliases.text(id_)
+
+
+def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
+    status = block.status
+    if status is not None and status.client is not None:
+        status = replace(status, client=aliases.part(status.client))
+    places = block.places
+    if places is not None:
+        places = {kind: aliases.text(place) for kind, place in places.items()}
+    return replace(
+        block,
+        uri=aliases.uri(block.uri),
+        name=_name(aliases, block.name),
+        pools=tuple(_id(aliases, pool) for pool in block.pools),
+        places=places,
+        status=status,
+    )
+
+
+def _stock(aliases: Aliases, stock: Stock) -> Stock:
+    return replace(
+        stock,
+        uri=aliases.uri(stock.uri),
+        name=_name(aliases, stock.name),
+        pools=tuple(_id(aliases, pool) for pool in stock.pools),
+    )
+
+
+def _node(aliases: Aliases, node: Node) -> Node:
+    return replace(
+        node,
+        uri=aliases.uri(node.uri),
+        name=_name(aliases, node.name),
+        owner=_name(aliases, node.owner),
+        group=_name(aliases, node.group),
+        blocks=tuple(map(aliases.uri, node.blocks)),
+    )
+
+
+def _json(aliases: Aliases, json: Any, key: str, depth: int) -> Any:
+    if depth == 0:
+        return None
+    if isinstance(json, dict):
+        return {
+            _key(aliases, name): _json(aliases, value, name, depth - 1)
+            for name, value in json.items()
+        }
+    if isinstance(json, list):
+        return [_json(aliases, item, key, depth - 1) for item in json]
+    if isinstance(json, str):
+        return _text(aliases, json, key)
+    if isinstance(json, int | float) and not isinstance(json, bool) and _IDENTIFYING.fullmatch(key):
+        return aliases.of(str(json))
+    return json
+
+
+def _text(aliases: Aliases, text: str, key: str) -> str:
+    if text.startswith("/") or "://" in text:
+        return aliases.uri(text)
+    if _HARMLESS.fullmatch(key) and not _IDENTIFYING.fullmatch(key) and _HARDWARE.fullmatch(text):
+        return text
+    if key == "Pool" and text in _POOLS:
+        return text
+    return aliases.part(text)
+
+
+def _key(aliases: Aliases, key: str) -> str:
+    return key if _PROPERTY.fullmatch(key) else aliases.of(key)
+
+
+def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
+    """Return JSON in which no property is called as something that got an alias."""
+    if isinstance(json, list):
+        return [_keys(aliases, item, originals) for item in json]
+    if not isinstance(json, dict):
+        return json
+    return {
+        aliases.of(key) if key.casefold() in originals and not _known(key) else key: _keys(
+            aliases, value, originals
+        )
+        for key, value in json.items()
+    }
+
+
+def _known(key: str) -> bool:
+    """Return whether a property is one of the standard's, whatever else is called like it."""
+    return bool(_HARMLESS.fullmatch(key)) or key in ("Id", "Name", "Description", "Links", "Oem")

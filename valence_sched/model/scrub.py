@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents without credentials: what a capture may hold and share.
+
+What is called a credential is left out, whoever calls it so; in texts, what reads like one is
+replaced. Documents of accounts, sessions and keys are not recorded at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from valence_sched.model.inventory import FullPodm
+
+GONE = "***"
+#: A secret that is known is looked for in texts if it has at least so many characters.
+LEAST = 4
+
+_WORDS = (
+    "password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "credential",
+    "apikey", "privatekey", "accesskey", "authkey", "sharedkey", "authorization", "cookie",
+    "communitystring", "bearer", "kerberos", "keytab", "license",
+)  # fmt: skip
+_ENDS = ("key", "keys", "pin", "pass", "community")
+_NAMES = ("name", "attributename", "key", "id", "field", "header")
+_VALUES = ("value", "currentvalue", "defaultvalue", "newvalue", "setting")
+_PRIVATE = re.compile(
+    r"/(AccountService|SessionService|Sessions|Accounts|KeyService|Keys|SecureBoot|"
+    r"LicenseService|Certificates|CertificateService)(/|$|\?|#)",
+    re.IGNORECASE,
+)
+_PRIVATE_TYPE = re.compile(
+    r"#?(AccountService|SessionService|Session|SessionCollection|ManagerAccount|"
+    r"ManagerAccountCollection|Key|KeyCollection|KeyService|License|LicenseService|Certificate)\.",
+    re.IGNORECASE,
+)
+_WORD = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[-_]?key|x-auth-token|authorization)"
+_SAID = re.compile(
+    rf"(?i)((?<![a-z])[\w-]*{_WORD}[\"']?\s*[:=]\s*)"
+    r"(\"[^\"]*\"|'[^']*'|(?:basic |bearer )?[^\s,;&\"']+)"
+)
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
+_BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
+_USERINFO = re.compile(r"((?:[a-z][\w+.-]*:)?//)[^\s/?#\"'<>]*@", re.IGNORECASE)
+_PAIR = re.compile(r"(?<![\w/@:.-])[^\s/@:\"']+:[^\s/@\"']+@(?=[\w\[])")
+_PEM = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
+)
+_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
+
+
+def scrub(json: Any, secrets: Collection[str] = ()) -> Any:
+    """Return JSON without credentials; ``secrets`` are known ones, replaced wherever they stand.
+
+    The input is left as it is. What is nested deeper than JSON is ever read is left out.
+    """
+    known = sorted((one for one in secrets if len(one) >= LEAST), key=len, reverse=True)
+    return _scrubbed(json, tuple(known), 200)
+
+
+def documents(found: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
+    """Return recorded documents by URI without credentials and without private documents."""
+    return {
+        clean(uri, secrets): scrub(json, secrets)
+        for uri, json in found.items()
+        if not is_private(uri, json)
+    }
+
+
+def podm(found: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
+    """Return a pod manager without credentials: a fact that is called one is left out."""
+    return msgspec.convert(scrub(msgspec.to_builtins(found), secrets), FullPodm)
+
+
+def is_private(uri: str, json: Any) -> bool:
+    """Return whether a document is about accounts, sessions or keys, wherever it stands."""
+    kind = json.get("@odata.type") if isinstance(json, dict) else None
+    return bool(
+        _PRIVATE.search(unquote(uri))
+        or (isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()))
+    )
+
+
+def clean(text: str, secrets: Collection[str] = ()) -> str:
+    """Return a text without what reads like a credential."""
+    for secret in secrets:
+        if len(secret) >= LEAST and secret in text:
+            text = text.replace(secret, GONE)
+    if "%" in text and (plain := unquote(text)) != text and _clean(plain) != plain:
+        text = plain  # what was hidden by encoding is no URI that anybody follows
+    return _clean(text)
+
+
+def _clean(text: str) -> str:
+    text = _PEM.sub(GONE, text)
+    text = _USERINFO.sub(r"\1", text)
+    text = _SAID.sub(rf"\1{GONE}", text)
+    text = _BEARER.sub(rf"\1{GONE}", text)
+    text = _BASIC.sub(lambda found: found[1] + GONE if _is_login(found[2]) else found[0], text)
+    text = _JWT.sub(GONE, text)
+    return _PAIR.sub("", text)
+
+
+def _scrubbed(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
+    if isinstance(json, str):
+        return clean(json, secrets)
+    if not isinstance(json, dict | list | tuple):
+        return json
+    if depth == 0:
+        return None
+    if not isinstance(json, dict):
+        return [_scrubbed(item, secrets, depth - 1) for item in json]
+    if is_private("", json):
+        return {}
+    secret = _names_a_secret(json)
+    return {
+        clean(key, secrets): _scrubbed(value, secrets, depth - 1)
+        for key, value in json.items()
+        if not is_secret(key) and not (secret and _folded(key) in _VALUES)
+    }
+
+
+def is_secret(key: str) -> bool:
+    """Return whether what stands under this key is taken for a credential."""
+    folded = _folded(key.partition("@")[0])
+    return folded.endswith(_ENDS) or any(word in folded for word in _WORDS)
+
+
+def _names_a_secret(json: dict[str, Any]) -> bool:
+    """Return whether an object is a pair of a name and a value, and the name is a credential's."""
+    return any(
+        isinstance(value, str) and _folded(key) in _NAMES and is_secret(value)
+        for key, value in json.items()
+    )
+
+
+def _folded(key: str) -> str:
+    return "".join(letter for letter in key.casefold() if letter.isalnum())
+
+
+def _is_login(text: str) -> bool:
+    padded = text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
+    try:
+        return b":" in base64.b64decode(padded, validate=True)
+    except (binascii.Error, ValueError):
+        return False

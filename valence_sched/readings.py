@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of live pod managers: who is meant, what they say, and what was known of the silent."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from valence_sched.core import plugins
+from valence_sched.drivers import live as driver
+from valence_sched.drivers.live import Reading, Settings, Target
+from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
+from valence_sched.model.age import age_s
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.live import Live
+from valence_sched.model.registered import Registered
+from valence_sched.registry import AUTO, Member, Registry
+
+if TYPE_CHECKING:
+    from valence_sched.store.store import Store
+
+Now = Callable[[], datetime.datetime]
+Progress = Callable[[int, int, Sequence[str]], None]
+
+
+class Readings:
+    """Every live pod manager that a command is about, read once, in the order of the registry.
+
+    ``progress`` is told how many were read, of how many, and who is still being read.
+    ``remarks`` gets a line when the state could not remember what was read.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        live: Live,
+        *,
+        now: Now,
+        cache: Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._registry, self._live, self._now = registry, live, now
+        self.members = registry.members(live)
+        self._keeps = any(member.kept for member in self.members)
+        self._cache = cache if self._keeps else None
+        self._progress = progress
+        self.remarks: list[str] = []
+
+    def passwords(self) -> list[str]:
+        """Return every password that is there, so that no record shows it."""
+        found = []
+        for member in self.members:
+            with contextlib.suppress(CredentialError):  # told when it is needed
+                found.append(self._registry.password(member.registered))
+        return [password for password in found if password]
+
+    def __iter__(self) -> Iterator[Reading]:
+        """Yield a reading of each; what could not be read has what was known of it last."""
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(self._registry.store()) if self._keeps else None
+            found = stack.enter_context(contextlib.closing(self._read()))
+            for member, reading in _in_order(self.members, found):
+                mine = store if member.kept else None
+                if reading.failure is None:
+                    podm = self._remembered(reading.podm, mine)
+                else:
+                    podm = self._last(member.registered, reading.podm, mine)
+                yield dataclasses.replace(reading, podm=podm)
+
+    def _read(self) -> Generator[Reading, None, None]:
+        """Yield readings as they come; first of those who cannot even be asked."""
+        targets: list[Target] = []
+        dialects = plugins.installed(plugins.DIALECTS)
+        for member in self.members:
+            one = member.registered
+            try:
+                if one.driver != AUTO:
+                    dialects.get(one.driver)
+                targets.append(Target(one, self._registry.password(one)))
+            except (CredentialError, PluginError, UnknownName) as error:
+                yield Reading(_silent(one), str(error))
+        settings = Settings(
+            timeout_s=self._live.timeout_s, full=self._live.full, cache=self._cache
+        )  # fmt: skip
+        if targets:
+            found = driver.read(targets, dialects.found, settings, progress=self._progress)
+            with contextlib.closing(found):
+                yield from found
+
+    def _remembered(self, podm: FullPodm, store: Store | None) -> FullPodm:
+        """Return a podm with the generation that the state gives it."""
+        if store is None or self.remarks:
+            return podm
+        try:
+            return msgspec.structs.replace(podm, generation=store.remember(podm))
+        except StoreError as error:
+            self.remarks.append(f"what was read is not remembered: {error}")
+            return podm
+
+    def _last(self, one: Registered, podm: FullPodm, store: Store | None) -> FullPodm:
+        """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
+        known = store.last([one.name]).get(one.name) if store else None
+        if known is None:
+            return podm
+        limit, age = self._live.max_age_s, age_s(known.read_at, self._now())
+        if limit is not None and (age is None or age > limit):
+            return msgspec.structs.replace(podm, read_at=known.read_at)
+        return msgspec.structs.replace(
+            known,
+            url=one.url,
+            status=podm.status,
+            enabled=one.enabled,
+            zone=podm.zone or known.zone,
+            aggregates=podm.aggregates or known.aggregates,
+            capabilities=known.capabilities | podm.capabilities,
+            traits=podm.traits or known.traits,
+            facts=known.facts | podm.facts,
+        )
+
+
+def _silent(one: Registered) -> FullPodm:
+    """Return a podm of which only the registry is known."""
+    return FullPodm(
+        id=one.name,
+        url=one.url,
+        driver=None if one.driver == AUTO else one.driver,
+        status="Unknown",
+        enabled=one.enabled,
+        zone=one.zone,
+        aggregates=one.aggregates,
+        capabilities=one.capabilities,
+        traits=one.traits,
+        facts=one.facts,
+    )
+
+
+def _in_order(
+    members: Sequence[Member], found: Iterator[Reading]
+) -> Iterator[tuple[Member, Reading]]:
+    """Yield readings in the order of the members, each as soon as those before it are there."""
+    early: dict[str, Reading] = {}
+    for member in members:
+        name = member.registered.name
+        while name not in early:
+            reading = next(found)
+            early[reading.podm.id] = reading
+        yield member, early.pop(name)
