@@ -46,7 +46,7 @@ MAY_IMPORT = {
         "inventories",
         "simulator",
     },
-    "testing": {"errors", "model", "core", "schedulers", "drivers", "engine"},
+    "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
     "valence_sched_cli": {"errors", "model", "core", "credentials", "main"},
 }
 

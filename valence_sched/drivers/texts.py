@@ -28,11 +28,15 @@ MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One pod manager, not yet validated, where it stands, and when that file was captured."""
+    """One pod manager, not yet validated, where it stands, and what is known of its source.
+
+    That is the tree it was read from, and when its file was captured.
+    """
 
     json: bytes | Raw
     file: str
     place: str
+    tree: mockup.Tree | None = None
     captured_at: str | None = None
 
 
@@ -42,7 +46,7 @@ class NotOurs(InputError):
 
 def tree_record(tree: mockup.Tree, id_: str, file: str, problems: list[str]) -> Record:
     """Return the pod manager that a tree of Redfish documents shows."""
-    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$")
+    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree=tree)
 
 
 def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> Iterator[Record]:
@@ -115,7 +119,7 @@ def _document(
     if "schema" in fields:
         captured_at = _captured_at(fields)
         for index, podm in enumerate(_podms(fields, whole, file, problems)):
-            yield Record(podm, file, f"$.podms[{index}]", captured_at)
+            yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         documents = {uri: bytes(document) for uri, document in fields.items()}
         yield tree_record(mockup.tree_of_map(documents), id_, file, problems)
@@ -164,7 +168,7 @@ def _lines(
             _header(line, file, f"line {number}", problems)
             captured_at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}: $", captured_at)
+            yield Record(line, file, f"line {number}: $", captured_at=captured_at)
 
 
 def _captured_at(fields: Fields) -> str | None:
