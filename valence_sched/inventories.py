@@ -193,7 +193,8 @@ class Inventories(Configuration):
                 name = reading.podm.id
                 self.live_ids.add(name)
                 if reading.failure is not None:
-                    self._unread[name] = Unread(one_line(f"{name}: {reading.failure}"))
+                    reason = reading.failure.removeprefix(f"{name}: ")
+                    self._unread[name] = Unread(one_line(f"{name}: {reason}"))
                     self.problems.append(self._unread[name])
                 self.problems += reading.problems
                 yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")

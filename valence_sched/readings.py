@@ -105,7 +105,7 @@ class Readings:
         """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
         known = store.last([one.name]).get(one.name) if store else None
         if known is None:
-            return podm
+            return msgspec.structs.replace(podm, read_at=None)
         limit, age = self._live.max_age_s, age_s(known.read_at, self._now())
         if limit is not None and (age is None or age > limit):
             return msgspec.structs.replace(podm, read_at=known.read_at)
