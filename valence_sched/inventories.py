@@ -202,16 +202,19 @@ class Inventories(Configuration):
         readings = self.readings(live)
         if alone and not readings.members:
             raise UsageError(self._nobody(live))
-        for reading in readings:
-            name = reading.podm.id
-            self.live_ids.add(name)
-            if reading.failure is not None:
-                self._unread[name] = Unread(one_line(f"{name}: {reading.failure}"))
-                self.problems.append(self._unread[name])
-            self.problems += reading.problems
-            yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
-        self._progress(None)
-        self.remarks += readings.remarks
+        try:
+            for reading in readings:
+                name = reading.podm.id
+                self.live_ids.add(name)
+                if reading.failure is not None:
+                    reason = reading.failure.removeprefix(f"{name}: ")
+                    self._unread[name] = Unread(one_line(f"{name}: {reason}"))
+                    self.problems.append(self._unread[name])
+                self.problems += reading.problems
+                yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
+        finally:
+            self._progress(None)
+            self.remarks += readings.remarks
 
     def _nobody(self, live: Live) -> str:
         if live.catalogue is not None:

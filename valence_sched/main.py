@@ -67,7 +67,7 @@ class Main(Inventories):
         """Return a scheduler for the inventories and all known policies and flavors."""
         known = self.policies(policy_files)
         view = self.view(sources, strict=strict, resource_files=resource_files, live=live)
-        skipped = [*self.unread, *self.skipped]
+        skipped = [str(line) for line in (*self.unread, *self.skipped)]  # reports take no other
         mix = functools.partial(self.mix, flavor_files)
         return Engine(view, known.values(), mix=mix, skipped=skipped, strict=strict)
 

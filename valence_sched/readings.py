@@ -20,19 +20,19 @@ from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Registered
-from valence_sched.registry import AUTO, Member, Registry
+from valence_sched.registry import AUTO, Registry
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]
-Progress = Callable[[int, int, Sequence[str]], None]
+Progress = Callable[[int, int, str], None]
 
 
 class Readings:
     """Every live pod manager that a command is about, read once, in the order of the registry.
 
-    ``progress`` is told how many were read, of how many, and who is still being read.
+    ``progress`` is told how many were read, of how many, and who holds up the others.
     ``remarks`` gets a line when the state could not remember what was read.
     """
 
@@ -49,7 +49,9 @@ class Readings:
         self.members = registry.members(live)
         self._keeps = any(member.kept for member in self.members)
         self._cache = cache if self._keeps else None
-        self._progress = progress
+        self._progress = progress or (lambda _read, _every, _slowest: None)
+        self._awaited = ""
+        self._dialects = plugins.installed(plugins.DIALECTS)
         self.remarks: list[str] = []
 
     def passwords(self) -> list[str]:
@@ -62,10 +64,14 @@ class Readings:
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; what could not be read has what was known of it last."""
+        asked = [self._target(member.registered) for member in self.members]
+        targets = [one for one in asked if isinstance(one, Target)]
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._keeps else None
-            found = stack.enter_context(contextlib.closing(self._read()))
-            for member, reading in _in_order(self.members, found):
+            answers = stack.enter_context(contextlib.closing(self._answers(targets)))
+            for member, one in zip(self.members, asked, strict=True):
+                self._awaited = member.registered.name
+                reading = next(answers) if isinstance(one, Target) else one
                 mine = store if member.kept else None
                 if reading.failure is None:
                     podm = self._remembered(reading.podm, mine)
@@ -73,25 +79,25 @@ class Readings:
                     podm = self._last(member.registered, reading.podm, mine)
                 yield dataclasses.replace(reading, podm=podm)
 
-    def _read(self) -> Generator[Reading, None, None]:
-        """Yield readings as they come; first of those who cannot even be asked."""
-        targets: list[Target] = []
-        dialects = plugins.installed(plugins.DIALECTS)
-        for member in self.members:
-            one = member.registered
-            try:
-                if one.driver != AUTO:
-                    dialects.get(one.driver)
-                targets.append(Target(one, self._registry.password(one)))
-            except (CredentialError, PluginError, UnknownName) as error:
-                yield Reading(_silent(one), str(error))
-        settings = Settings(
-            timeout_s=self._live.timeout_s, full=self._live.full, cache=self._cache
-        )  # fmt: skip
+    def _target(self, one: Registered) -> Target | Reading:
+        """Return whom to ask, or why nobody can be."""
+        try:
+            if one.driver != AUTO:
+                self._dialects.get(one.driver)
+            return Target(one, self._registry.password(one))
+        except (CredentialError, PluginError, UnknownName) as error:
+            return Reading(_silent(one), str(error))
+
+    def _answers(self, targets: Sequence[Target]) -> Generator[Reading, None, None]:
+        """Yield what came of reading targets, in their order."""
+        settings = Settings(timeout_s=self._live.timeout_s, full=self._live.full, cache=self._cache)
+
+        def tell(read: int, every: int) -> None:
+            self._progress(read, every, self._awaited if read < every else "")
+
         if targets:
-            found = driver.read(targets, dialects.found, settings, progress=self._progress)
-            with contextlib.closing(found):
-                yield from found
+            tell(0, len(targets))
+            yield from driver.read(targets, self._dialects.found, settings, tell)
 
     def _remembered(self, podm: FullPodm, store: Store | None) -> FullPodm:
         """Return a podm with the generation that the state gives it."""
@@ -107,7 +113,7 @@ class Readings:
         """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
         known = store.last([one.name]).get(one.name) if store else None
         if known is None:
-            return podm
+            return msgspec.structs.replace(podm, read_at=None)
         limit, age = self._live.max_age_s, age_s(known.read_at, self._now())
         if limit is not None and (age is None or age > limit):
             return msgspec.structs.replace(podm, read_at=known.read_at)
@@ -138,16 +144,3 @@ def _silent(one: Registered) -> FullPodm:
         traits=one.traits,
         facts=one.facts,
     )
-
-
-def _in_order(
-    members: Sequence[Member], found: Iterator[Reading]
-) -> Iterator[tuple[Member, Reading]]:
-    """Yield readings in the order of the members, each as soon as those before it are there."""
-    early: dict[str, Reading] = {}
-    for member in members:
-        name = member.registered.name
-        while name not in early:
-            reading = next(found)
-            early[reading.podm.id] = reading
-        yield member, early.pop(name)

@@ -116,7 +116,7 @@ def _document(
     if "schema" in fields:
         captured_at = _captured_at(fields)
         for index, podm in enumerate(_podms(fields, whole, file, problems)):
-            yield Record(podm, file, f"$.podms[{index}]", captured_at)
+            yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         documents = {uri: bytes(document) for uri, document in fields.items()}
         yield tree_record(mockup.tree_of_map(documents), id_, file, problems)
@@ -165,7 +165,7 @@ def _lines(
             _header(line, file, f"line {number}", problems)
             captured_at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}: $", captured_at)
+            yield Record(line, file, f"line {number}: $", captured_at=captured_at)
 
 
 def _captured_at(fields: Fields) -> str | None:
