@@ -83,7 +83,7 @@ class Login:
     def log_out(self) -> None:
         """Delete every session of ours; one that cannot be deleted is remarked on."""
         while self._open:
-            uri = self._open.pop()
+            uri = self._open.pop(0)  # the one we are in comes last
             try:
                 status = self._connection.delete(uri).status
             except (PodmError, InputError) as error:
