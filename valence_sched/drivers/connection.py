@@ -18,13 +18,12 @@ import requests
 from requests.utils import get_environ_proxies
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
-from urllib3.exceptions import HTTPError
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, unreachable
+from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, body_of
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.documents import decode
@@ -252,7 +251,7 @@ class Connection:
                 response = found.response
             except (SushyError, ValueError, requests.RequestException) as error:
                 raise InputError(uri, "", str(error), "a request that can be sent") from None
-            body = _body(response, most)
+            body = body_of(response, most)
             if self._ended and method != "DELETE":  # what was cut off can look whole
                 raise self.deadline.passed()
             return Answer(response.status_code, response.headers, body)
@@ -313,20 +312,6 @@ def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
 def _refuse(response: requests.Response) -> None:
     if response.status_code >= 400:
         raise _Status(response)
-
-
-def _body(response: requests.Response, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed."""
-    try:
-        body: bytes = response.raw.read(most + 1, decode_content=True)
-        if len(body) > most:
-            response.close()
-        else:
-            response.raw.release_conn()
-        return body
-    except (HTTPError, OSError) as error:
-        response.close()
-        raise unreachable(error) from None
 
 
 def _goes_on(answer: Answer) -> bool:

@@ -96,6 +96,24 @@ class Adapter(HTTPAdapter):
                 _shut(sock)
 
 
+def body_of(response: requests.Response, most: int) -> bytes:
+    """Return the body, of a longer one one byte too many; a connection with more is closed.
+
+    Raises:
+        Unreachable: it does not come whole.
+    """
+    try:
+        body: bytes = response.raw.read(most + 1, decode_content=True)
+        if len(body) > most:
+            response.close()
+        else:
+            response.raw.release_conn()
+        return body
+    except (HTTPError, OSError) as error:
+        response.close()
+        raise unreachable(error) from None
+
+
 def unreachable(error: BaseException) -> Unreachable:
     """Return what an error of the transport means, in a few words."""
     causes = _causes(error)

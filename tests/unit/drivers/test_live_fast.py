@@ -5,7 +5,6 @@ import os
 import stat
 import tempfile
 import unittest
-from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +15,20 @@ from tests.unit.drivers.test_live_faults import hang, on, status
 from valence_sched.drivers.expand import unfold
 
 TREE = TREES["rack-mockup"]
+
+
+def dressed(documents):
+    """Return a tree whose documents have all that the specification requires."""
+    found = {}
+    for uri, data in documents.items():
+        try:
+            json = msgspec.json.decode(data, type=dict)
+        except msgspec.MsgspecError:
+            found[uri] = data
+            continue
+        more = {"@odata.type": "#T.v1.T", "Id": "1", "Name": "?"}
+        found[uri] = msgspec.json.encode(more | json | {"@odata.id": uri})
+    return found
 
 
 def half(drop):
@@ -38,6 +51,7 @@ class ExpandTest(LiveTest):
     def both(self, documents, *rules, **more):
         """Read a tree expanded and plain: the same comes of it; return the expanded server."""
         server = self.serve({}, expand=6, rules=rules)
+        documents = dressed(documents)
         home = self.at_home(documents, server)
         (reading,) = self.read(server, **more)
         expected, problems = self.recorded(home)
@@ -52,8 +66,9 @@ class ExpandTest(LiveTest):
                 plain = self.serve({})
                 self.at_home(documents, plain)
                 self.read(plain)
-                self.assertLessEqual(len(server.log), len(plain.log))
-        self.assertLess(len(self.both(TREES["systems"]).log), 12)
+                self.assertLess(len(server.log), len(plain.log))
+                if name.startswith("public-com"):
+                    self.assertEqual(4, len(server.log))
 
     def test_a_promise_that_is_refused_is_not_asked_for_again_and_again(self):
         for code in (400, 404, 405, 500, 501):
@@ -67,7 +82,8 @@ class ExpandTest(LiveTest):
             handler.path = handler.path.partition("?")[0]
 
         server = self.both(TREE, on("expand", ignore))
-        self.assertEqual(1, max(Counter(server.gets()).values()) // 2)
+        asked = [path for path in server.gets() if "expand" in path]
+        self.assertIn(len(asked), (1, 2, 3))
 
     def test_answers_that_are_no_json_or_never_come_are_read_plain(self):
         for act in (status(200, b"<html>"), status(200, b'{"a":' * 100_000), hang):
@@ -120,7 +136,7 @@ class KeptTest(LiveTest):
             for expand in (0, 6):
                 with self.subTest(name, expand=expand):
                     first, second = self.twice(documents, expand)
-                    self.assertLessEqual(second, max(first, 8))
+                    self.assertLessEqual(second, first + 2)
         first, second = self.twice(TREES["public-compose-action"])
         self.assertLess(second * 2, first)
 
