@@ -17,7 +17,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
-_WORDS: dict[str, Any] = {
+EVERYWHERE: dict[str, Any] = {
     f"{name}_{word}": it for name in ("mysql", "mariadb") for word, it in _INNODB.items()
 }
 KEY = sa.String(32)
@@ -28,7 +28,7 @@ SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def table(name: str, *columns: SchemaItem) -> sa.Table:
     """Return a table, alike on every engine."""
-    return sa.Table(name, METADATA, *columns, **_WORDS)
+    return sa.Table(name, METADATA, *columns, **EVERYWHERE)
 
 
 def key_of(*words: str) -> str:
