@@ -8,6 +8,7 @@ how long a key may be: every key is a digest, and the text stands beside it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,6 +35,11 @@ def table(name: str, *columns: SchemaItem) -> sa.Table:
 def key_of(*words: str) -> str:
     """Return what stands for some words in keys: 32 hexadecimal digits."""
     return hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest()
+
+
+def pairs(rows: Iterable[Any]) -> dict[Any, Any]:
+    """Return rows of two columns as a dict."""
+    return {row[0]: row[1] for row in rows}
 
 
 class now(FunctionElement[float]):  # noqa: N801
