@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from valence_sched.core.decision import Decision
 from valence_sched.engine import Engine
@@ -39,7 +43,9 @@ class Claimed(NamedTuple):
 class Claimant:
     """Decides on what the store knows, kept up to date, and claims what is chosen.
 
-    ``declared`` adds the resources that an operator declares.
+    ``declared`` adds the resources that an operator declares. Where somebody was faster, equal
+    blocks are from then on tried in an order drawn by ``salt``: a crowd that tries them in one
+    order would lose to each other again and again.
     """
 
     def __init__(
@@ -52,9 +58,12 @@ class Claimant:
         skipped: Sequence[str] = (),
         strict: bool = False,
         most_attempts: int = MOST_ATTEMPTS,
+        salt: bytes | None = None,
     ) -> None:
         self._store, self._declared = store, declared
         self._most_attempts = most_attempts
+        self._salt = salt if salt is not None else secrets.token_bytes(8)
+        self._crowded: set[str] = set()
         self._known = Known()
         self._podms: dict[str, LeanPodm] = {}
         self._engine: Engine | None = None
@@ -108,6 +117,7 @@ class Claimant:
                 claim = self._take(decision, content, owner, key, ttl_s)
                 return Claimed(claim, decision, retries)
             except ClaimLost as error:
+                self._crowded.add(error.podm)
                 lost = error
         raise ClaimLost(
             f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
@@ -131,7 +141,7 @@ class Claimant:
         )
 
     def _take_in(self, fresh: Sequence[tuple[LeanPodm, Held]]) -> None:
-        podms = [less(base, held) for base, held in fresh]
+        podms = [self._ordered(less(base, held)) for base, held in fresh]
         if self._engine is not None:
             for podm in podms:
                 self._engine.replace(podm, self._store.address)
@@ -140,6 +150,16 @@ class Claimant:
         for podm in podms:
             builder.add(podm, self._store.address)
         self._engine = self._make(builder.view())
+
+    def _ordered(self, podm: LeanPodm) -> LeanPodm:
+        if podm.id not in self._crowded:
+            return podm
+        blocks = sorted(podm.blocks, key=lambda block: _lot(self._salt, block.uri))
+        return msgspec.structs.replace(podm, blocks=tuple(blocks))
+
+
+def _lot(salt: bytes, uri: str) -> bytes:
+    return hashlib.blake2b(uri.encode(), key=salt, digest_size=8).digest()
 
 
 def _declared_supplies(podm: LeanPodm) -> dict[str, float]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -20,8 +19,6 @@ from valence_sched.model.inventory import (
     to_json,
 )
 from valence_sched.model.noun import Noun
-
-P = TypeVar("P", LeanPodm, FullPodm)
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
@@ -40,11 +37,8 @@ class Held(Noun, frozen=True, kw_only=True):
 NOTHING_HELD = Held()
 
 
-def less(podm: P, held: Held) -> P:
-    """Return the podm without what is held: blocks in use, amounts used, nodes to be listed.
-
-    The inside of the blocks may be decoded or bytes.
-    """
+def less(podm: LeanPodm, held: Held) -> LeanPodm:
+    """Return the podm without what is held: blocks in use, amounts used, nodes to be listed."""
     if not held:
         return podm
     return msgspec.structs.replace(
@@ -80,16 +74,13 @@ def _in_use(status: Status) -> bool:
     return status.state in IN_USE or status.reserved or status.compositions > 0
 
 
-def _block(block: Any, held: Mapping[str, int]) -> Any:
+def _block(block: LeanBlock, held: Mapping[str, int]) -> LeanBlock:
     nodes = held.get(block.uri)
     if not nodes:
         return block
-    if not isinstance(block.status, Raw):
-        return msgspec.structs.replace(block, status=used(block.status or FREE, nodes))
-    text = bytes(block.status)
+    text = bytes(block.status or b"")
     status = msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE
-    lean: LeanBlock = msgspec.structs.replace(block, status=Raw(to_json(used(status, nodes))))
-    return lean
+    return msgspec.structs.replace(block, status=Raw(to_json(used(status, nodes))))
 
 
 def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:

@@ -50,6 +50,11 @@ class Address:
             return None
         return Path(os.path.expanduser(name))
 
+    @property
+    def in_memory(self) -> bool:
+        """Return whether the store ends with its process."""
+        return self.engine == "sqlite" and self.file is None
+
     def __str__(self) -> str:
         if self.engine == "sqlite":
             return str(self.file or "store in memory")

@@ -8,6 +8,7 @@ how long a key may be: every key is a digest, and the text stands beside it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
-_WORDS: dict[str, Any] = {
+EVERYWHERE: dict[str, Any] = {
     f"{name}_{word}": it for name in ("mysql", "mariadb") for word, it in _INNODB.items()
 }
 KEY = sa.String(32)
@@ -28,12 +29,17 @@ SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def table(name: str, *columns: SchemaItem) -> sa.Table:
     """Return a table, alike on every engine."""
-    return sa.Table(name, METADATA, *columns, **_WORDS)
+    return sa.Table(name, METADATA, *columns, **EVERYWHERE)
 
 
 def key_of(*words: str) -> str:
     """Return what stands for some words in keys: 32 hexadecimal digits."""
     return hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest()
+
+
+def pairs(rows: Iterable[Any]) -> dict[Any, Any]:
+    """Return rows of two columns as a dict."""
+    return {row[0]: row[1] for row in rows}
 
 
 class now(FunctionElement[float]):  # noqa: N801

@@ -43,7 +43,8 @@ class Database:
         self.address = address
         self.counts = Counts()
         self._sleep, self._lot = sleep, lot
-        self.engine = _engine(address)
+        self.writer = _engine(address, write=True)
+        self.reader = self.writer if address.in_memory else _engine(address, write=False)
 
     def read(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
         """Return what ``work`` finds in one consistent snapshot."""
@@ -63,7 +64,8 @@ class Database:
 
     def close(self) -> None:
         """Give back all connections."""
-        self.engine.dispose()
+        self.writer.dispose()
+        self.reader.dispose()
 
     def _run(self, work: Callable[[sa.Connection], T], doing: str, *, write: bool) -> T:
         for attempt in range(1, MOST_ATTEMPTS + 1):
@@ -84,10 +86,9 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self, write: bool) -> Iterator[sa.Connection]:
         self.counts.transactions += 1
-        with self.engine.connect() as bare:
-            connection = bare.execution_options(**_options(self.address.engine, write))
-            with connection.begin():
-                yield connection
+        engine = self.writer if write else self.reader
+        with engine.connect() as connection, connection.begin():
+            yield connection
 
     def pause(self, attempt: int) -> None:
         """Wait before the next attempt: longer each time, and never as long as somebody else."""
@@ -100,29 +101,25 @@ def _refused(error: sa.exc.DBAPIError) -> bool:
     return error.statement is None and not faults.in_the_way(error) and not faults.lost(error)
 
 
-def _options(engine: str, write: bool) -> dict[str, Any]:
-    if engine == "sqlite":
-        return {"begin": "BEGIN IMMEDIATE" if write else "BEGIN"}
-    # A writer locks the rows it goes by and then wants to see them as they are by then; a
-    # reader wants one snapshot.
-    return {"isolation_level": "READ COMMITTED" if write else "REPEATABLE READ"}
+def _engine(address: Address, *, write: bool) -> sa.Engine:
+    """Return connections for one purpose.
 
-
-def _engine(address: Address) -> sa.Engine:
+    A writer locks the rows it goes by and then wants to see them as they are by then; a reader
+    wants one snapshot. Set once a connection, not once a transaction.
+    """
     url = address.url
-    if address.file is not None:
-        url = url.set(database=str(address.file))
-    arguments: dict[str, Any] = {"connect_args": {}}
     if address.engine == "sqlite":
-        arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
-    elif address.engine == "postgresql":
-        arguments["connect_args"] = {"connect_timeout": 10}
+        if address.file is not None:
+            url = url.set(database=str(address.file))
+        arguments: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_MS / 1000}}
     else:
-        arguments["connect_args"] = {"connect_timeout": 10, "charset": "utf8mb4"}
+        arguments = {"connect_args": {"connect_timeout": 10}}
+        arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if address.engine == "sqlite":
+        begin = "BEGIN IMMEDIATE" if write else "BEGIN"
         sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 
@@ -130,7 +127,3 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import Part
 from valence_sched.store import podms, tables
-from valence_sched.store.columns import key_of, now
+from valence_sched.store.columns import key_of, now, pairs
 
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 SLACK = 1e-6  # of an amount, for sums of floats
@@ -122,13 +122,13 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Part
     known = sa.select(of.stock_key, of.left_over).where(
         of.podm_key == key, of.stock_key.in_(sorted(wanted))
     )
-    supply |= dict(connection.execute(known).tuples().all())
+    supply |= pairs(connection.execute(known))
     sums = (
         sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount))
         .where(_amounts.c.podm_key == key, _amounts.c.stock_key.in_(sorted(wanted)))
         .group_by(_amounts.c.stock_key)
     )
-    held = dict(connection.execute(sums).tuples().all())
+    held = pairs(connection.execute(sums))
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:

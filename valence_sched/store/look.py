@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from valence_sched.model.held import NOTHING_HELD, Held
 from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.store import claim_rows, tables
-from valence_sched.store.columns import key_of
+from valence_sched.store.columns import key_of, pairs
 from valence_sched.store.database import Counts
 
 CHUNK = 500
@@ -54,7 +54,7 @@ def look(connection: sa.Connection, known: Known, counts: Counts) -> Look:
     Asks for the counts of the shards, and then only for podms of shards that moved.
     """
     of = tables.shards.c
-    shards = dict(connection.execute(sa.select(of.shard, of.moved)).tuples().all())
+    shards = pairs(connection.execute(sa.select(of.shard, of.moved)))
     then = {shard: known.shards.get(shard, -1) for shard in shards}
     behind = [shard for shard in sorted(shards) if shards[shard] != then[shard]]
     rows = _moved(connection, then, behind)

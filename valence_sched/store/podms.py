@@ -4,19 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
 from valence_sched.model.inventory import FREE, FullPodm, to_json
+from valence_sched.model.noun import Noun
+from valence_sched.model.stats import Stats, merged, overlaid
 from valence_sched.model.stocks import left
 from valence_sched.store import settle, tables
-from valence_sched.store.columns import key_of
+from valence_sched.store.columns import key_of, now
 
 _table = tables.podms
 _decoder = msgspec.json.Decoder(FullPodm)
+
+
+class Told(Noun, frozen=True):
+    """What a pod manager reported by itself; ``alone`` when it was never read."""
+
+    stats: Stats
+    alone: bool = False
 
 
 class Row(NamedTuple):
@@ -68,29 +77,54 @@ def remember(connection: sa.Connection, podm: FullPodm) -> int:
     """
     key = key_of(podm.id)
     row = locked(connection, key)
-    if row and not row.gone and _older(podm.read_at, row.read_at):
+    told = _told(row)
+    if row and not row.gone and not told.alone and _older(podm.read_at, row.read_at):
         return row.generation
-    if row and row.stats:
-        podm = overlaid(podm, msgspec.json.decode(row.stats))
-    return written(connection, podm, row)
+    if told.stats:
+        podm = overlaid(podm, told.stats)
+    return written(connection, podm, row, Told(told.stats) if told.stats else None)
 
 
-def written(connection: sa.Connection, podm: FullPodm, row: Row | None) -> int:
+def report(connection: sa.Connection, name: str, stats: Stats) -> int:
+    """Take in what a pod manager reports by itself; return its generation.
+
+    It is kept, and stands in place of what is read later. One that is never read is as old as
+    its latest report.
+    """
+    row = locked(connection, key_of(name))
+    told = _told(row)
+    stored = last(connection, [name]).get(name)
+    told = Told(merged(told.stats, stats), alone=stored is None or told.alone)
+    podm = overlaid(stored or FullPodm(id=name), told.stats)
+    if told.alone:
+        read_at = datetime.fromtimestamp(connection.scalar(sa.select(now())) or 0.0, UTC)
+        podm = msgspec.structs.replace(podm, read_at=read_at.isoformat(timespec="seconds"))
+    return written(connection, podm, row, told)
+
+
+def _told(row: Row | None) -> Told:
+    if row is None or row.stats is None:
+        return Told({})
+    return msgspec.json.decode(row.stats, type=Told)
+
+
+def written(connection: sa.Connection, podm: FullPodm, row: Row | None, told: Told | None) -> int:
     """Write a podm whose row is locked; return its generation."""
     key = key_of(podm.id)
     content = to_json(msgspec.structs.replace(podm, generation=0, read_at=None))
     digest = key_of(content.decode())
     read_at = podm.read_at
+    stats = to_json(told) if told else None
     if row and row.digest == digest and not row.gone:
         connection.execute(
-            sa.update(_table).where(_table.c.podm_key == key).values(read_at=read_at)
+            sa.update(_table).where(_table.c.podm_key == key).values(read_at=read_at, stats=stats)
         )
         if settle.settled(connection, podm):
             moved(connection, key)
         return row.generation
     generation = row.generation + 1 if row else max(1, podm.generation)
     values: dict[str, Any] = {"generation": generation, "digest": digest, "read_at": read_at,
-                              "gone": False, "document": content}  # fmt: skip
+                              "gone": False, "document": content, "stats": stats}  # fmt: skip
     if row:
         connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(values))
     else:
@@ -137,13 +171,6 @@ def decoded(generation: int, read_at: str | None, document: bytes) -> FullPodm:
     """Return a podm from its row."""
     podm = _decoder.decode(document)
     return msgspec.structs.replace(podm, generation=generation, read_at=read_at)
-
-
-def overlaid(podm: FullPodm, changes: dict[str, Any]) -> FullPodm:
-    """Return a podm with what was posted about it in place of what was read."""
-    plain = msgspec.to_builtins(podm)
-    facts = {**plain.get("facts", {}), **changes.get("facts", {})}
-    return msgspec.convert({**plain, **changes, "facts": facts}, FullPodm)
 
 
 def _write_supplies(connection: sa.Connection, key: str, podm: FullPodm) -> None:

@@ -106,7 +106,7 @@ def _write_ahead(database: Database) -> None:
     """Let readers and a writer go side by side; the mode stays with the file."""
     for attempt in range(50):
         try:
-            with database.engine.connect() as connection:
+            with database.writer.connect() as connection:
                 raw = connection.connection.dbapi_connection
                 assert raw is not None
                 raw.execute("PRAGMA journal_mode = WAL")

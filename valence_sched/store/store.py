@@ -11,6 +11,7 @@ from typing import Self
 
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
+from valence_sched.model.stats import Stats, name_of
 from valence_sched.store import podms, registry, schema, sweep
 from valence_sched.store.address import Address
 from valence_sched.store.claims import Claims
@@ -109,6 +110,18 @@ class Store:
         older than the stored one changes nothing.
         """
         return self._database.write(lambda c: podms.remember(c, podm), "storing what was read")
+
+    def stats(self, name: str | tuple[str, str], stats: Stats) -> int:
+        """Take in what a pod manager reports by itself; return its generation.
+
+        ``name`` is its id, or host and node. Words that are no fields of a pod manager are kept
+        as facts. One that nobody knows yet is known from then on.
+
+        Raises:
+            InputError: something reported is not what it must be; nothing is stored.
+        """
+        podm = name_of(name)
+        return self._database.write(lambda c: podms.report(c, podm, stats), "storing a report")
 
     def last(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
         """Return pod managers as last read, by name: these, or all."""

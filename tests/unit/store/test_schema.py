@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening a store: made when it is not there, upgraded when it is older, refused when newer."""
+
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+import unittest
+
+import sqlalchemy as sa
+
+from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
+from tests.unit.store.site import part, podm
+from valence_sched.errors import StoreError
+from valence_sched.model.registered import Registered
+from valence_sched.store import tables
+from valence_sched.store.store import Store
+from valence_sched.store.upgrade import upgrade
+
+ONE = Registered(name="a", url="https://a")
+
+
+def opened(url, name, barrier, queue):
+    barrier.wait()
+    try:
+        with Store(url) as store:
+            store.register(Registered(name=name, url="https://x"))
+        queue.put(None)
+    except Exception as error:  # the test tells it
+        queue.put(repr(error))
+
+
+@on_each_engine
+class TestSchema:
+    """One revision, whatever way led to it."""
+
+    def migrated(self, to):
+        engine = raw_engine(self.url)
+        with engine.begin() as connection:
+            upgrade(connection, to)
+        engine.dispose()
+
+    def test_migrations_and_a_new_store_have_the_same_schema(self):
+        self.migrated("head")
+        migrated = self.reflected()
+        self.url = self.fresh_url()
+        self.store()
+        self.assertEqual(self.reflected(), migrated)
+        self.assertEqual({*tables.METADATA.tables}, {*migrated})
+
+    def reflected(self):
+        """Return what the engine says of each table: columns, keys, indexes, references."""
+        engine = raw_engine(self.url)
+        look = sa.inspect(engine)
+        found = {
+            name: (
+                [(c["name"], str(c["type"]), c["nullable"]) for c in look.get_columns(name)],
+                look.get_pk_constraint(name)["constrained_columns"],
+                sorted((i["name"], i["column_names"]) for i in look.get_indexes(name)),
+                sorted(u["column_names"] for u in look.get_unique_constraints(name)),
+                sorted(f["constrained_columns"] for f in look.get_foreign_keys(name)),
+            )
+            for name in look.get_table_names()
+        }
+        engine.dispose()
+        return found
+
+    def test_an_older_store_is_upgraded_and_keeps_what_it_has(self):
+        self.migrated("0001")
+        row = {"podm_key": "0" * 32, "name": "a", "document": b'{"name":"a","url":"https://a"}'}
+        self.execute(sa.insert(tables.registry), row)
+        store = self.store()
+        self.assertEqual([ONE], store.registered())
+        store.claims.take([part("p", store.remember(podm()), "c0")])
+        self.assertEqual([(tables.REVISION,)], self.execute(sa.select(tables.version)))
+
+    def test_a_newer_store_is_refused_in_one_line(self):
+        self.store()
+        self.execute(sa.update(tables.version).values(version_num="0999"))
+        with self.assertRaisesRegex(
+            StoreError, "schema is version 0999, .* knows up to 0002: use a newer valence-sched"
+        ):
+            self.store()
+
+    def test_several_processes_open_a_new_store_at_once(self):
+        self.at_once()
+
+    def test_several_processes_upgrade_an_older_store_at_once(self):
+        self.migrated("0001")
+        self.at_once()
+
+    def at_once(self):
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        barrier, queue = context.Barrier(6), context.Queue()
+        names = [f"p{number}" for number in range(6)]
+        running = [
+            context.Process(target=opened, args=(self.url, name, barrier, queue)) for name in names
+        ]
+        for process in running:
+            process.start()
+        self.assertEqual([None] * 6, [queue.get(timeout=120) for _ in running])
+        for process in running:
+            process.join()
+        self.assertEqual(names, [one.name for one in self.store().registered()])
+
+
+class TestFile(StoreCase):
+    """The file of an embedded store."""
+
+    def test_it_is_for_its_user_alone_and_so_is_its_folder(self):
+        file = self.folder / "new" / "store.db"
+        old = os.umask(0)
+        self.addCleanup(os.umask, old)
+        store = self.store(f"sqlite:///{file}")
+        store.register(ONE)
+        for path in (file, file.with_name("store.db-wal")):
+            self.assertEqual(0o600, stat.S_IMODE(path.stat().st_mode), path)
+        self.assertEqual(0o700, stat.S_IMODE(file.parent.stat().st_mode))
+
+    def test_it_is_written_ahead(self):
+        self.store()
+        self.assertEqual([("wal",)], self.execute(sa.text("PRAGMA journal_mode")))
+
+    def test_what_is_no_store_is_one_line(self):
+        file = self.folder / "store.db"
+        file.write_bytes(b"this is not a database at all, whatever its name says" * 100)
+        with self.assertRaisesRegex(StoreError, f"^{file}: .*file is not a database .*restore a"):
+            self.store(f"sqlite:///{file}")
+
+    def test_a_damaged_store_is_one_line(self):
+        store = self.store()
+        store.remember(podm(blocks=2000))
+        store.close()
+        file = next(self.folder.glob("*.db"))
+        data = bytearray(file.read_bytes())
+        data[4096:] = os.urandom(len(data) - 4096)
+        file.write_bytes(data)
+        with self.assertRaisesRegex(StoreError, "damaged: restore a copy"):
+            self.store().last()
+
+    def test_a_place_that_is_none_is_one_line(self):
+        for place, words in (("/proc/no/store.db", "no such file"), ("/dev/full", "")):
+            with self.subTest(place), self.assertRaisesRegex(StoreError, f"^{place}.*{words}"):
+                self.store(f"sqlite:///{place}")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can stop being root")
+    def test_a_file_that_may_only_be_read_is_one_line(self):
+        self.store().close()
+        file = next(self.folder.glob("*.db"))
+        self.folder.chmod(0o755)
+        file.chmod(0o444)
+        told, tell = os.pipe()
+        if os.fork() == 0:  # this interpreter may be one that only root can start
+            try:
+                os.setuid(65534)
+                Store(self.url)
+            except BaseException as error:
+                os.write(tell, str(error).encode())
+            os._exit(0)
+        os.wait()
+        text = os.read(told, 1000).decode()
+        os.close(told)
+        os.close(tell)
+        self.assertTrue(text.startswith(f"{file}: permission denied"), text)
+
+
+class TestAddress(unittest.TestCase):
+    """Passwords stay where they are."""
+
+    def test_a_password_is_in_no_error_and_no_repr(self):
+        for scheme in ("postgresql", "mysql", "mariadb"):
+            with self.subTest(scheme), self.assertRaises(StoreError) as caught:
+                Store(f"{scheme}://user:s3cr%2Ft@127.0.0.1:1/name?connect_timeout=2")
+            text = f"{caught.exception!r} {caught.exception.__cause__!r}"
+            self.assertNotIn("s3cr", text)
+            self.assertIn("127.0.0.1:1/name", text)
+            self.assertIn("is the database running", text)
+            self.assertNotIn("\n", str(caught.exception))
+
+    def test_what_cannot_be_read_is_not_repeated(self):
+        with self.assertRaisesRegex(StoreError, "write it as sqlite:///FILE") as caught:
+            Store("user:s3cret@host")
+        self.assertNotIn("s3cret", str(caught.exception))
+
+    def test_an_engine_that_is_not_known(self):
+        with self.assertRaisesRegex(StoreError, "'oracle' is not known: use sqlite, postgresql"):
+            Store("oracle://h/n")
+
+
+class TestWeight(unittest.TestCase):
+    """What opening costs."""
+
+    def test_a_store_that_is_up_to_date_opens_without_alembic(self):
+        program = (
+            "import sys; from valence_sched.store.store import Store\n"
+            "Store('sqlite://'); print('alembic' in sys.modules)"
+        )
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                             check=False)  # fmt: skip
+        self.assertEqual("False\n", run.stdout, run.stderr)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers that report by themselves."""
+
+import json
+import re
+
+from tests.unit.store.engines import on_each_engine
+from tests.unit.store.site import CORES, claimant, podm
+from valence_sched.errors import InputError
+from valence_sched.testing import request
+
+GPU = {"uri": "g", "type": ["Expansion"], "devices": {"accelerators": [{"kind": "GPU"}]}}
+ASKED = {"accelerators": [{"kind": "GPU"}]}
+
+
+@on_each_engine
+class TestStats:
+    """What is reported is what the very next decision goes by."""
+
+    def setUp(self):
+        super().setUp()
+        self.one = self.store()
+
+    def chosen(self, scheduler, properties=CORES, **words):
+        decision = scheduler.engine().select_destinations(request(properties, **words))
+        return [placement.chosen.podm for placement in decision.placements]
+
+    def test_the_very_next_selection_sees_a_report(self):
+        """S60: in a process that had looked before, too."""
+        for name in ("a", "b"):
+            self.one.remember(podm(name))
+        mine = claimant(self.store())
+        self.assertEqual(1, len(self.chosen(mine)))
+        self.one.stats("a", {"status": "Offline"})
+        self.assertEqual(["b"], self.chosen(mine))
+        self.one.stats("a", {"status": "Online"})
+        self.one.stats("b", {"enabled": False})
+        self.assertEqual(["a"], self.chosen(mine))
+
+    def test_a_name_is_an_id_or_host_and_node_and_what_is_returned_is_accepted(self):
+        """S61."""
+        self.one.stats(("rack-1", "psme-2"), {"blocks": [GPU]})
+        mine = claimant(self.one)
+        (name,) = self.chosen(mine, ASKED)
+        self.one.stats(name, {"status": "Offline"})
+        self.assertEqual([], self.chosen(mine, ASKED))
+        self.one.stats(("rack-1", "psme-2"), {"status": "Online"})
+        self.assertEqual([name], self.chosen(mine, ASKED))
+
+    def test_unknown_words_are_kept_and_decided_on(self):
+        """S63: and they make the JSON round trip."""
+        stats = json.loads(json.dumps({
+            "blocks": [GPU], "power_w": 350, "firmware": {"bmc": "2.1", "beta": True},
+            "tags": ["a", 1], "facts": {"rack": "r7"}, "nothing": None,
+        }))  # fmt: skip
+        self.one.stats("p", stats)
+        facts = {"power_w": 350.0, "firmware.bmc": "2.1", "firmware.beta": "true",
+                 "tags": ("a", "1"), "rack": "r7"}  # fmt: skip
+        self.assertEqual(facts, self.one.last()["p"].facts)
+        mine = claimant(self.one)
+        for most, expected in ((400, ["p"]), (300, [])):
+            where = ["<=", "$facts.power_w", most]
+            self.assertEqual(expected, self.chosen(mine, ASKED, where=where))
+
+    def test_the_zone_comes_with_the_stats_alone(self):
+        """S64."""
+        self.one.stats("a", {"blocks": [GPU], "availability_zone": "east"})
+        self.one.stats("b", {"blocks": [GPU], "zone": "west", "capabilities": "net=ib;eth"})
+        mine = claimant(self.one)
+        self.assertEqual(["a"], self.chosen(mine, ASKED, zone="east"))
+        self.assertEqual(["b"], self.chosen(mine, ASKED, zone="west"))
+        wanted = {"net": ["ib"]}
+        self.assertEqual(["b"], self.chosen(mine, ASKED, capabilities=wanted))
+
+    def test_an_amount_is_a_stock_that_can_be_claimed(self):
+        self.one.stats("p", {"blocks": [GPU], "amounts": {"power": {"total": 10, "unit": "W"}}})
+        (stock,) = self.one.last()["p"].stocks
+        self.assertEqual(("power", 10.0, "W"), (stock.resource, stock.total, stock.unit))
+        self.one.stats("p", {"amounts": {"power": 4, "water": 1}})
+        stocks = {stock.resource: stock.total for stock in self.one.last()["p"].stocks}
+        self.assertEqual({"power": 4.0, "water": 1.0}, stocks)
+        self.one.stats("p", {"amounts": {"power": None}})
+        self.assertEqual(["water"], [stock.resource for stock in self.one.last()["p"].stocks])
+
+    def test_a_report_stands_beside_what_is_read_later(self):
+        self.one.remember(podm(read_at="2026-01-01T00:00:00Z", facts={"x": 1.0, "y": 1.0}))
+        first = self.one.stats("p", {"x": 2})
+        later = podm(blocks=1, read_at="2026-01-01T00:00:01Z", facts={"x": 1.0, "y": 3.0})
+        self.assertEqual(first + 1, self.one.remember(later))
+        self.assertEqual({"x": 2.0, "y": 3.0}, self.one.last()["p"].facts)
+        self.assertEqual(first + 1, self.one.stats("p", {"x": 2}))  # nothing new
+
+    def test_what_is_wrong_is_named_and_nothing_is_stored(self):
+        for stats, line in (
+            ({"status": "Fine"}, "stats of 'p': $.status: found 'Fine'"),
+            ({"amounts": 5}, "stats: $.amounts: found 5, expected an object"),
+            ({"amounts": {"m": {"total": -1}}}, "stats of 'p': $.stocks[0].total: found -1"),
+            ({"capabilities": "x"}, "stats of 'p': $.capabilities: found 'x' is not key=value"),
+        ):
+            with self.subTest(stats), self.assertRaisesRegex(InputError, re.escape(line)):
+                self.one.stats("p", stats)
+        self.assertEqual({}, self.one.last())

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod manager reports by itself: a JSON object whose unknown words are facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from valence_sched.errors import InputError
+from valence_sched.model.documents import decode
+from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
+
+SCHEME = "reported:"  # how the URIs of stocks begin of which only an amount was reported
+
+Stats = dict[str, Any]
+
+#: Words that mean a field of the podm; ``availability_zone`` is how others call the zone.
+FIELDS = {name: name for name in (
+    "name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
+    "pools", "blocks", "stocks", "nodes",
+)} | {"availability_zone": "zone"}  # fmt: skip
+KEPT_APART = ("facts", "amounts")  # each of their words is reported by itself
+
+
+def name_of(name: str | tuple[str, str]) -> str:
+    """Return the id of a podm that is called by its id, or by host and node."""
+    return name if isinstance(name, str) else "/".join(name)
+
+
+def merged(earlier: Stats, stats: Stats) -> Stats:
+    """Return what is reported in all: a word that is reported again takes the earlier's place."""
+    found = {**earlier, **stats}
+    for word in KEPT_APART:
+        both = {**_object(earlier, word), **_object(stats, word)}
+        if both:
+            found[word] = both
+    return found
+
+
+def overlaid(podm: FullPodm, stats: Stats) -> FullPodm:
+    """Return a podm with what was reported of it in place of what was read.
+
+    Raises:
+        InputError: something reported is not what it must be.
+    """
+    file = f"stats of {podm.id!r}"
+    plain = msgspec.to_builtins(podm)
+    facts = dict(plain.get("facts", {}))
+    for word, value in {**stats, **_object(stats, "facts", file)}.items():
+        if word in FIELDS:
+            plain[FIELDS[word]] = _field(word, value, file)
+        elif word not in KEPT_APART:
+            facts = _with_fact(facts, word, value)
+    plain["facts"] = facts
+    plain["stocks"] = _stocks(plain.get("stocks", ()), _object(stats, "amounts", file), file)
+    return decode(to_json(plain), FullPodm, file)
+
+
+def _field(word: str, value: Any, file: str) -> Any:
+    if word != "capabilities" or not isinstance(value, str):
+        return value
+    try:
+        return parse_capabilities(value)
+    except ValueError as error:
+        raise InputError(file, "$.capabilities", str(error), "key=value") from None
+
+
+def _with_fact(facts: dict[str, Any], word: str, value: Any) -> dict[str, Any]:
+    """Return facts with one more; an object gives one for each of its words, null takes it away."""
+    if isinstance(value, Mapping):
+        for inner, deeper in value.items():
+            facts = _with_fact(facts, f"{word}.{inner}", deeper)
+        return facts
+    if value is None:
+        return {name: told for name, told in facts.items() if name != word}
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, list):
+        value = [one if isinstance(one, str) else msgspec.json.encode(one).decode()
+                 for one in value]  # fmt: skip
+    return {**facts, word: value}
+
+
+def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
+    kept = [stock for stock in stocks if not _is(stock["uri"], amounts)]
+    for resource, told in amounts.items():
+        words = told if isinstance(told, Mapping) else {"total": told}
+        if told is not None:
+            kept.append({**words, "uri": SCHEME + resource, "resource": resource})
+    return kept
+
+
+def _is(uri: str, amounts: Stats) -> bool:
+    return uri.startswith(SCHEME) and uri.removeprefix(SCHEME) in amounts
+
+
+def _object(stats: Stats, word: str, file: str = "stats") -> Stats:
+    value = stats.get(word) or {}
+    if not isinstance(value, dict):
+        raise InputError(file, f"$.{word}", repr(value), "an object")
+    return value
