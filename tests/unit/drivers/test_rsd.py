@@ -282,6 +282,19 @@ class StorageTest(unittest.TestCase):
         self.assertEqual(("storage_gib", "GiB", 2000, 750), self.amounts(rack, GROUP))
         self.assertEqual(("PCIe", "unswitched"), rack.stocks[GROUP].pools)
 
+    def test_that_a_volume_is_cut_from_a_group_is_told_by_either_of_them(self):
+        drives = f"{V}/Services/rss/LogicalDrives"
+        rack = Rack(PCIE)
+        rack[f"{drives}/volume-1"]["Links"]["LogicalDrives"] = []
+        self.assertEqual(750, self.amounts(rack, GROUP)[3])
+        rack[GROUP]["Links"]["UsedBy"] = []
+        self.assertEqual(250, self.amounts(rack, GROUP)[3])
+
+    def test_a_volume_is_no_stock_whatever_else_it_says(self):
+        rack = Rack(PCIE)
+        rack[f"{V}/Services/rss/LogicalDrives/volume-2"]["Mode"] = "Pool"
+        self.assertEqual([GROUP], [stock.uri for stock in rack.read().stocks])
+
     def test_a_volume_of_unknown_size_makes_the_rest_unknown(self):
         rack = Rack(PCIE)
         del rack[f"{V}/Services/rss/LogicalDrives/volume-1"]["CapacityGiB"]
