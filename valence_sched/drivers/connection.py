@@ -18,13 +18,12 @@ import requests
 from requests.utils import get_environ_proxies
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
-from urllib3.exceptions import HTTPError
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, unreachable
+from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, body_of
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.documents import decode
@@ -73,7 +72,6 @@ class Connection:
         self.name, self.deadline, self.requests = registered.name, deadline, 0
         self.url = base_url(registered)
         self.host = host_and_path(self.url)[0]
-        self._longest_s = deadline.seconds / 2
         self._adapter = Adapter(parallel)
         self._ended = self._closing = False
         self._connector = Connector(
@@ -108,27 +106,29 @@ class Connection:
         """
         self._login.log_in(root)
 
-    def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES) -> Answer:
+    def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
         """Read, and try again while the answer is that it may come later.
 
-        A body of more than ``most`` bytes is cut off after them.
+        A body of more than ``most`` bytes is cut off after them. No server may be silent for
+        longer than a ``share`` of the time until the deadline.
 
         Raises:
             InputError: this document cannot be read, others may.
             Unreachable: no answer came, and it makes no sense to wait for one.
+            Slow: this answer did not come within the share.
             Refused: the login is refused.
         """
         logins = self._login.count
-        answer = self._read(uri, most)
+        answer = self._read(uri, most, share)
         if answer.status == 401 and self._login.renew(logins):
-            answer = self._read(uri, most)
+            answer = self._read(uri, most, share)
         if answer.status == 401:
             raise self._login.refused()
         return answer
 
     def ask(self, uri: str) -> Answer:
         """Read as :meth:`get`, also where it needs a login that was not made yet."""
-        return self._read(uri, MAX_DOCUMENT_BYTES)
+        return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Write, once.
@@ -201,11 +201,11 @@ class Connection:
         finally:
             self._connector.close()
 
-    def _read(self, uri: str, most: int) -> Answer:
+    def _read(self, uri: str, most: int, share: float) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
             pause_s = PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
             try:
-                answer = self._follow(uri, most)
+                answer = self._follow(uri, most, share)
                 if answer.status not in BUSY or attempt == ATTEMPTS:
                     return answer
                 pause_s = retry_after_s(answer.headers, pause_s)
@@ -217,11 +217,11 @@ class Connection:
             self.wait(pause_s)
         raise AssertionError("unreachable")
 
-    def _follow(self, uri: str, most: int) -> Answer:
+    def _follow(self, uri: str, most: int, share: float) -> Answer:
         """Read, also where a redirect leads on this host."""
         at = uri
         for _ in range(MAX_REDIRECTS):
-            answer = self._send("GET", at, most)
+            answer = self._send("GET", at, most, share)
             where = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not where:
                 return answer
@@ -231,7 +231,7 @@ class Connection:
                 raise InputError(uri, "", found, f"an answer from {self.host}")
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
-    def _send(self, method: str, uri: str, most: int, **more: Any) -> Answer:
+    def _send(self, method: str, uri: str, most: int, share: float = 1.0, **more: Any) -> Answer:
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.passed()
@@ -241,7 +241,7 @@ class Connection:
                 response = self._connector._op(
                     method,
                     uri,
-                    timeout=min(left_s, self._longest_s),
+                    timeout=left_s * share,
                     allow_reauth=False,
                     stream=True,
                     allow_redirects=False,
@@ -251,7 +251,10 @@ class Connection:
                 response = found.response
             except (SushyError, ValueError, requests.RequestException) as error:
                 raise InputError(uri, "", str(error), "a request that can be sent") from None
-            return Answer(response.status_code, response.headers, _body(response, most))
+            body = body_of(response, most)
+            if self._ended and method != "DELETE":  # what was cut off can look whole
+                raise self.deadline.passed()
+            return Answer(response.status_code, response.headers, body)
         except Unreachable:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.passed() from None
@@ -309,20 +312,6 @@ def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
 def _refuse(response: requests.Response) -> None:
     if response.status_code >= 400:
         raise _Status(response)
-
-
-def _body(response: requests.Response, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed."""
-    try:
-        body: bytes = response.raw.read(most + 1, decode_content=True)
-        if len(body) > most:
-            response.close()
-        else:
-            response.raw.release_conn()
-        return body
-    except (HTTPError, OSError) as error:
-        response.close()
-        raise unreachable(error) from None
 
 
 def _goes_on(answer: Answer) -> bool:

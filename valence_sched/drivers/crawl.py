@@ -125,7 +125,9 @@ class Crawl:
             if key in self._found:
                 if (key, want.to) not in self._visited:
                     self._visited.add((key, want.to))
-                    todo += reversed(list(self._below(want, self._found[key])))
+                    json = self._found[key]
+                    if self._ways_of(want.to) or "Members" in json:
+                        todo += reversed(list(self._below(want, json)))
             elif key in self._pending:
                 self._pending[key].append(want)
             elif want.uri not in self._tried.get(key, ()):

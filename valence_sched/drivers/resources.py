@@ -104,7 +104,9 @@ class ListedSystem(Named):
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
     blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
-    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
+    domains = Link(
+        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
+    )
 
 
 class System(Holder):
@@ -159,7 +161,9 @@ class CompositionService(Named):
 class Chassis(Named):
     """Chassis."""
 
-    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
+    domains = Link(
+        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
+    )
 
 
 class Root(Named):

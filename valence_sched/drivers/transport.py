@@ -34,6 +34,10 @@ class Unreachable(PodmError):
         self.again, self.sent = again, sent
 
 
+class Slow(Unreachable):
+    """One answer takes too long; others may still come."""
+
+
 class Deadline:
     """The moment until which a pod manager must have answered everything."""
 
@@ -92,6 +96,24 @@ class Adapter(HTTPAdapter):
                 _shut(sock)
 
 
+def body_of(response: requests.Response, most: int) -> bytes:
+    """Return the body, of a longer one one byte too many; a connection with more is closed.
+
+    Raises:
+        Unreachable: it does not come whole.
+    """
+    try:
+        body: bytes = response.raw.read(most + 1, decode_content=True)
+        if len(body) > most:
+            response.close()
+        else:
+            response.raw.release_conn()
+        return body
+    except (HTTPError, OSError) as error:
+        response.close()
+        raise unreachable(error) from None
+
+
 def unreachable(error: BaseException) -> Unreachable:
     """Return what an error of the transport means, in a few words."""
     causes = _causes(error)
@@ -99,9 +121,9 @@ def unreachable(error: BaseException) -> Unreachable:
         hint = "name its authority with --cacert; --insecure reads it unchecked"
         return Unreachable(f"TLS: {_plain(causes[-1])} ({hint})", sent=False)
     if any(isinstance(cause, ConnectTimeout) for cause in causes):
-        return Unreachable("no connection in time (is it up, and the address right?)", sent=False)
+        return Slow("no connection in time (is it up, and the address right?)", sent=False)
     if any(isinstance(cause, Timeout | ReadTimeoutError | TimeoutError) for cause in causes):
-        return Unreachable("no answer in time (allow it more with --timeout)")
+        return Slow("no answer in time (allow it more with --timeout)")
     refused = any(isinstance(cause, NewConnectionError) for cause in causes)
     hint = "is it up, and the address right?"
     return Unreachable(f"{_plain(causes[-1])} ({hint})", again=True, sent=not refused)
