@@ -185,7 +185,7 @@ class SiteTest(LiveTest):
         self.assertEqual("redfish", told(None))
         self.assertEqual("redfish", told({"Oem": {"Intel": {}}, "Nodes": 3}))
         self.assertEqual("rsd", told({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}))
-        self.assertEqual("rsd", told({"Oem": {"Intel_RackScale": {}}}))
+        self.assertEqual("redfish", told({"Oem": {"Intel_RackScale": {}}}))
 
     def test_nothing_to_read_is_nothing_read(self):
         self.assertEqual([], self.read())

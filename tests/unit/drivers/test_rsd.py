@@ -53,6 +53,7 @@ class ToldTest(unittest.TestCase):
             ({"Oem": {"Intel_RackScale": {"Nodes": {}}}}, "rsd"),
             ({"Oem": {"Intel_RackScale": {"ApiVersion": "2.4.0"}}}, "redfish"),
             ({"Oem": {"Intel_RackScale": []}}, "redfish"),
+            ({"Nodes": None}, "redfish"),
             ({"Oem": None}, "redfish"),
             ({"CompositionService": {}}, "redfish"),
             ({}, "redfish"),
