@@ -33,5 +33,5 @@ def told(root: Json | None) -> str:
     root = root or {}
     oem = root.get("Oem")
     rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
-    has_nodes = "Nodes" in root or (isinstance(rack, dict) and "Nodes" in rack)
-    return "rsd" if has_nodes else "redfish"
+    parts = (root, rack if isinstance(rack, dict) else {})
+    return "rsd" if any(isinstance(part.get("Nodes"), dict) for part in parts) else "redfish"

@@ -153,7 +153,9 @@ class Zone(Named):
 class CompositionService(Named):
     """CompositionService."""
 
-    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5)
+    blocks = Link(
+        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
+    )
     zones = Link(
         "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
     )
@@ -171,7 +173,7 @@ class Root(Named):
     """ServiceRoot."""
 
     composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6
+        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
     )
     blocks = Link(
         "ResourceBlocks",
@@ -179,6 +181,7 @@ class Root(Named):
         "blocks of a service without composition service",
         collection=True,
         levels=5,
+        levels_kept=1,
     )
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -153,9 +153,11 @@ class RackRoot(Named):
     nodes = Link("Nodes", ComposedNode, "composed nodes (2.1)", collection=True)
     rack_nodes = Link(f"{OEM}/Nodes", ComposedNode, "composed nodes (2.2 and later)",
                       collection=True)  # fmt: skip
-    systems = Link("Systems", RackSystem, "all systems", collection=True)
-    fabrics = Link("Fabrics", Fabric, "PCIe and network fabrics", collection=True)
-    services = Link("Services", StorageService, "storage (2.1)", collection=True)
+    systems = Link("Systems", RackSystem, "all systems", collection=True, levels=5)
+    fabrics = Link("Fabrics", Fabric, "PCIe and network fabrics", collection=True, levels=4)
+    services = Link("Services", StorageService, "storage (2.1)", collection=True, levels=3)
     rack_services = Link(f"{OEM}/Services", StorageService, "storage (2.2 and later)",
-                         collection=True)  # fmt: skip
-    storage = Link("StorageServices", StorageService, "storage (2.3 and later)", collection=True)
+                         collection=True, levels=3)  # fmt: skip
+    storage = Link(
+        "StorageServices", StorageService, "storage (2.3 and later)", collection=True, levels=3
+    )

@@ -72,8 +72,10 @@ class Server:
 
     def document(self, path):
         """Return the bytes at a path; absolute links lead to this server."""
-        spelled = {folded(uri): uri for uri in self.documents}
-        found = self.documents.get(spelled.get(folded(path_of(path))))
+        found = self.documents.get(path_of(path))
+        if found is None:  # in whatever case
+            spelled = {folded(uri): uri for uri in self.documents}
+            found = self.documents.get(spelled.get(folded(path_of(path))))
         if found is not None and path_of(path) == "/redfish/v1" and (self.login or self.expand):
             root = msgspec.json.decode(found)
             if self.login:

@@ -2,14 +2,17 @@
 """Live pod managers say the same as their recorded trees, and are asked no more than needed."""
 
 import re
+import threading
 import unittest
 from datetime import UTC, datetime
 
 import msgspec
 
 from tests.unit.drivers.served import PASSWORD, USER, Server, trees
+from valence_sched.drivers import live
 from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.crawl import Crawl
+from valence_sched.drivers.dialect import told
 from valence_sched.drivers.expand import Documents
 from valence_sched.drivers.kept import Kept
 from valence_sched.drivers.links import folded, path_of
@@ -116,6 +119,82 @@ class IdentityTest(LiveTest):
                     crawl = Crawl(Documents(connection), kept, connection.host, 1, lambda _: False)
                     understood(crawl, redfish(), root, "podm", connection.host)
                 self.assertEqual(0, crawl.unplanned)
+
+
+class SiteTest(LiveTest):
+    def test_readings_come_in_the_order_of_the_targets_whoever_is_first(self):
+        gate = threading.Event()
+
+        def wait(handler):
+            gate.wait(10)
+
+        slow = self.serve(TREES["states"], rules=[wait])
+        fast = [self.serve(TREES["shared-blocks"], rules=[lambda _: None]) for _ in range(3)]
+        said = []
+
+        def progress(done, of):
+            said.append((done, of))
+            if done == len(fast):
+                gate.set()
+
+        targets = [
+            Target(Registered(name=name, url=server.url))
+            for name, server in zip("zyxw", [slow, *fast], strict=True)
+        ]
+        found = [r.podm.id for r in read(targets, DIALECTS, Settings(), progress)]
+        self.assertEqual(list("zyxw"), found)
+        self.assertEqual([(1, 4), (2, 4), (3, 4), (4, 4)], said)
+
+    def test_no_more_than_the_allowed_requests_are_under_way(self):
+        for most in (1, 2, 4):
+            now, lock, peak = [0], threading.Lock(), [0]
+
+            def enter(handler, now=now, lock=lock, peak=peak):
+                with lock:
+                    now[0] += 1
+                    peak[0] = max(peak[0], now[0])
+                handler.podm.stop.wait(0.01)
+                with lock:
+                    now[0] -= 1
+
+            server = self.serve(TREES["states"], rules=[enter])
+            self.read(server, parallel=most)
+            self.assertEqual(most, peak[0])
+
+    def test_what_the_operator_says_stands_beside_what_the_podm_says(self):
+        known = {
+            "name": "east",
+            "zone": "az1",
+            "aggregates": ("gold",),
+            "capabilities": {"media": ("ssd",)},
+            "traits": ("CUSTOM_X",),
+            "facts": {"rent": 2.5},
+            "enabled": False,
+        }
+        server = self.serve(TREES["states"])
+        (reading,) = self.read(server, known=known | {"url": server.url + "/redfish/v1/"})
+        podm = reading.podm
+        self.assertEqual(
+            ("east", server.url, "az1", ("gold",), {"media": ("ssd",)}, ("CUSTOM_X",)),
+            (podm.id, podm.url, podm.zone, podm.aggregates, podm.capabilities, podm.traits),
+        )
+        self.assertEqual(({"rent": 2.5}, False), (podm.facts, podm.enabled))
+        self.assertEqual(("redfish", "2026-03-01T12:00:00Z"), (podm.driver, podm.read_at))
+
+    def test_the_service_root_tells_the_dialect(self):
+        self.assertEqual("redfish", told(None))
+        self.assertEqual("redfish", told({"Oem": {"Intel": {}}, "Nodes": 3}))
+        self.assertEqual("rsd", told({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}))
+        self.assertEqual("redfish", told({"Oem": {"Intel_RackScale": {}}}))
+
+    def test_nothing_to_read_is_nothing_read(self):
+        self.assertEqual([], self.read())
+
+    def test_more_pod_managers_than_threads_are_all_read(self):
+        server = self.serve(TREES["no-zones"])
+        found = self.read(*[server] * (live.MAX_PODMS + 5), timeout_s=120)
+        self.assertEqual({None}, {reading.failure for reading in found})
+        self.assertEqual([f"podm-{i}" for i in range(len(found))], [r.podm.id for r in found])
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class ExpandTest(LiveTest):
     def test_a_member_without_required_fields_is_read_alone(self):
         for drop in (["Id"], ["Name"], ["@odata.type"], []):
             with self.subTest(drop):
-                server = self.both(TREES["public-composability"], half(drop))
+                server = self.both(TREES["states"], half(drop))
                 alone = [p for p in server.gets() if "/ResourceBlocks/" in p and "expand" not in p]
                 self.assertEqual(1, len([p for p in alone if p.count("/") == 5]), alone)
 
@@ -137,11 +137,11 @@ class KeptTest(LiveTest):
                 with self.subTest(name, expand=expand):
                     first, second = self.twice(documents, expand)
                     self.assertLessEqual(second, first + 2)
-        first, second = self.twice(TREES["public-compose-action"])
+        first, second = self.twice(TREES["systems"])
         self.assertLess(second * 2, first)
 
     def test_the_state_of_blocks_is_always_read(self):
-        server = self.serve(TREES["public-composability"])
+        server = self.serve(TREES["states"])
         self.read(server, cache=self.folder)
         uri = next(uri for uri, data in sorted(server.documents.items()) if b'"Unused"' in data)
         server.documents[uri] = server.documents[uri].replace(b'"Unused"', b'"Failed"')

@@ -9,7 +9,6 @@ import socket
 import ssl
 import tempfile
 import threading
-import time
 import unittest
 from pathlib import Path
 
@@ -416,10 +415,8 @@ class AgainTest(FaultsTest):
     def test_one_that_asks_to_wait_beyond_the_deadline_is_not_waited_for(self):
         rule = on(f"{BLOCKS[0]}$", status(503, Retry_After="3600"))
         server = self.serve(TREE, rules=[rule])
-        began = time.monotonic()
         self.noted(server, BLOCKS[0], "HTTP 503")
         self.assertEqual(1, server.gets().count(BLOCKS[0]))
-        self.assertLess(time.monotonic() - began, 3000)
 
 
 class SecretsTest(FaultsTest):

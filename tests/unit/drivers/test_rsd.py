@@ -4,6 +4,7 @@
 import random
 import unittest
 
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,12 +20,25 @@ from tests.unit.drivers.racks import (
     Rack,
     V,
 )
+from tests.unit.drivers.served import Server
 from tests.unit.drivers.test_mockup import read_map
 from valence_sched.drivers.dialect import told
 from valence_sched.drivers.fields import Link, Parts
 from valence_sched.drivers.links import Service
+from valence_sched.drivers.live import Settings, Target, read
+from valence_sched.drivers.redfish import redfish
 from valence_sched.drivers.rsd import rsd
-from valence_sched.model.inventory import Accelerator, Drive, Limit, Memory, Node, Processor
+from valence_sched.model.inventory import (
+    Accelerator,
+    Drive,
+    FullPodm,
+    Limit,
+    Memory,
+    Node,
+    Processor,
+    to_json,
+)
+from valence_sched.model.registered import Registered
 
 ENDS = f"{V}/Fabrics/PCIe/Endpoints"
 ONE = {"ComputerSystem": Limit(1, 1)}
@@ -39,6 +53,7 @@ class ToldTest(unittest.TestCase):
             ({"Oem": {"Intel_RackScale": {"Nodes": {}}}}, "rsd"),
             ({"Oem": {"Intel_RackScale": {"ApiVersion": "2.4.0"}}}, "redfish"),
             ({"Oem": {"Intel_RackScale": []}}, "redfish"),
+            ({"Nodes": None}, "redfish"),
             ({"Oem": None}, "redfish"),
             ({"CompositionService": {}}, "redfish"),
             ({}, "redfish"),
@@ -191,6 +206,16 @@ class PooledTest(unittest.TestCase):
         drives = self.rack.blocks[f"{SYSTEMS}/sled-2"].devices.drives
         self.assertEqual([480103981056], [drive.capacity_bytes for drive in drives])
 
+    def test_a_device_that_does_not_tell_its_type_is_told_by_its_place(self):
+        for rack, uri in ((self.rack, f"{BAYS}/bay-2"), (self.network, f"{FPGAS}/1")):
+            del rack[uri]["@odata.type"]
+            self.assertEqual(1, rack.slots(uri))
+
+    def test_a_cpu_behind_an_endpoint_is_no_block(self):
+        self.network[f"{FPGAS}/1"]["ProcessorType"] = "CPU"
+        self.network.read()
+        self.assertNotIn(f"{FPGAS}/1", self.network.blocks)
+
     def test_volumes_are_no_blocks(self):
         self.network.read()
         self.assertFalse([uri for uri in self.network.blocks if "Volumes" in uri])
@@ -282,6 +307,19 @@ class StorageTest(unittest.TestCase):
         self.assertEqual(("storage_gib", "GiB", 2000, 750), self.amounts(rack, GROUP))
         self.assertEqual(("PCIe", "unswitched"), rack.stocks[GROUP].pools)
 
+    def test_that_a_volume_is_cut_from_a_group_is_told_by_either_of_them(self):
+        drives = f"{V}/Services/rss/LogicalDrives"
+        rack = Rack(PCIE)
+        rack[f"{drives}/volume-1"]["Links"]["LogicalDrives"] = []
+        self.assertEqual(750, self.amounts(rack, GROUP)[3])
+        rack[GROUP]["Links"]["UsedBy"] = []
+        self.assertEqual(250, self.amounts(rack, GROUP)[3])
+
+    def test_a_volume_is_no_stock_whatever_else_it_says(self):
+        rack = Rack(PCIE)
+        rack[f"{V}/Services/rss/LogicalDrives/volume-2"]["Mode"] = "Pool"
+        self.assertEqual([GROUP], [stock.uri for stock in rack.read().stocks])
+
     def test_a_volume_of_unknown_size_makes_the_rest_unknown(self):
         rack = Rack(PCIE)
         del rack[f"{V}/Services/rss/LogicalDrives/volume-1"]["CapacityGiB"]
@@ -342,6 +380,29 @@ class DeclaredTest(unittest.TestCase):
             rsd().read(Service(get, lambda note: None, documents), "t", "rsd")
             self.assertGreater(len(read), 60)
             self.assertEqual(set(), read - self.linked(documents))
+
+
+class LiveTest(unittest.TestCase):
+    """Over the wire, nothing is asked for that is not read."""
+
+    def read(self, name, expand):
+        documents = {uri: msgspec.json.encode(json) for uri, json in Rack(name).documents.items()}
+        server = Server(documents, expand=expand)
+        self.addCleanup(server.close)
+        target = Target(Registered(name="t", url=server.url))
+        (reading,) = read([target], {"redfish": redfish, "rsd": rsd}, Settings())
+        podm = msgspec.structs.replace(reading.podm, url=None, read_at=None)
+        again = msgspec.json.decode(to_json(podm), type=FullPodm)
+        recorded = msgspec.structs.replace(Rack(name).read(), id="t")
+        self.assertEqual(recorded, again)
+        return reading
+
+    def test_each_document_is_asked_for_once_and_with_expand_each_collection(self):
+        for name, documents, collections in ((PCIE, 92, 7), (NETWORK, 102, 6)):
+            with self.subTest(name):
+                plain, expanded = self.read(name, 0), self.read(name, 6)
+                self.assertEqual((documents, documents), (plain.requests, len(plain.documents)))
+                self.assertEqual(collections, expanded.requests)
 
 
 class BrokenTest(unittest.TestCase):

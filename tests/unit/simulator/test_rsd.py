@@ -161,6 +161,28 @@ class TestAllocate(Case):
             with self.subTest(oem):
                 self.refused(400, self.rsd.allocate({"Processors": [{"Oem": oem}]}))
 
+    def test_who_names_a_device_comes_first(self):
+        link = {"@odata.id": f"{SYSTEMS}/host-1/Memory/Dimm1"}
+        uri = self.allocate(Memory=[{"CapacityMiB": 1}, {"Resource": link}])
+        self.assertIn(f"{SYSTEMS}/host-1", str(self.documents.get(uri)["Links"]))
+
+    def test_each_ask_takes_the_smallest_that_suits_and_the_order_of_the_asks_stays(self):
+        self.documents.get(f"{V}/Chassis/u3/Drives/host-3-1")["CapacityBytes"] = 4000 * 2**30
+        self.allocate(LocalDrives=[{}, {"CapacityGiB": 3000}])
+        self.setUp()
+        self.documents.get(f"{V}/Chassis/u3/Drives/host-3-2")["CapacityBytes"] = 4000 * 2**30
+        self.allocate(LocalDrives=[{"CapacityGiB": 3000}, {}])
+
+    def test_greed_may_refuse_what_could_be_served(self):
+        for n, (size, media) in enumerate(((1000, "SSD"), (2000, "HDD")), 1):
+            drive = self.documents.get(f"{V}/Chassis/u3/Drives/host-3-{n}")
+            drive.update(CapacityBytes=size * 2**30, MediaType=media)
+        asks = [{"CapacityGiB": 500}, {"Type": "SSD"}]
+        self.assertIn(
+            "local drives: 0", self.refused(409, self.rsd.allocate({"LocalDrives": asks}))[1]
+        )
+        self.allocate(LocalDrives=asks[::-1])
+
     def test_each_wrong_word_is_a_message_of_its_own(self):
         wrong = self.rsd.allocate({
             "Nme": "x", "TotalSystemCoreCount": -1, "Processors": [{"TotalCores": "many"}, 5],
@@ -231,6 +253,11 @@ class TestOlderRack(Case):
         self.read()
         self.assertEqual((f"{SYSTEMS}/sled-1", f"{BAYS}/bay-2"), self.nodes[uri].blocks)
         self.assertIn("local drives: 0", self.refused(409, self.rsd.allocate(body))[1])
+
+    def test_drives_of_a_fabric_are_not_for_systems_that_it_does_not_reach(self):
+        body = {"Processors": [{"TotalCores": 16}], "LocalDrives": [{"Interface": "NVMe"}]}
+        told = self.refused(409, self.rsd.allocate(body))[1]
+        self.assertIn("processors: 1 -> memory: 1 -> local drives: 0", told)
 
     def test_assembling_connects_and_deleting_disconnects_and_erases(self):
         before = self.read()
