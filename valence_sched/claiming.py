@@ -43,7 +43,8 @@ class Claimed(NamedTuple):
 class Claimant:
     """Decides on what the store knows, kept up to date, and claims what is chosen.
 
-    ``declared`` adds the resources that an operator declares. Where somebody was faster, equal
+    ``declared`` adds the resources that an operator declares; ``among`` are the pod managers
+    that are decided on, None for all that the store knows. Where somebody was faster, equal
     blocks are from then on tried in an order drawn by ``salt``: a crowd that tries them in one
     order would lose to each other again and again.
     """
@@ -59,9 +60,11 @@ class Claimant:
         strict: bool = False,
         most_attempts: int = MOST_ATTEMPTS,
         salt: bytes | None = None,
+        among: frozenset[str] | None = None,
     ) -> None:
         self._store, self._declared = store, declared
         self._most_attempts = most_attempts
+        self._among = among
         self._salt = salt if salt is not None else secrets.token_bytes(8)
         self._crowded: set[str] = set()
         self._known = Known()
@@ -79,6 +82,8 @@ class Claimant:
         look = self._store.look(self._known)
         fresh = []
         for seen in look.seen:
+            if self._among is not None and seen.id not in self._among:
+                continue
             if seen.gone:
                 base = LeanPodm(id=seen.id, status="Offline", enabled=False)
             else:

@@ -82,6 +82,11 @@ class Inventories(Configuration):
         """Return the lines about live pod managers that could not be read."""
         return [line for line in self.problems if isinstance(line, Unread)]
 
+    @property
+    def unread_ids(self) -> set[str]:
+        """Return the ids of live pod managers that could not be read."""
+        return set(self._unread)
+
     def registry(self, state: str | None = None) -> Registry:
         """Return the registry whose state is at a URL, None for the usual one."""
         return Registry(self, state)

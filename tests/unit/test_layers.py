@@ -55,8 +55,10 @@ MAY_IMPORT = {
         "inventories",
         "simulator",
     },
+    "site": {"errors", "model", "core", "drivers", "store", "composing", "reaping"},
+    "operations": {"errors", "model", "store", "claiming", "provisioning", "site", "main"},
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
-    "valence_sched_cli": {"errors", "model", "core", "credentials", "main"},
+    "valence_sched_cli": {"errors", "model", "core", "credentials", "main", "operations"},
 }
 
 # Libraries that anybody may use; of every other one the rooms that may.

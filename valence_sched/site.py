@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store, and the pod managers that it is about within reach: where claims become nodes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from valence_sched.composing import Composer, Watch
+from valence_sched.core import plugins
+from valence_sched.drivers import live as driver
+from valence_sched.drivers.hands import Hands
+from valence_sched.drivers.reached import reached
+from valence_sched.errors import PodmError, SchedulerError
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.registered import Registered
+from valence_sched.reaping import Reaper
+from valence_sched.store.claims import TTL_S
+from valence_sched.store.store import Store
+
+
+@dataclass(frozen=True)
+class Site:
+    """``members`` are the live pod managers by name, ``password`` finds theirs.
+
+    ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
+    after it has answered, ``ttl_s`` until a claim that is being composed is reaped.
+    """
+
+    store: Store
+    members: Mapping[str, Registered]
+    password: Callable[[Registered], str | None] = field(repr=False)
+    timeout_s: float = 30.0
+    patience_s: float = 300.0
+    ttl_s: float = TTL_S
+    watch: Watch = field(default=lambda _claim, _state: None)
+    mark: Callable[[str], None] = field(default=lambda _point: None)
+
+    @property
+    def composer(self) -> Composer:
+        """Return who composes."""
+        return Composer(self.store, self.reach, self.read, self.ttl_s, self.watch, self.mark)
+
+    def reaper(self, *, dry_run: bool = False) -> Reaper:
+        """Return who reaps."""
+        return Reaper(self.store, self.reach, self.read, dry_run)
+
+    @contextlib.contextmanager
+    def reach(self, name: str) -> Iterator[Hands]:
+        """Yield the hands on a pod manager.
+
+        Raises:
+            PodmError: it is not registered, or cannot be reached.
+            CredentialError: its password cannot be had.
+        """
+        with reached(self._target(name), self.timeout_s, self.patience_s) as hands:
+            yield hands
+
+    def read(self, name: str) -> FullPodm | None:
+        """Return a pod manager as it is now, None when it does not tell."""
+        try:
+            target = self._target(name)
+        except SchedulerError:
+            return None
+        dialects = plugins.installed(plugins.DIALECTS).found
+        (reading,) = driver.read([target], dialects, driver.Settings(timeout_s=self.timeout_s))
+        return reading.podm if reading.failure is None else None
+
+    def _target(self, name: str) -> driver.Target:
+        if name not in self.members:
+            raise PodmError(f"{name!r} is not registered here, so it cannot be asked (podm create)")
+        return driver.Target(self.members[name], self.password(self.members[name]))
