@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from valence_sched.drivers.hands import Hands
-from valence_sched.errors import ClaimLost, ComposeFailed, SchedulerError, Unverified, one_line
+from valence_sched.errors import ClaimLost, ComposeFailed, SchedulerError, StillComposing, Unverified, one_line
 from valence_sched.model.claim import Claim, Part, Share
 from valence_sched.model.composed import Composed
 from valence_sched.model.composition import Outcome, Wanted
@@ -55,6 +55,7 @@ class Composer:
             ClaimState: the claim is not held any more.
             ClaimLost: a block is somebody else's by now; the claim is given up.
             ComposeFailed: the pod manager refuses; nothing is left there, the claim is given up.
+            StillComposing: the pod manager goes on after all patience.
             Unverified: what is there could not be read back, or could not be taken back.
         """
         part, share = only(claim)
@@ -128,6 +129,10 @@ class Composer:
     ) -> None:
         """Take back what is there, and raise what became of it."""
         first = outcome.reason
+        if outcome.works:
+            raise StillComposing(
+                f"{part.podm}: claim {claim.id} stays COMPOSING: {first} (see podm claim reap)"
+            )
         if outcome.state == "left" and outcome.node:
             outcome = hands.remove(wanted, outcome.node, lambda s: self.watch(claim.id, s))
             self.mark("taken back")

@@ -22,6 +22,7 @@
     ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
     ├── DispatchFailed        dispatch_failed       1  502   whoever is to compose did not take it
     ├── Unverified            unverified            7  502   what is there cannot be told
+    │   └── StillComposing    still_composing       7  502   it goes on after all patience
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than was allowed
 """
@@ -211,6 +212,12 @@ class Unverified(SchedulerError):
     code = "unverified"
     exit_code = 7
     http_status = 502
+
+
+class StillComposing(Unverified):
+    """A pod manager has accepted what is to be composed and works on it still."""
+
+    code = "still_composing"
 
 
 class InventoryIncomplete(SchedulerError):

@@ -60,6 +60,8 @@ class Reaper:
                     outcome = self._outcome(hands, claim, part, share)
             except SchedulerError as error:
                 return one_line(f"left as it is: {part.podm} does not tell: {error}", 200)
+            if outcome.works:
+                return one_line(f"left as it is: {part.podm} goes on: {outcome.reason}", 200)
             if outcome.state == "composed":
                 found.append(node_of(claim, part, share, outcome))
             elif outcome.state != "absent":
@@ -77,7 +79,7 @@ class Reaper:
         known = self.store.last([part.podm]).get(part.podm)
         wanted = wanted_of(claim, share, known)
         outcome = hands.look(wanted)
-        if self.dry_run:
+        if self.dry_run or outcome.works:
             return outcome
         if outcome.state == "left" and outcome.node:
             outcome = hands.remove(wanted, outcome.node, lambda _state: None)

@@ -15,7 +15,7 @@ from valence_sched_cli.numbers import age, seconds
 from valence_sched_cli.output import prepared
 
 if TYPE_CHECKING:
-    from valence_sched.main import Main
+    from valence_sched.operations import Operations
     from valence_sched.model.live import Live
 
 
@@ -31,7 +31,7 @@ class Podm:
     app: Any
     formatter: Any
     exit_code = 0
-    _main: Main | None = None
+    _main: Operations | None = None
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""
@@ -68,7 +68,7 @@ class Podm:
         return "" if ours else str(super().get_epilog())  # type: ignore[misc]
 
     @property
-    def main(self) -> Main:
+    def main(self) -> Operations:
         """Return the scheduler's parts; they are imported when first asked for."""
         if self._main is None:
             self._main = self.app.client_manager.podm

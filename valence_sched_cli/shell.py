@@ -14,7 +14,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 if TYPE_CHECKING:
-    from valence_sched.main import Main
+    from valence_sched.operations import Operations
 
 GROUP = "openstack.podm.v1"
 
@@ -33,7 +33,7 @@ class ClientManager:
     """What commands find under ``app.client_manager`` inside ``openstack``, without a cloud."""
 
     @functools.cached_property
-    def podm(self) -> Main:
+    def podm(self) -> Operations:
         """Return the scheduler's parts."""
         from valence_sched_cli.plugin import make_client
 

@@ -93,9 +93,10 @@ class RedfishHands:
         outcome = self._settled(wanted, sent.node, watch, sent.lost)
         if outcome.state == "composed":
             return outcome
-        words = "; ".join(filter(None, (sent.reason, outcome.reason)))
-        state = "unknown" if sent.goes_on and outcome.state == "absent" else outcome.state
-        return replace(outcome, state=state, reason=words)
+        reason = "; ".join(filter(None, (sent.reason, outcome.reason)))
+        if outcome.works or (sent.goes_on and outcome.state == "absent"):
+            return replace(outcome, state="unknown", reason=reason, works=True)
+        return replace(outcome, reason=reason)
 
     def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
         """Read what there is of a node."""

@@ -144,7 +144,13 @@ class RsdHands:
                 return outcome
             watch((state or "unknown").lower())
             if not patience.pause():
-                return replace(outcome, state="left", reason=f"{node} is {state} and no further")
+                failed = (state or "").casefold() == FAILED
+                return replace(
+                    outcome,
+                    state="left" if failed else "unknown",
+                    reason=f"{node} is {state} and no further",
+                    works=not failed,
+                )
 
     def _look(self, wanted: Wanted, uri: str | None) -> Outcome:
         podm = self._podm()
