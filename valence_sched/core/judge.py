@@ -84,7 +84,7 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     so. With ``strict`` they raise instead.
 
     Raises:
-        PluginError: with ``strict``, the first plugin that broke its contract.
+        PluginError: with ``strict``, a plugin broke its contract.
     """
     size = len(view)
     fresh = Judgement(
@@ -102,6 +102,7 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     for score, weigher in zip(fresh.scores, bound.weighers, strict=True):
         score[:] = _score(weigher, watch_.view, watch_.request, fresh, strict)
         watch_.note(weigher.name)
+    _clamp(fresh, bound, strict)
     fresh.moving, fresh.social = frozenset(watch_.moving), frozenset(watch_.social)
     add_up(fresh, bound, row_weights(view, bound), passed)
     return fresh
@@ -144,6 +145,7 @@ def judge_again(
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
         if weigher.name in again:
             score[:] = _score(weigher, view, request, judgement, strict)
+    _clamp(judgement, bound, strict)
     add_up(judgement, bound, row_weights(view, bound))
 
 
@@ -171,6 +173,7 @@ def judge_company(
             answer = _score(weigher, view, request, judgement, strict)
             changed |= score != answer
             score[:] = answer
+    _clamp(judgement, bound, strict)
     return changed
 
 
@@ -200,14 +203,11 @@ def add_up(
         _add_up_weighted(judgement, bound, weights)
         _reject(judgement, passed)
         return
-    total: Floats | None = None
-    for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
-        gain = np.multiply(score, -SCALE)
-        np.rint(gain, out=gain)
-        np.multiply(gain, weigher.weight, out=gain)
-        total = gain if total is None else np.add(total, gain, out=total)
-    # whole numbers far below 2**53: exact
-    judgement.cost[:] = 0 if total is None else np.add(total, SCALE * bound.worst, out=total)
+    gains = judgement.scores * -SCALE
+    np.rint(gains, out=gains)
+    # whole numbers far below 2**53: exact in any order
+    total = np.array([weigher.weight for weigher in bound.weighers], np.float64) @ gains
+    judgement.cost[:] = np.add(total, SCALE * bound.worst, out=total)
     _reject(judgement, passed)
 
 
@@ -243,16 +243,28 @@ def _score(
     answer = _ask("weigher", weigher, view, request, judgement, strict)
     if answer is FAILED:
         return 0.0
-    name, size = f"weigher {weigher.name!r}", len(view)
-    numbers = isinstance(answer, np.ndarray) and np.issubdtype(answer.dtype, np.number)
-    if not numbers or answer.shape != (size,):
-        text = f"{name} returned {_shape(answer)}, not {size} numbers"
-        _fail(weigher.name, text, judgement, strict)
-        return 0.0
-    if size and not (np.minimum.reduce(answer) >= 0.0 and np.maximum.reduce(answer) <= 1.0):
-        _complain(f"{name} left 0..1: clamped, and NaN counted as 0", judgement, strict)
-        return np.clip(np.nan_to_num(answer, nan=0.0), 0.0, 1.0)
-    return answer
+    numbers = isinstance(answer, np.ndarray) and answer.dtype.kind in "fiu"
+    if numbers and answer.shape == (len(view),):
+        return answer
+    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
+    _fail(weigher.name, text, judgement, strict)
+    return 0.0
+
+
+def _clamp(judgement: Judgement, bound: BoundPolicy, strict: bool) -> None:
+    """Bring the scores that left 0..1 back into it, and say whose they were."""
+    if _within(judgement.scores):
+        return
+    for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
+        if not _within(score):
+            text = f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0"
+            _complain(text, judgement, strict)
+            score[:] = np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
+
+
+def _within(scores: Floats) -> bool:
+    """Return whether all scores are within 0..1; one that is NaN is not."""
+    return not scores.size or bool(scores.min() >= 0.0 and scores.max() <= 1.0)
 
 
 def _ask(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from valence_sched.model.enough import enough
 from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
@@ -21,10 +22,10 @@ def capacity(
 
     Necessary, not sufficient: whether a set of blocks makes the node is decided by the fit.
     """
-    for need in request.needs:
+    for need, holds in zip(request.needs, enough(view, request.needs), strict=True):
         asked = need.amount * (1.0 + headroom)
         if need.kind == "stock":
-            yield Term(f"{need.label} at once", need.amount, view.most(need))
+            yield Term(f"{need.label} at once", need.amount, view.most(need), holds=holds)
             if need.count > 1 or headroom:
                 yield Term(need.label, asked * need.count, view.free(need))
             if need.count > 1:

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from valence_sched.model import stocks
 from valence_sched.model.census import Array, Census, Counts
-from valence_sched.model.grants import Floats
 from valence_sched.model.shelf import Shelf
 from valence_sched.model.stocks import Column
 from valence_sched.model.view import View
@@ -31,6 +28,7 @@ class Draft:
         self._podm_free = view.podm_census.free.copy()
         self._stocks = {name: _Books(column) for name, column in view.resources.items()}
         self._shelves = view.shelves.copy()
+        self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
             census=replace(view.census, free=_window(self._free)),
@@ -43,18 +41,17 @@ class Draft:
     def let_go(self, podm: int, blocks: Iterable[int]) -> Undo:
         """Let a node of a podm go that has these blocks; return what takes them again."""
         blocks = tuple(dict.fromkeys(blocks))
-        undo = self._undo(podm, ())
-        self._put(podm, self._shelves[podm].let_go(blocks), blocks, ())
-        return undo
+        before = self._shelves[podm]
+        self._put(podm, before.let_go(blocks), blocks, ())
+        return functools.partial(self._put, podm, before, blocks, ())
 
     def less(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Undo:
         """Take blocks and amounts from the podm of ``row``; return what gives them back."""
         podm = int(self.view.podm_of[row])
         blocks, grants = tuple(blocks), tuple(grants)
-        stocks_of = self._shelves[podm].stocks
-        undo = self._undo(podm, {stocks_of[number].resource for number, _ in grants})
-        self._put(podm, self._shelves[podm].less(blocks, grants), blocks, grants)
-        return undo
+        before = self._shelves[podm]
+        self._put(podm, before.less(blocks, grants), blocks, grants)
+        return functools.partial(self._put, podm, before, blocks, grants)
 
     def more(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> None:
         """Give back to the podm of ``row`` blocks and amounts that were taken from it."""
@@ -65,7 +62,7 @@ class Draft:
 
     def rows(self, podm: int) -> tuple[int, int]:
         """Return the first row of a podm and one past its last."""
-        return int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
+        return self._first_row[podm], self._first_row[podm + 1]
 
     def _put(
         self, podm: int, after: Shelf, blocks: tuple[int, ...], grants: Iterable[tuple[int, float]]
@@ -88,26 +85,6 @@ class Draft:
             places.update(after.stock_pools[number])
         for resource, positions in touched.items():
             self._stocks[resource].refresh(resource, after, first, last, positions)
-
-    def _undo(self, podm: int, resources: Iterable[str]) -> Undo:
-        first, last = self.rows(podm)
-        start, podm_start = self.view.census.start, self.view.podm_census.start
-        slices: list[tuple[npt.NDArray[np.generic], int, int]] = [
-            (self._free, int(start[first]), int(start[last])),
-            (self._podm_free, int(podm_start[podm]), int(podm_start[podm + 1])),
-        ]
-        for name in resources:
-            slices += self._stocks[name].slices(first, last)
-        shelf = self._shelves[podm]
-        kept = [(array, low, array[low:high].copy()) for array, low, high in slices]
-
-        def undo() -> None:
-            self.view.forget_free()
-            self._shelves[podm] = shelf
-            for array, low, values in kept:
-                array[low : low + len(values)] = values
-
-        return undo
 
     def window(self, first: int, last: int) -> View:
         """Return the rows of whole podms as they are now; totals come from the original."""
@@ -146,11 +123,6 @@ class _Books:
             if pool:
                 low, high = int(self.start[row]), int(self.start[row + 1])
                 self.left[low:high] = [stocks.left(stock) for stock in pool]
-
-    def slices(self, first: int, last: int) -> list[tuple[Floats, int, int]]:
-        """Return the arrays with what of them belongs to rows ``[first, last)``."""
-        rows = [(array, first, last) for array in (self.free, self.most, self.podm_free)]
-        return [*rows, (self.left, int(self.start[first]), int(self.start[last]))]
 
 
 def _add(census: Census, free: Counts, row: int, kinds: list[int], by: int) -> None:

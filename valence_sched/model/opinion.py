@@ -56,10 +56,12 @@ def terms(
 
     @functools.wraps(make)
     def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
-        kept: Mask | None = None
+        kept = every = view.every
         for term in make(view, request, *args, **options):
-            kept = term.mask if kept is None else kept & term.mask
-        return view.every if kept is None else kept
+            mask = term.mask
+            if mask is not every:
+                kept = mask if kept is every else kept & mask
+        return kept
 
     keep.terms = make  # type: ignore[attr-defined]
     return keep  # type: ignore[return-value]

@@ -3,80 +3,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from valence_sched.model.need import Need
-from valence_sched.model.view import By, Floats, Mask, View
+from valence_sched.model.view import By, Floats, View
 
 
-class Share(NamedTuple):
-    """What is ``free`` of one need, in parts of all there is of it, 0 where there is nothing.
+class Shares(NamedTuple):
+    """What is ``free`` of some needs, in parts of all there is of each; shape ``(needs, rows)``.
 
-    ``least`` is the smallest amount that is free on any row; ``none`` says where there is
-    nothing, None where every row has some.
+    0 where there is nothing of it. ``inverse`` is one over all there is, ``least`` the smallest
+    amount that is free on any row, ``none`` of how many needs a row has nothing at all, None
+    where every row has some of each.
     """
 
     free: Floats
-    least: float
-    none: Mask | None
+    inverse: Floats
+    least: Floats
+    none: Floats | None
 
 
-def summed(view: View, needs: Sequence[Need], by: By) -> Floats:
-    """Return per row the sum over the needs of ``(free - asked) / total``, none below 0.
+class Left(NamedTuple):
+    """The shares that a request leaves, shape ``(needs, rows)``, and their sum per row.
 
-    What there is nothing of counts as 0. All that is free is added up first, so that the amounts
-    that are asked for come off what the next request finds added up.
+    ``none`` says of how many needs a row has nothing at all, None where it is 0 for all.
     """
-    shares, total = _shares(view, needs, by)
-    left, part = total.copy(), np.empty(len(view))
-    for need, share in zip(needs, shares, strict=True):
-        asked = need.amount * need.count
-        np.multiply(view.inverse(need, by), asked, out=part)
-        np.subtract(left, part, out=left)
-        if share.least < asked:  # elsewhere nothing is lacking, which is exact
-            np.subtract(part, share.free, out=part)
-            np.maximum(part, 0.0, out=part)
-            np.add(left, part, out=left)
-    return np.maximum(left, 0.0, out=left)
+
+    shares: Floats
+    total: Floats
+    none: Floats | None
 
 
-def each(view: View, needs: Sequence[Need], by: By) -> Iterator[Floats]:
-    """Yield per need the shares ``1 - (used + asked) / total``, none below 0.
+def left(view: View, needs: Sequence[Need], by: By) -> Left:
+    """Return ``(free - asked) / total`` of each need, none below 0, and 0 where there is nothing.
 
-    Of what there is nothing, nothing is used. The array is the same one each time.
+    Kept for the plugins that ask next; what is free is in the tables that the next request finds.
     """
-    part = np.empty(len(view))
-    for need, share in zip(needs, _shares(view, needs, by)[0], strict=True):
-        asked = need.amount * need.count
-        np.multiply(view.inverse(need, by), asked, out=part)
-        np.subtract(share.free, part, out=part)
-        if share.least < asked:
-            np.maximum(part, 0.0, out=part)
-        if share.none is not None:
-            np.add(part, share.none, out=part)
-        yield part
+    return view.of_free(("left", by), needs, lambda: _left(view, needs, by))  # type: ignore[no-any-return]
 
 
-def _shares(view: View, needs: Sequence[Need], by: By) -> tuple[list[Share], Floats]:
-    """Return the share of each need and the sum of what is free of all."""
+def _left(view: View, needs: Sequence[Need], by: By) -> Left:
+    subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
+    shares: Shares = view.of_free(("shares", by), subjects, lambda: _shares(view, needs, by))
+    asked = np.array([need.amount * need.count for need in needs])
+    found = shares.inverse * asked[:, None]
+    np.subtract(shares.free, found, out=found)
+    lacking = (shares.least < asked).nonzero()[0].tolist()  # elsewhere nothing is below 0
+    if lacking:
+        zeros = np.zeros(len(view))  # numpy is slow to compare with a single number
+        for number in lacking:
+            np.maximum(found[number], zeros, out=found[number])
+    total = added(found)
+    found.flags.writeable = total.flags.writeable = False
+    return Left(found, total, shares.none)
 
-    def make() -> tuple[list[Share], Floats]:
-        shares = [_share(view, need, by) for need in needs]
-        total = np.zeros(len(view))
-        for share in shares:
-            total += share.free
-        return shares, total
 
-    # of a stock no more depends on the amount
-    subjects = tuple([need.resource or need for need in needs])
-    return view.of_free("shares", (subjects, by), make)  # type: ignore[no-any-return]
+def _shares(view: View, needs: Sequence[Need], by: By) -> Shares:
+    size = (len(needs), len(view))
+    free = np.array([view.free(need, by) for need in needs]).reshape(size)
+    inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
+    nothing = inverse == 0.0
+    none = added(nothing.astype(np.float64)) if nothing.any() else None
+    return Shares(free * inverse, inverse, free.min(axis=1, initial=np.inf), none)
 
 
-def _share(view: View, need: Need, by: By) -> Share:
-    free, inverse = view.free(need, by), view.inverse(need, by)
-    least = float(free.min()) if len(free) else 0.0
-    none = inverse == 0.0
-    return Share(free * inverse, least, none if none.any() else None)
+def added(table: Floats) -> Floats:
+    """Return the sum per column, added up one after another: alike for one column and for many."""
+    total = np.zeros(table.shape[1])
+    for row in table:
+        np.add(total, row, out=total)
+    return total

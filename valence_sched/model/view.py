@@ -164,7 +164,7 @@ class View:
             kept = self._kept[name] = (key, make())
         return kept[1]
 
-    def of_free(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+    def of_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return what ``make`` makes of what is free; the latest is kept until that changes."""
         return self.latest(("free", name), key, make)
 

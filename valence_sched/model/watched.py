@@ -41,7 +41,7 @@ class Watched(View):
         self.looked = True
         return View.free(self, need, by)
 
-    def of_free(self, name: str, key: object, make: Callable[[], Any]) -> Any:
+    def of_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return what :meth:`View.of_free` does, noticed also where it was kept."""
         self.looked = True
         return View.of_free(self, name, key, make)

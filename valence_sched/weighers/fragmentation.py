@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
+from valence_sched.model.enough import enough
 from valence_sched.model.leftover import Leftover, leftover
 from valence_sched.model.request import Mix, Request, Share
 from valence_sched.model.view import Floats, Ints, Mask, View
@@ -39,7 +40,7 @@ def fragmentation(
     if not workload:
         return np.full(len(view), 0.5)
     possible = _possible(view, request)
-    score = np.where(possible, 0.5, 0.0)
+    score = np.multiply(possible, 0.5)
     rows, left, before = _seen(view, workload, mix.digest, possible)
     if not len(rows):
         return score
@@ -65,22 +66,23 @@ def _seen(
         left = left if rows is None else left.take(rows)
         return left, workload.look(left)
 
-    rows = np.flatnonzero(possible)
-    if 2 * len(rows) < len(view):
+    if 2 * np.count_nonzero(possible) < len(view):
+        rows = np.flatnonzero(possible)
         left, before = look(rows)
         some = np.flatnonzero(before.free > 0.0)
         rows = rows[some]
     else:
         left, before = view.latest("fragmentation", (digest, workload.of), lambda: look(None))
         some = rows = np.flatnonzero(possible & (before.free > 0.0))
-    if len(some) == len(before.free):
+    if len(some) in (0, len(before.free)):
         return rows, left, before
     return rows, left.take(some), before.take(some)
 
 
 def _possible(view: View, request: Request) -> Mask:
     """Return per pool whether each need by itself finds enough."""
-    mask = np.ones(len(view), dtype=bool)
-    for need in request.needs:
-        mask &= (view.most(need) if need.kind == "stock" else view.free(need)) >= need.amount
-    return mask
+    possible = view.every
+    for mask in enough(view, request.needs):
+        if mask is not view.every:
+            possible = possible & mask
+    return possible

@@ -18,16 +18,23 @@ def scarce(view: View, request: Request) -> Floats:
     free, and one that asks for any is not kept from them. Source: PCIWeigher of Nova, which
     keeps hosts with PCI devices for instances that ask for them, here by kind of device.
     """
-    asked = [need for need in request.needs if need.kind == "accelerator"]
+    asked = tuple([need for need in request.needs if need.kind == "accelerator"])
+    # kept: most requests that come one after another ask for the same, or for none
+    return view.of_free("scarce", asked, lambda: _scarce(view, asked))  # type: ignore[no-any-return]
+
+
+def _scarce(view: View, asked: tuple[Need, ...]) -> Floats:
     unknown = asked[0].unknown if asked else "reject"
     spare = np.zeros(len(view))
     for tests, sign in _none_of(asked).items():
         need = Need(kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown)
         spare += sign * view.free(need, "podm")
-    return 1.0 / (1.0 + spare)
+    score: Floats = 1.0 / (1.0 + spare)
+    score.flags.writeable = False
+    return score
 
 
-def _none_of(needs: list[Need]) -> dict[tuple[Test, ...], int]:
+def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
     """Return how often to count the devices that pass some tests, to count what passes no need.
 
     Inclusion and exclusion: the product of ``1 - passes(need)``, multiplied out. A device that

@@ -5,7 +5,7 @@ import unittest
 
 from valence_sched.model.draft import Draft
 from valence_sched.model.request import Request
-from valence_sched.model.shares import each, summed
+from valence_sched.model.shares import left
 from valence_sched.model.watched import watch
 from valence_sched.testing import request, view
 
@@ -27,22 +27,26 @@ class TestShares(unittest.TestCase):
 
     def test_what_lacks_leaves_nothing_and_of_nothing_nothing_is_left(self):
         for amount, expected in ((5, [0.75, 0.1, 0.0]), (20, [0.6, 0.0, 0.0])):
-            self.assertEqual(expected, summed(SITE, asked(amount).needs, "podm").round(9).tolist())
+            found = left(SITE, asked(amount).needs, "podm")
+            self.assertEqual(expected, found.total.round(9).tolist())
+            self.assertEqual([expected], found.shares.round(9).tolist())
 
-    def test_of_nothing_nothing_is_used(self):
-        (found,) = each(SITE, asked(20).needs, "podm")
-        self.assertEqual([0.6, 0.0, 1.0], found.round(9).tolist())
+    def test_it_is_told_of_how_many_needs_a_row_has_nothing_at_all(self):
+        found = left(SITE, asked(20).needs * 2, "podm")
+        self.assertEqual([0.0, 0.0, 2.0], found.none.tolist())
+        self.assertIsNone(left(SITE.take([0, 1]), asked(20).needs, "podm").none)
 
     def test_what_was_added_up_is_forgotten_when_something_is_taken(self):
         draft, needs = Draft(SITE), asked(5).needs
-        self.assertAlmostEqual(0.75, summed(draft.view, needs, "podm")[0])
+        self.assertAlmostEqual(0.75, left(draft.view, needs, "podm").total[0])
         undo = draft.less(0, (), ((0, 30.0),))
-        self.assertAlmostEqual(0.45, summed(draft.view, needs, "podm")[0])
+        self.assertAlmostEqual(0.45, left(draft.view, needs, "podm").total[0])
         undo()
-        self.assertAlmostEqual(0.75, summed(draft.view, needs, "podm")[0])
+        self.assertAlmostEqual(0.75, left(draft.view, needs, "podm").total[0])
 
     def test_whoever_looks_is_noticed_also_where_it_was_kept(self):
-        summed(SITE, asked(5).needs, "podm")
+        needs = asked(5).needs
+        left(SITE, needs, "podm")
         watched = watch(SITE)
-        watched.of_free("shares", (("gib",), "podm"), self.fail)
+        watched.of_free(("left", "podm"), needs, self.fail)
         self.assertTrue(watched.looked)
