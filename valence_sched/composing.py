@@ -19,7 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from valence_sched.drivers.hands import Hands
-from valence_sched.errors import ClaimLost, ComposeFailed, SchedulerError, StillComposing, Unverified, one_line
+from valence_sched.errors import (
+    ClaimLost,
+    ComposeFailed,
+    SchedulerError,
+    StillComposing,
+    Unverified,
+    one_line,
+)
 from valence_sched.model.claim import Claim, Part, Share
 from valence_sched.model.composed import Composed
 from valence_sched.model.composition import Outcome, Wanted

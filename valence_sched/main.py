@@ -187,6 +187,7 @@ class Main(Inventories):
 
         records = self._records(sources, EVERY)
         serving.serve(records, self.problems, serving.Service(**how), checked)
+
     def capture(
         self,
         sources: Sequence[str],

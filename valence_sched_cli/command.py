@@ -15,8 +15,8 @@ from valence_sched_cli.numbers import age, seconds
 from valence_sched_cli.output import prepared
 
 if TYPE_CHECKING:
-    from valence_sched.operations import Operations
     from valence_sched.model.live import Live
+    from valence_sched.operations import Operations
 
 
 #: Paths that stand without an option, and how their help calls them.

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, many
+from valence_sched_cli import command, making, many
 from valence_sched_cli.decision import (
     COLUMNS,
     EXPLAINED,
@@ -28,6 +28,7 @@ from valence_sched_cli.request import (
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
+    from valence_sched.model.request import Request
 
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
 
@@ -35,8 +36,10 @@ EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
 class SchedulePodm(command.Lister):
     """Choose the pod manager, the pool and the very blocks that make a node.
 
-    Nothing is composed. Exit codes: 0 placed; 1 error; 2 usage; 3 nothing fits; 4 placed in
-    part; 5 with --max-age when something is older, or with --strict when something was not read.
+    Nothing is held or composed unless --claim or --compose says so. Exit codes: 0 placed; 1
+    error; 2 usage; 3 nothing fits; 4 placed in part; 5 with --max-age when something is older, or
+    with --strict when something was not read; 6 somebody else was faster; 7 what was composed
+    could not be verified.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -66,6 +69,7 @@ class SchedulePodm(command.Lister):
             "runner-up, near misses, and what would change the choice",
         )
         parser.add_argument("--report", metavar="<file>", help="write the whole decision as JSON")
+        making.add_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
@@ -74,12 +78,40 @@ class SchedulePodm(command.Lister):
         if parsed_args.report in ("-", ""):
             raise UsageError("--report: standard output is for the rows: name a file")
         if parsed_args.request_file is not None:
+            if parsed_args.claim or parsed_args.compose or parsed_args.dry_run == "server":
+                raise UsageError("--request-file: several requests are only decided on: leave "
+                                 "--claim, --compose and --dry-run server out")  # fmt: skip
             return self._schedule_all(parsed_args)
         request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
-        engine = engine_for(self, parsed_args)
-        check_policy(engine, request, parsed_args)
-        decision = engine.select_destinations(request)
+        if parsed_args.compose:
+            return self._compose(parsed_args, request)
+        if parsed_args.claim:
+            decision, _ = making.hold(self, parsed_args, request)
+            if decision is None:
+                return (), ()
+        else:
+            engine = engine_for(self, parsed_args)
+            check_policy(engine, request, parsed_args)
+            decision = engine.select_destinations(request)
+        return self._decided(parsed_args, decision)
+
+    def _compose(
+        self, parsed_args: argparse.Namespace, request: Request
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        done = making.make(self, parsed_args, request)
+        if done.decision is not None and not done.decision.placed:
+            return self._decided(parsed_args, done.decision)
+        if done.decision is not None and parsed_args.report:
+            self.main.write_report(done.decision.report(), parsed_args.report)
+        making.tell(self, done, request)
+        return making.NODE_COLUMNS, list(making.node_rows(done))
+
+    def _decided(
+        self, parsed_args: argparse.Namespace, decision: Decision
+    ) -> tuple[Sequence[str], Sequence[Any]]:
         self.exit_code = EXIT_CODES[decision.outcome]
+        if parsed_args.dry_run == "server":
+            making.preview(self, parsed_args, decision)
         if parsed_args.report:
             self.main.write_report(decision.report(), parsed_args.report)
         columns = EXPLAINED if parsed_args.explain else COLUMNS

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``podm schedule`` does beyond deciding: hold what was chosen, or compose it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.columns import Tails, maybe
+from valence_sched_cli.numbers import age, seconds
+
+if TYPE_CHECKING:
+    from valence_sched.claiming import Claimant
+    from valence_sched.core.decision import Decision
+    from valence_sched.model.request import Request
+    from valence_sched.provisioning import Provisioned
+    from valence_sched.store.store import Store
+
+NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what becomes of the decision."""
+    deeds = parser.add_mutually_exclusive_group()
+    deeds.add_argument(
+        "--claim", action="store_true", help="hold what was chosen in the state, for --ttl"
+    )
+    deeds.add_argument(
+        "--compose",
+        action="store_true",
+        help="hold it, have the pod managers compose it, and read back that they did",
+    )
+    deeds.add_argument(
+        "--dry-run",
+        metavar="<where>",
+        choices=("client", "server"),
+        help="client: only decide, as without this option; server: also ask the pod manager "
+        "whether it would compose that, where it can be asked",
+    )
+    parser.add_argument(
+        "--ttl",
+        metavar="<age>",
+        type=age,
+        default=600.0,
+        help="how long a claim is held, such as 90s, 10m or 1h (default: 10m)",
+    )
+    parser.add_argument(
+        "--key",
+        metavar="<word>",
+        help="idempotency key: the same word again gives the same claim or nodes, and no others",
+    )
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument(
+        "--wait",
+        metavar="<seconds>",
+        type=seconds,
+        default=300.0,
+        help="how long to wait for a pod manager that goes on composing (default: 300)",
+    )
+    waiting.add_argument(
+        "--no-wait",
+        action="store_const",
+        dest="wait",
+        const=0.0,
+        help="do not wait for it: the claim stays COMPOSING until podm claim reap looks again",
+    )
+
+
+def claimant(command: Any, store: Store, parsed_args: argparse.Namespace) -> Claimant:
+    """Return who decides and claims on what the words of the shell name."""
+    found: Claimant = command.main.claimant(
+        store,
+        parsed_args.inventory,
+        parsed_args.policy_file,
+        strict=parsed_args.strict,
+        resource_files=parsed_args.resource_file,
+        flavor_files=parsed_args.flavor_file,
+        live=command.live(parsed_args),
+    )
+    return found
+
+
+def hold(
+    command: Any, parsed_args: argparse.Namespace, request: Request
+) -> tuple[Decision | None, str | None]:
+    """Decide and claim; return the decision, None for an earlier key's, and the claim's id."""
+    with command.main.store(parsed_args.state) as store:
+        claimed = claimant(command, store, parsed_args).claim(
+            request, key=parsed_args.key, ttl_s=parsed_args.ttl
+        )
+    claim = claimed.claim
+    if claim is not None:
+        again = "" if claimed.decision else "as before, "
+        command.closing.append(f"{again}claim {claim.id} is {claim.state}: podm claim show tells")
+    return claimed.decision, claim.id if claim else None
+
+
+def make(command: Any, parsed_args: argparse.Namespace, request: Request) -> Provisioned:
+    """Decide, claim and compose; return what came of it."""
+    from valence_sched.provisioning import Provisioner
+
+    live = command.live(parsed_args)
+    watch = watching(command.app.stderr)
+    with command.main.site(live, patience_s=parsed_args.wait, watch=watch) as site:
+        decider = claimant(command, site.store, parsed_args)
+        provisioner = Provisioner(site.store, decider, site.composer, site.read)
+        done = provisioner.provision(request, key=parsed_args.key, ttl_s=parsed_args.ttl)
+    watch("", "")
+    return done
+
+
+def node_rows(done: Provisioned) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each node; cells as in NODE_COLUMNS."""
+    for node in sorted(done.nodes, key=lambda node: node.id):
+        yield (
+            node.id, "COMPOSED", node.podm, maybe(node.pool), node.uri, Tails(list(node.blocks)),
+            node.claim,
+        )  # fmt: skip
+
+
+def tell(command: Any, done: Provisioned, request: Request) -> None:
+    """Say what did not go as it was decided, and set the exit code."""
+    from valence_sched.errors import StillComposing
+
+    command.closing += [f"tried elsewhere: {note}" for note in done.notes]
+    command.closing += [f"not composed: {line}" for line in done.failures]
+    command.closing += [
+        f"{'goes on' if isinstance(error, StillComposing) else 'not verified'}: {error}"
+        for error in done.left
+    ]
+    wanted = f"{len(done.nodes)} of {request.count} nodes composed"
+    command.closing.append(wanted)
+    if done.left:
+        command.exit_code = 7
+    elif len(done.nodes) == request.count:
+        command.exit_code = 0
+    else:
+        command.exit_code = 4 if done.nodes else 1
+
+
+def preview(command: Any, parsed_args: argparse.Namespace, decision: Decision) -> None:
+    """Ask each chosen pod manager whether it would compose its nodes; tell what it says."""
+    from valence_sched.errors import SchedulerError
+    from valence_sched.model.composition import Wanted
+
+    with command.main.site(command.live(parsed_args)) as site:
+        for placement in decision.placements:
+            chosen = placement.chosen
+            wanted = Wanted(
+                name=f"preview-{placement.node}",
+                pool=chosen.pool,
+                blocks=tuple(block.uri for block in chosen.blocks),
+            )
+            try:
+                with site.reach(chosen.podm) as hands:
+                    refusal = hands.preview(wanted)
+                said = "would compose it" if refusal is None else f"would not: {refusal}"
+                command.exit_code = command.exit_code or (refusal is not None)
+            except SchedulerError as error:
+                said = f"cannot tell: {error}"
+            command.closing.append(f"node {placement.node}: {chosen.podm} {said}")
+
+
+def watching(out: Any = None) -> Callable[[str, str], None]:
+    """Return a function that shows the state of each claim on a terminal, and else nothing."""
+    stream = out or sys.stderr
+    if not stream.isatty():
+        return lambda _claim, _state: None
+
+    def show(claim: str, state: str) -> None:
+        stream.write(f"\r{claim}: {state}\x1b[K" if claim else "\r\x1b[K")
+        stream.flush()
+
+    return show
