@@ -11,10 +11,11 @@ from valence_sched import credentials, files
 from valence_sched.core import plugins
 from valence_sched.engine import Engine
 from valence_sched.errors import RequestError, UnknownName, UsageError
-from valence_sched.inventories import Inventories, Progress, named_plugin
+from valence_sched.inventories import Inventories, Now, Progress, named_plugin
 from valence_sched.model.asked import Asked, compiled, own_flavor
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.live import EVERY, Live
 from valence_sched.model.near import Thing, Things, knows, place_of, things
 from valence_sched.model.registered import Password
 from valence_sched.model.reports import parse_report
@@ -32,8 +33,9 @@ class Main(Inventories):
         stdin: BinaryIO | None = None,
         progress: Progress | None = None,
         cloud: Cloud | None = None,
+        now: Now | None = None,
     ) -> None:
-        super().__init__(environ, stdin, progress)
+        super().__init__(environ, stdin, progress, now)
         self._cloud = cloud
 
     def engine(
@@ -44,11 +46,12 @@ class Main(Inventories):
         strict: bool = False,
         resource_files: Sequence[str] = (),
         flavor_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> Engine:
         """Return a scheduler for the inventories and all known policies and flavors."""
         known = self.policies(policy_files)
-        view = self.view(sources, strict=strict, resource_files=resource_files)
-        skipped = self.skipped
+        view = self.view(sources, strict=strict, resource_files=resource_files, live=live)
+        skipped = [str(line) for line in (*self.unread, *self.skipped)]  # reports take no other
         mix = functools.partial(self.mix, flavor_files)
         return Engine(view, known.values(), mix=mix, skipped=skipped, strict=strict)
 
@@ -127,9 +130,10 @@ class Main(Inventories):
         *,
         strict: bool = False,
         resource_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> tuple[int, int]:
         """Write inventories as one file; return how many podms and blocks it holds."""
-        podms = self.podms(sources, strict=strict, resource_files=resource_files)
+        podms = self.podms(sources, strict=strict, resource_files=resource_files, live=live)
         return files.write_inventory(podms, output)
 
     def serve(
@@ -165,7 +169,7 @@ class Main(Inventories):
             self._check(len(named), sources, strict)
             ready(named)
 
-        records = self._records(sources)
+        records = self._records(sources, EVERY)
         serving.serve(records, self.problems, serving.Service(**how), checked)
 
     def write_report(self, report: Report | Reports, file: str) -> None:

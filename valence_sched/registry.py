@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,7 @@ from valence_sched.core import plugins
 from valence_sched.credentials import SecureFile
 from valence_sched.errors import (
     DuplicateId,
+    NameTaken,
     SchedulerError,
     StoreError,
     UnknownName,
@@ -122,24 +123,30 @@ class Registry:
                 store.unregister(registered.name)
                 raise
 
-    def change(
-        self,
-        name: str,
-        edit: Callable[[Registered], Registered],
-        password: str | None = None,
-    ) -> Registered:
-        """Put what ``edit`` makes of a pod manager in its place, and return that.
+    def check_new(self, registered: Registered) -> None:
+        """Refuse what cannot be registered, before anybody types a password for it.
 
         Raises:
-            UnknownName: there is none of this name.
+            NameTaken: the name is somebody's already.
+            InputError: it cannot be a pod manager: its URL, its name.
+            UnknownName: nobody speaks as its driver says.
+        """
+        _check(registered)
+        if registered.name in [one.name for one in self.registered()]:
+            raise NameTaken(f"a pod manager named {registered.name!r} is registered already: "
+                            "change it with podm set, or choose another name")  # fmt: skip
+
+    def change(self, registered: Registered, password: str | None = None) -> None:
+        """Put a pod manager in place of the one that has its name.
+
+        Raises:
+            UnknownName: there is none of this name, or nobody speaks as its driver says.
             InputError: it can no longer be one.
         """
-        changed = edit(self.get(name))
-        _check(changed)
+        _check(registered)
         with self.store() as store:
-            self._keep(changed, password)
-            store.change(changed)
-        return changed
+            self._keep(registered, password)
+            store.change(registered)
 
     def delete(self, name: str) -> None:
         """Forget a pod manager, what was read of it, and its password.

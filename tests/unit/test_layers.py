@@ -24,7 +24,18 @@ MAY_IMPORT = {
     "engine": {"errors", "model", "core", "schedulers", "drivers"},
     "files": {"errors", "model", "core"},
     "configuration": {"errors", "model", "files"},
-    "inventories": {"errors", "model", "core", "drivers", "store", "configuration"},
+    "credentials": {"errors", "model"},
+    "registry": {"errors", "model", "core", "configuration", "credentials", "store"},
+    "readings": {"errors", "model", "core", "drivers", "registry", "store"},
+    "inventories": {
+        "errors",
+        "model",
+        "core",
+        "drivers",
+        "configuration",
+        "readings",
+        "registry",
+    },
     "main": {
         "errors",
         "model",
@@ -36,7 +47,7 @@ MAY_IMPORT = {
         "simulator",
     },
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
-    "valence_sched_cli": {"errors", "model", "core", "main"},
+    "valence_sched_cli": {"errors", "model", "core", "credentials", "main"},
 }
 
 # Libraries that anybody may use; of every other one the rooms that may.

@@ -11,7 +11,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: What a clock of another machine may be ahead of ours.
 AHEAD_S = 300.0
 
-_WORDS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)")
+_WORDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
 def parse_age(text: str) -> float:

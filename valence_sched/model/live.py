@@ -25,9 +25,9 @@ class Live(Struct, frozen=True, kw_only=True):
     max_age_s: float | None = None
 
     @property
-    def named(self) -> bool:
-        """Return whether somebody named where live pod managers are."""
-        return bool(self.podm_files) or self.state is not None or self.catalogue is not None
+    def chosen(self) -> bool:
+        """Return whether somebody chose live pod managers, also beside recorded ones."""
+        return bool(self.podm_files) or self.catalogue is not None
 
 
 EVERY = Live()
