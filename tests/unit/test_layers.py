@@ -38,6 +38,7 @@ MAY_IMPORT = {
     },
     "main": {
         "errors",
+        "credentials",
         "model",
         "core",
         "schedulers",
