@@ -15,7 +15,7 @@ from valence_sched.simulator.documents import Answer, Documents, Json, etag_of
 from valence_sched.simulator.expand import asked, expanded
 from valence_sched.simulator.faults import Faults
 from valence_sched.simulator.furnish import furnish
-from valence_sched.simulator.links import part
+from valence_sched.simulator.links import object_of
 from valence_sched.simulator.paging import page_number, paged
 from valence_sched.simulator.refusals import Refused, error, forbidden_method, missing, refused
 from valence_sched.simulator.sessions import Login, Sessions
@@ -156,7 +156,7 @@ class SimulatedPodm:
         if "expand-404" in self.faults:
             raise Refused(404, "ResourceMissingAtURI", "There is no such resource.", ask.path)
         root = self.documents.get("/redfish/v1")
-        offered = part(root, "ProtocolFeaturesSupported", "ExpandQuery") or {}
+        offered = object_of(object_of(root, "ProtocolFeaturesSupported"), "ExpandQuery")
         found = expanded(self.documents, json, ask.path.rstrip("/"), asked(value, offered))
         return _without_names(found) if "expand-drops" in self.faults else found
 
