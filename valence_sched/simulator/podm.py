@@ -136,6 +136,8 @@ class SimulatedPodm:
         json = self.documents.get(ask.path)
         if json is None:
             return missing(ask.path)
+        if (page := self.documents.get(_page_uri(ask))) is not None:
+            return Answer(200, self._expanded(page, ask))
         unknown = [name for name in ask.query if name.startswith("$")]
         unknown = [name for name in unknown if name not in ("$expand", "$skip", "$top")]
         if unknown:
@@ -196,6 +198,12 @@ def encoded(answer: Answer) -> Reply:
     if answer.status == 200:
         headers["ETag"] = etag_of(body)
     return Reply(answer.status, body, headers)
+
+
+def _page_uri(ask: Asked) -> str:
+    """Return where the page of a collection that was recorded in pages stands."""
+    words = (f"{name}={value}" for name, value in ask.query.items() if name != "$expand")
+    return f"{ask.path.rstrip('/')}?{'&'.join(words)}"
 
 
 def _without_names(json: Json) -> Json:
