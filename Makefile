@@ -10,11 +10,12 @@ PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_
 TESTS ?=
 ARGS ?=
 
-.PHONY: help demo test bench lint check format types docs notes clean
+.PHONY: help demo demo-live test bench lint check format types docs notes clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
+	@echo 'make demo-live             the same against four live pod managers that it serves itself'
 	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
@@ -24,6 +25,9 @@ help:
 
 demo: .venv/installed
 	$(BIN)/valence-sched podm schedule --inventory examples/site.json --flavor gpu-large --alternates 2 --explain
+
+demo-live: .venv/installed-serve
+	@sh examples/live.sh $(BIN)
 
 test: .venv/installed-test
 	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)

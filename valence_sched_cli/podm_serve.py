@@ -29,6 +29,13 @@ class ServePodm(command.Podm, Command):
             help="file, directory, archive of recorded pod managers, or - for standard input",
         )
         parser.add_argument(
+            "--podm",
+            metavar="<id>",
+            action="append",
+            default=[],
+            help="serve only this pod manager (repeat for several, in the order of their ports)",
+        )
+        parser.add_argument(
             "--port",
             metavar="<port>",
             type=natural,
@@ -83,6 +90,7 @@ class ServePodm(command.Podm, Command):
             username=parsed_args.username,
             password=Password(env=env, file=file) if env or file else None,
             strict=parsed_args.strict,
+            podms=parsed_args.podm,
             port=parsed_args.port,
             latency_ms=parsed_args.latency_ms,
             fail=parsed_args.fail,

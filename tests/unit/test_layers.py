@@ -47,6 +47,7 @@ MAY_IMPORT = {
         "drivers",
         "readings",
         "capturing",
+        "credentials",
         "model",
         "core",
         "schedulers",

@@ -58,7 +58,10 @@ class App:
         try:
             response = await self._answered(request)
             status = 0 if response is None else response.status
-            return response or _cut(request)
+            return _cut(request) if response is None else response
+        except ConnectionError:  # the client has had enough
+            status = 0
+            return _cut(request)
         finally:
             traffic.at_once -= 1
             traffic.last.append(Seen(request.method, request.path_qs, status))

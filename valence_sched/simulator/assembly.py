@@ -122,9 +122,9 @@ def _processors(devices: Iterable[Json]) -> Json:
         "CoreCount": sum(_number(json.get("TotalCores")) for json in cpus),
         "LogicalProcessorCount": sum(_number(json.get("TotalThreads")) for json in cpus),
     }
-    models = {json.get("Model") for json in cpus}
-    if len(models) == 1:
-        summary["Model"] = models.pop()
+    models = [json["Model"] for json in cpus if "Model" in json]
+    if models and all(model == models[0] for model in models):
+        summary["Model"] = models[0]
     return summary
 
 

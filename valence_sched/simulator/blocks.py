@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from valence_sched.simulator.documents import Documents, Json
-from valence_sched.simulator.links import added, part, removed, uri_of, uris
+from valence_sched.simulator.links import added, array_of, object_of, part, removed, uri_of, uris
 from valence_sched.simulator.refusals import Refused
 
 ROOT = "/redfish/v1"
@@ -63,7 +63,7 @@ def set_status(documents: Documents, uri: str, **changes: Any) -> None:
     """Change properties of the ``CompositionStatus`` of a block."""
     json = documents.get(uri)
     if json is not None:
-        status = {**json.get("CompositionStatus", {}), **changes}
+        status = {**object_of(json, "CompositionStatus"), **changes}
         documents.put(uri, {**json, "CompositionStatus": status})
 
 
@@ -78,8 +78,8 @@ def join(documents: Documents, uri: str, system: str) -> None:
     status["CompositionState"] = "ComposedAndAvailable" if more else "Composed"
     if "NumberOfCompositions" in status or "MaxCompositions" in status or shareable(json):
         status["NumberOfCompositions"] = count
-    links = {**json.get("Links", {})}
-    links["ComputerSystems"] = [*(links.get("ComputerSystems") or []), {"@odata.id": system}]
+    links = {**object_of(json, "Links")}
+    links["ComputerSystems"] = [*(array_of(links, "ComputerSystems")), {"@odata.id": system}]
     changed = {**json, "CompositionStatus": status, "Links": links}
     documents.put(uri, changed)
     _pool(documents, uri, changed, "Active")
@@ -97,8 +97,8 @@ def part_from(documents: Documents, uri: str, system: str) -> None:
         status["NumberOfCompositions"] = count
     if status.get("Reserved"):
         status["Reserved"] = False
-    links = {**json.get("Links", {})}
-    kept = [link for link in links.get("ComputerSystems") or [] if uri_of(link) != system]
+    links = {**object_of(json, "Links")}
+    kept = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
     links["ComputerSystems"] = kept
     changed = {**json, "CompositionStatus": status, "Links": links}
     documents.put(uri, changed)

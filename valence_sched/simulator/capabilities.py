@@ -49,7 +49,7 @@ def _stated(documents: Documents, holder: str, zone: tuple[str, ...]) -> Iterato
         related = zone or tuple(uris(part(json, "Links", "RelatedItem")))
         target = uri_of(part(json, "Links", "TargetCollection"))
         document = documents.get(uri_of(part(json, "CapabilitiesObject"))) or {}
-        yield Capability(str(json.get("UseCase")), related, target, document)
+        yield Capability(str(part(json, "UseCase")), related, target, document)
 
 
 def check_required(every: Iterable[Capability], use_case: str, body: Json) -> None:
@@ -70,7 +70,7 @@ def over_limits(every: Iterable[Capability], zone: str, kinds: Iterable[Iterable
     """Return what is wrong with the number of blocks of a type in a zone, empty for nothing."""
     counts: dict[str, int] = {}
     for types in kinds:
-        for kind in types:
+        for kind in map(str, types):
             counts[kind] = counts.get(kind, 0) + 1
     for one in every:
         if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
@@ -85,7 +85,7 @@ def over_limits(every: Iterable[Capability], zone: str, kinds: Iterable[Iterable
 def _limits(json: Json) -> Iterator[tuple[str, int]]:
     stated: Any = json.get("@Redfish.ResourceBlockLimits") or {}
     for limits in stated if isinstance(stated, list) else [stated]:
-        for name, limit in limits.items():
+        for name, limit in limits.items() if isinstance(limits, dict) else ():
             if name[:3] in ("Min", "Max") and isinstance(limit, int):
                 yield name, limit
 

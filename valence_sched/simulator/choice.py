@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from valence_sched.simulator.assembly import COLLECTIONS, devices_of
 from valence_sched.simulator.documents import Documents, Json
+from valence_sched.simulator.links import array_of, members
 from valence_sched.simulator.refusals import Refused
 
 #: Properties of a shape in which more is as good, if the client accepts more.
@@ -93,11 +94,9 @@ def _flat(documents: Documents, uri: str) -> list[tuple[str, Json]]:
     found = devices_of(documents, documents.get(uri) or {})
     flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
     for json in found["Storage"].values():
-        links = json.get("Drives") or []
-        drives = (documents.get(link["@odata.id"]) for link in links if "@odata.id" in link)
-        flat += [("Drives", drive) for drive in drives if drive]
+        flat += [("Drives", drive) for _, drive in members(documents, json.get("Drives"))]
     for json in found["SimpleStorage"].values():
-        flat += [("Drives", one) for one in json.get("Devices") or []]
+        flat += [("Drives", one) for one in array_of(json, "Devices") if isinstance(one, dict)]
     return flat
 
 

@@ -17,7 +17,7 @@ from valence_sched.simulator.capabilities import (
     over_limits,
 )
 from valence_sched.simulator.documents import Answer, Documents, Json
-from valence_sched.simulator.links import added, part, removed, uri_of, uris
+from valence_sched.simulator.links import added, array_of, part, removed, uri_of, uris
 from valence_sched.simulator.refusals import Refused, missing
 
 
@@ -150,7 +150,7 @@ class Composition:
         if zones and not common:
             text = f"No zone has all of the resource blocks {', '.join(named)}."
             raise Refused(400, "IncompatibleZone", text, ", ".join(named))
-        kinds = [(self._documents.get(uri) or {}).get("ResourceBlockType") or () for uri in named]
+        kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in named]
         faults = [over_limits(every, zone, kinds) for zone in common or [""]]
         if all(faults):
             text = f"The limits do not allow {faults[0]}."
@@ -179,7 +179,7 @@ class Composition:
                 continue
             free = [uri for uri in inside if uri in named or self._free(uri, client, reservation)]
             found = choice.chosen(self._documents, shapes, free, named)
-            kinds = [(self._documents.get(uri) or {})["ResourceBlockType"] for uri in found]
+            kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in found]
             if found and not over_limits(every, zone, kinds):
                 return found
         raise Refused(400, "NoResourceMatch", "No zone has free resource blocks like that.")

@@ -44,7 +44,8 @@ def asked(value: str, offered: Json) -> Expand:
         text = f"{value} is no value of $expand."
         raise Refused(400, "QueryParameterValueFormatError", text, value, "$expand")
     kind, levels = found[1], int(found[2] or 1)
-    most = offered.get("MaxLevels", 1) if offered.get("Levels") else 1
+    stated = offered.get("MaxLevels", 1)
+    most = stated if offered.get("Levels") and isinstance(stated, int) else 1
     if not offered.get(_FLAGS[kind]):
         raise Refused(501, "QueryNotSupported", f"$expand={kind} is not supported.")
     if not 1 <= levels <= most:

@@ -7,7 +7,7 @@ from valence_sched.simulator.blocks import ROOT, blocks
 from valence_sched.simulator.documents import Documents, Json
 from valence_sched.simulator.expand import ADVERTISED
 from valence_sched.simulator.faults import Faults
-from valence_sched.simulator.links import listed, part, uri_of
+from valence_sched.simulator.links import array_of, listed, object_of, part, uri_of
 
 #: What the root links when the tree has it and no root of its own.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
@@ -16,7 +16,7 @@ PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "Sto
 def furnish(documents: Documents, faults: Faults) -> None:
     """Complete the documents of a pod manager, and put in them what a fault rule puts there."""
     root = documents.get(ROOT) or _root(documents)
-    features = dict(root.get("ProtocolFeaturesSupported") or {})
+    features = dict(object_of(root, "ProtocolFeaturesSupported"))
     features.setdefault("ExpandQuery", ADVERTISED)
     if "no-expand" in faults:
         del features["ExpandQuery"]
@@ -69,6 +69,6 @@ def _add(documents: Documents, collection: str, link: str) -> None:
     """Add a member without a second look: this one is meant to be wrong."""
     json = documents.get(collection)
     if json is not None:
-        members = [*(json.get("Members") or []), {"@odata.id": link}]
+        members = [*array_of(json, "Members"), {"@odata.id": link}]
         changed = {**json, "Members": members, "Members@odata.count": len(members)}
         documents.put(collection, changed)

@@ -16,7 +16,10 @@ def uri_of(link: Any) -> str:
     uri = link.get("@odata.id") if isinstance(link, dict) else None
     if not isinstance(uri, str) or not uri:
         return ""
-    return path_of(urlsplit(uri).path if "://" in uri else uri)
+    try:
+        return path_of(urlsplit(uri).path if "://" in uri else uri)
+    except ValueError:
+        return ""
 
 
 def uris(links: Any) -> list[str]:
@@ -33,6 +36,18 @@ def part(json: Json | None, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def object_of(json: Json | None, key: str) -> Json:
+    """Return the object at a key, an empty one when there is none."""
+    found = part(json, key)
+    return found if isinstance(found, dict) else {}
+
+
+def array_of(json: Json | None, key: str) -> list[Any]:
+    """Return the array at a key, an empty one when there is none."""
+    found = part(json, key)
+    return found if isinstance(found, list) else []
 
 
 def listed(documents: Documents, collection: str) -> list[str]:
@@ -69,6 +84,6 @@ def _change(documents: Documents, collection: str, uri: str, more: Iterable[str]
     json = documents.get(collection)
     if json is None:
         return
-    kept = [link for link in json.get("Members") or [] if uri_of(link) != path_of(uri)]
+    kept = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
     now = [*kept, *({"@odata.id": one} for one in more)]
     documents.put(collection, {**json, "Members": now, "Members@odata.count": len(now)})

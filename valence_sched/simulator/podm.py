@@ -15,7 +15,7 @@ from valence_sched.simulator.documents import Answer, Documents, Json, etag_of
 from valence_sched.simulator.expand import asked, expanded
 from valence_sched.simulator.faults import Faults
 from valence_sched.simulator.furnish import furnish
-from valence_sched.simulator.links import part
+from valence_sched.simulator.links import object_of
 from valence_sched.simulator.paging import page_number, paged
 from valence_sched.simulator.refusals import Refused, error, forbidden_method, missing, refused
 from valence_sched.simulator.sessions import Login, Sessions
@@ -136,6 +136,8 @@ class SimulatedPodm:
         json = self.documents.get(ask.path)
         if json is None:
             return missing(ask.path)
+        if (page := self.documents.get(_page_uri(ask))) is not None:
+            return Answer(200, self._expanded(page, ask))
         unknown = [name for name in ask.query if name.startswith("$")]
         unknown = [name for name in unknown if name not in ("$expand", "$skip", "$top")]
         if unknown:
@@ -156,7 +158,7 @@ class SimulatedPodm:
         if "expand-404" in self.faults:
             raise Refused(404, "ResourceMissingAtURI", "There is no such resource.", ask.path)
         root = self.documents.get("/redfish/v1")
-        offered = part(root, "ProtocolFeaturesSupported", "ExpandQuery") or {}
+        offered = object_of(object_of(root, "ProtocolFeaturesSupported"), "ExpandQuery")
         found = expanded(self.documents, json, ask.path.rstrip("/"), asked(value, offered))
         return _without_names(found) if "expand-drops" in self.faults else found
 
@@ -196,6 +198,12 @@ def encoded(answer: Answer) -> Reply:
     if answer.status == 200:
         headers["ETag"] = etag_of(body)
     return Reply(answer.status, body, headers)
+
+
+def _page_uri(ask: Asked) -> str:
+    """Return where the page of a collection that was recorded in pages stands."""
+    words = (f"{name}={value}" for name, value in ask.query.items() if name != "$expand")
+    return f"{ask.path.rstrip('/')}?{'&'.join(words)}"
 
 
 def _without_names(json: Json) -> Json:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from valence_sched.drivers.recorded import Record
-from valence_sched.errors import InputError, SchedulerError
+from valence_sched.errors import InputError, SchedulerError, UnknownName
 from valence_sched.simulator.faults import faults_of
 from valence_sched.simulator.podm import Settings, SimulatedPodm
 from valence_sched.simulator.sessions import Login
@@ -20,8 +20,12 @@ Ready = Callable[[list[tuple[str, str]]], None]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Where and how pod managers are served; port 0 is any that is free."""
+    """Which pod managers are served (none named means all), where and how.
 
+    Port 0 is any that is free.
+    """
+
+    podms: Sequence[str] = ()
     port: int = 0
     latency_ms: float = 0.0
     fail: Sequence[str] = ()
@@ -50,6 +54,11 @@ def serve(records: Iterable[Record], problems: list[str], service: Service, read
     found = dict(documented(records, problems))
     if not found:
         raise InputError("the inventory", "$", "no pod manager", "at least one")
+    for id_ in service.podms:
+        if id_ not in found:
+            raise UnknownName("pod manager", id_, found)
+    if service.podms:
+        found = {id_: found[id_] for id_ in dict.fromkeys(service.podms)}
     faults = faults_of(service.fail, list(found))
     settings = Settings(
         login=service.login,

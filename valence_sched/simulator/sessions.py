@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from valence_sched.simulator.documents import Answer, Documents, Json
-from valence_sched.simulator.links import added, listed, removed
+from valence_sched.simulator.links import added, listed, object_of, part, removed, uri_of
 from valence_sched.simulator.refusals import missing, refused
 
 SERVICE = "/redfish/v1/SessionService"
@@ -126,7 +126,7 @@ class Sessions:
 def furnish(documents: Documents, timeout_s: float) -> str:
     """Give a tree a session service without sessions; return the URI of their collection."""
     root = documents.get("/redfish/v1") or {}
-    service_uri = str(root.get("SessionService", {}).get("@odata.id") or SERVICE)
+    service_uri = uri_of(part(root, "SessionService")) or SERVICE
     service = documents.get(service_uri) or {
         "@odata.type": "#SessionService.v1_1_9.SessionService",
         "@odata.id": service_uri,
@@ -134,8 +134,7 @@ def furnish(documents: Documents, timeout_s: float) -> str:
         "Name": "Session Service",
         "ServiceEnabled": True,
     }
-    link = service.get("Sessions", {}).get("@odata.id") or f"{service_uri}/Sessions"
-    uri = str(link)
+    uri = uri_of(part(service, "Sessions")) or f"{service_uri}/Sessions"
     for old in listed(documents, uri):
         documents.remove(old)
     documents.put(
@@ -148,7 +147,7 @@ def furnish(documents: Documents, timeout_s: float) -> str:
         "Name": "Sessions",
     }
     documents.put(uri, {**collection, "Members": [], "Members@odata.count": 0})
-    links = {**root.get("Links", {}), "Sessions": {"@odata.id": uri}}
+    links = {**object_of(root, "Links"), "Sessions": {"@odata.id": uri}}
     documents.put(
         "/redfish/v1", {**root, "SessionService": {"@odata.id": service_uri}, "Links": links}
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from valence_sched.simulator import blocks
 from valence_sched.simulator.composition import Composition, Plan
 from valence_sched.simulator.documents import Answer, Documents, Json
-from valence_sched.simulator.links import added
+from valence_sched.simulator.links import added, part
 from valence_sched.simulator.refusals import error
 
 SERVICE = "/redfish/v1/TaskService"
@@ -71,7 +71,7 @@ class Tasks:
             if task.system or task.failed or task.due_s > now:
                 continue
             for uri, json in task.before.items():
-                state = json["CompositionStatus"].get("CompositionState")
+                state = part(json, "CompositionStatus", "CompositionState")
                 blocks.set_status(self._documents, uri, CompositionState=state)
             if self._fail:
                 task.failed = True

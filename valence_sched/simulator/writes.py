@@ -11,10 +11,11 @@ from valence_sched.simulator import blocks, compose_action
 from valence_sched.simulator.composition import Composition, Plan
 from valence_sched.simulator.documents import Answer, Documents, Json
 from valence_sched.simulator.faults import Faults
-from valence_sched.simulator.links import part, uris
+from valence_sched.simulator.links import part, uri_of, uris
 from valence_sched.simulator.patch import patched
 from valence_sched.simulator.refusals import Refused, forbidden_method, missing
 from valence_sched.simulator.reservations import Reservations
+from valence_sched.simulator.rsd import Rsd
 from valence_sched.simulator.tasks import Tasks
 
 
@@ -34,12 +35,15 @@ class Writes:
             duration_s=task_s,
             fail="task-exception" in faults,
         )
+        self._rack = Rsd(documents, clock, assemble_s=task_s) if _is_rack(documents) else None
         self._action = compose_action.ComposeAction(documents, self.composition, self.reservations)
 
     def tick(self) -> None:
         """Do what time brings: tasks end, reservations expire."""
         self.tasks.tick()
         self.reservations.tick()
+        if self._rack:
+            self._rack.tick()
 
     def answer(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], user: str
@@ -49,9 +53,11 @@ class Writes:
         Raises:
             Refused: it cannot be done.
         """
+        json = {} if method == "DELETE" else json_of(body)
+        if self._rack and (found := self._racked(self._rack, method, path, json)) is not None:
+            return found
         if method == "DELETE":
             return self._deleted(path)
-        json = json_of(body)
         if method == "PATCH":
             replaces = "patch-replaces" in self._faults
             return patched(self._documents, self.composition, path, json, user, replaces=replaces)
@@ -94,6 +100,19 @@ class Writes:
             return Answer(204)
         return self.composition.decompose(path)
 
+    def _racked(self, rack: Rsd, method: str, path: str, json: Json) -> Answer | None:
+        """Return the answer of the Nodes service, None when the request is not for it."""
+        if "ghost" in self._faults and method == "DELETE" and path in self._documents:
+            return Answer(204)
+        nodes, mark, _ = path.partition("/Actions/")
+        if "empty-create" in self._faults and mark and path.endswith("Allocate"):
+            return Answer(201, None, {"Location": f"{nodes}/There-Is-None"})
+        answer = rack.reply(method, path, json)
+        assembled = answer is not None and answer.status < 300 and path.endswith("Assemble")
+        if assembled and "failed-node" in self._faults:
+            rack.lose(uri_of(part(self._documents.get(nodes), "Links", "ComputerSystem")))
+        return answer
+
     def _system_action(self, system: str, action: str, json: Json, user: str) -> Answer:
         had = uris(part(self._documents.get(system), "Links", "ResourceBlocks"))
         named = uris(json.get("ResourceBlock"))
@@ -123,6 +142,12 @@ class Writes:
         self._documents.put(uri, {**system, "PowerState": "Off", "Status": failed})
         for block in plan.blocks:
             blocks.set_status(self._documents, block, CompositionState="Failed")
+
+
+def _is_rack(documents: Documents) -> bool:
+    """Return whether the root is that of an Intel RSD pod manager."""
+    root = documents.get(blocks.ROOT)
+    return bool(part(root, "Nodes") or part(root, "Oem", "Intel_RackScale"))
 
 
 def json_of(body: bytes) -> Json:

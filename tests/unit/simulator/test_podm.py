@@ -262,6 +262,15 @@ class TestConstrainedComposition(Case):
     def test_more_than_asked_is_given_only_to_who_allows_it(self):
         self.assertEqual("NoResourceMatch", said(self.serve().post(SYSTEMS, self.shape())))
 
+    def test_blocks_that_are_named_may_not_bring_more_either(self):
+        client = self.serve()
+        named = {"ResourceBlocks": links(f"{BLOCKS}/C2", f"{BLOCKS}/G1")}
+        shape = {"@Redfish.RequestedCount": 1}
+        body = {"Name": "node", "Links": named, "Processors": {"Members": [shape]}}
+        self.assertEqual("NoResourceMatch", said(client.post(SYSTEMS, body)))
+        shape["@Redfish.AllowOverprovisioning"] = True
+        self.assertEqual(201, client.post(SYSTEMS, body).status_code)
+
     def test_a_zone_can_be_asked_for(self):
         client = self.serve()
         body = self.shape(TotalCores=8)
