@@ -11,20 +11,20 @@ import random
 import time
 from collections.abc import Mapping
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from requests.utils import get_environ_proxies
-from sushy.connector import Connector
-from sushy.exceptions import SushyError
-from urllib3.exceptions import HTTPError
+from sushy.connector import Connector  # type: ignore[import-untyped]
+from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, unreachable
+from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, body_of
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.documents import decode
@@ -73,9 +73,10 @@ class Connection:
         self.name, self.deadline, self.requests = registered.name, deadline, 0
         self.url = base_url(registered)
         self.host = host_and_path(self.url)[0]
-        self._longest_s = deadline.seconds / 2
         self._adapter = Adapter(parallel)
-        self._ended = False
+        self._ended = self._closing = False
+        if registered.cacert and not Path(registered.cacert).exists():
+            raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
         self._connector = Connector(
             self.url,
             verify=registered.cacert or not registered.insecure,
@@ -108,27 +109,29 @@ class Connection:
         """
         self._login.log_in(root)
 
-    def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES) -> Answer:
+    def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
         """Read, and try again while the answer is that it may come later.
 
-        A body of more than ``most`` bytes is cut off after them.
+        A body of more than ``most`` bytes is cut off after them. No server may be silent for
+        longer than a ``share`` of the time until the deadline.
 
         Raises:
             InputError: this document cannot be read, others may.
             Unreachable: no answer came, and it makes no sense to wait for one.
+            Slow: this answer did not come within the share.
             Refused: the login is refused.
         """
         logins = self._login.count
-        answer = self._read(uri, most)
+        answer = self._read(uri, most, share)
         if answer.status == 401 and self._login.renew(logins):
-            answer = self._read(uri, most)
+            answer = self._read(uri, most, share)
         if answer.status == 401:
             raise self._login.refused()
         return answer
 
     def ask(self, uri: str) -> Answer:
         """Read as :meth:`get`, also where it needs a login that was not made yet."""
-        return self._read(uri, MAX_DOCUMENT_BYTES)
+        return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Write, once.
@@ -188,23 +191,24 @@ class Connection:
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
-        self._ended = True
-        self._adapter.cut()
+        if not self._closing:
+            self._ended = True
+            self._adapter.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
-        self._ended = True
+        self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self._login.log_out()
         finally:
             self._connector.close()
 
-    def _read(self, uri: str, most: int) -> Answer:
+    def _read(self, uri: str, most: int, share: float) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
             pause_s = PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
             try:
-                answer = self._follow(uri, most)
+                answer = self._follow(uri, most, share)
                 if answer.status not in BUSY or attempt == ATTEMPTS:
                     return answer
                 pause_s = retry_after_s(answer.headers, pause_s)
@@ -216,11 +220,11 @@ class Connection:
             self.wait(pause_s)
         raise AssertionError("unreachable")
 
-    def _follow(self, uri: str, most: int) -> Answer:
+    def _follow(self, uri: str, most: int, share: float) -> Answer:
         """Read, also where a redirect leads on this host."""
         at = uri
         for _ in range(MAX_REDIRECTS):
-            answer = self._send("GET", at, most)
+            answer = self._send("GET", at, most, share)
             where = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not where:
                 return answer
@@ -230,31 +234,43 @@ class Connection:
                 raise InputError(uri, "", found, f"an answer from {self.host}")
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
-    def _send(self, method: str, uri: str, most: int, **more: Any) -> Answer:
+    def _send(self, method: str, uri: str, most: int, share: float = 1.0, **more: Any) -> Answer:
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.passed()
         self.requests += 1
         try:
-            try:
-                response = self._connector._op(
-                    method,
-                    uri,
-                    timeout=min(left_s, self._longest_s),
-                    allow_reauth=False,
-                    stream=True,
-                    allow_redirects=False,
-                    **more,
-                )
-            except _Status as found:
-                response = found.response
-            except (SushyError, ValueError, requests.RequestException) as error:
-                raise InputError(uri, "", str(error), "a request that can be sent") from None
-            return Answer(response.status_code, response.headers, _body(response, most))
+            answer = None
+            if method == "GET":
+                session = self._connector._session
+                answer = self._adapter.get(uri, session, left_s * share)
+            if answer is None:
+                answer = self._through_sushy(method, uri, left_s * share, more)
+            body = body_of(answer, most)
+            if self._ended and method != "DELETE":  # what was cut off can look whole
+                raise self.deadline.passed()
+            return Answer(answer.status, answer.headers, body)
         except Unreachable:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.passed() from None
             raise
+
+    def _through_sushy(self, method: str, uri: str, timeout_s: float, more: Any) -> Any:
+        try:
+            response = self._connector._op(
+                method,
+                uri,
+                timeout=timeout_s,
+                allow_reauth=False,
+                stream=True,
+                allow_redirects=False,
+                **more,
+            )
+        except _Status as found:
+            response = found.response
+        except (SushyError, ValueError, requests.RequestException) as error:
+            raise InputError(uri, "", str(error), "a request that can be sent") from None
+        return response.raw
 
 
 class _Status(Exception):
@@ -308,20 +324,6 @@ def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
 def _refuse(response: requests.Response) -> None:
     if response.status_code >= 400:
         raise _Status(response)
-
-
-def _body(response: requests.Response, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed."""
-    try:
-        body: bytes = response.raw.read(most + 1, decode_content=True)
-        if len(body) > most:
-            response.close()
-        else:
-            response.raw.release_conn()
-        return body
-    except (HTTPError, OSError) as error:
-        response.close()
-        raise unreachable(error) from None
 
 
 def _goes_on(answer: Answer) -> bool:

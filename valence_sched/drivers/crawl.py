@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from valence_sched.drivers.bounds import MAX_DOCUMENTS
 from valence_sched.drivers.expand import Documents
-from valence_sched.drivers.fields import Json, Link, Parts, Resource
+from valence_sched.drivers.fields import MAX_TEXT, Json, Link, Parts, Resource
 from valence_sched.drivers.kept import Kept
 from valence_sched.drivers.links import Service, folded, path_of
 from valence_sched.drivers.resources import Collection
@@ -33,13 +33,16 @@ class Want(NamedTuple):
 
 
 class Crawl:
-    """The documents of one pod manager; ``start`` runs one more thread, if there may be one."""
+    """The documents of one pod manager; ``start`` runs one more thread, if there may be one.
+
+    ``unplanned`` counts what the reader wanted although nothing declared that it might.
+    """
 
     def __init__(self, documents: Documents, kept: Kept, host: str, parallel: int, start: Start):
         self._source, self._kept, self._parallel, self._start = documents, kept, parallel, start
         self._found: dict[str, Json] = {}
         self._failed: dict[str, InputError | None] = {}
-        self._spelled: dict[str, set[str]] = {}
+        self._spelled: dict[str, str] = {}
         self._tried: dict[str, set[str]] = {}
         self._pending: dict[str, list[Want]] = {}
         self._visited: set[tuple[str, type[Resource]]] = set()
@@ -50,11 +53,12 @@ class Crawl:
         self._error: BaseException | None = None
         self._links = Service(lambda _: None, lambda _: None, host=host)
         self._ways: dict[type[Resource], list[Link | Parts]] = {}
+        self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
         """Take a document that was read before."""
         self._found[folded(uri)] = json
-        self._spelled.setdefault(folded(uri), set()).add(uri)
+        self._spell(folded(uri), uri)
 
     def get(self, uri: str) -> Json | None:
         """Return a document, None when there is none.
@@ -72,12 +76,11 @@ class Crawl:
         return None
 
     def known(self) -> Iterator[str]:
-        """Yield the spelling of each URI: where links differ, what the document says it is."""
+        """Yield the spelling of each URI: as the document spells it, else as a link does."""
         for key, json in self._found.items():
-            spelled = self._spelled[key]
             own = json.get("@odata.id")
             own = path_of(own) if isinstance(own, str) else ""
-            yield own if len(spelled) > 1 and folded(own) == key else min(spelled)
+            yield own if folded(own) == key else self._spelled[key]
 
     def lasting(self) -> Iterator[tuple[str, Json]]:
         """Yield the documents that rarely change."""
@@ -104,6 +107,7 @@ class Crawl:
             for want in wants:
                 self._want(want)
             if not wants and folded(uri) not in self._found:
+                self.unplanned += 1
                 self._want(Want(uri, Resource))
 
     def put_off(self, want: Want) -> None:
@@ -115,13 +119,15 @@ class Crawl:
         while todo:
             want = todo.pop()
             key = folded(want.uri)
-            self._spelled.setdefault(key, set()).add(want.uri)
+            self._spell(key, want.uri)
             if key not in self._found and want.to.lasting and (kept := self._kept.get(key)):
                 self._found[key] = kept
             if key in self._found:
                 if (key, want.to) not in self._visited:
                     self._visited.add((key, want.to))
-                    todo += reversed(list(self._below(want, self._found[key])))
+                    json = self._found[key]
+                    if self._ways_of(want.to) or "Members" in json:
+                        todo += reversed(list(self._below(want, json)))
             elif key in self._pending:
                 self._pending[key].append(want)
             elif want.uri not in self._tried.get(key, ()):
@@ -160,13 +166,16 @@ class Crawl:
         self, targets: Iterable[str], holder: Resource, to: type[Resource], levels: int
     ) -> Iterator[Want]:
         for target in targets:
-            uri = self._links.uri(target, holder.uri) and self._exact(target)
-            if uri:
+            if uri := self._exact(target, holder.uri):
                 yield Want(uri, to, levels)
 
-    def _exact(self, target: str) -> str:
-        """Return a link as it is spelled, without its host."""
-        return path_of(target if "://" not in target else "/" + target.split("/", 3)[-1])
+    def _exact(self, target: str, where: str) -> str | None:
+        """Return a link as it is spelled, without its host; None when it leads elsewhere."""
+        if target[:1] == "/" and "://" not in target and len(target) <= MAX_TEXT:
+            return path_of(target)
+        if self._links.uri(target, where) is None:
+            return None
+        return path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
 
     def _ways_of(self, type_: type[Resource]) -> list[Link | Parts]:
         if type_ not in self._ways:
@@ -183,7 +192,7 @@ class Crawl:
                 )
             except InputError as error:
                 found = error
-            except BaseException as error:  # noqa: BLE001 - raised where the crawl was asked for
+            except BaseException as error:
                 found = None
                 self._error = self._error or error
             with self._changed:
@@ -237,12 +246,16 @@ class Crawl:
         for other in wants:
             self._want(other)
 
+    def _spell(self, key: str, uri: str) -> None:
+        """Take one more spelling of a URI; which is the first must not depend on chance."""
+        if uri < self._spelled.setdefault(key, uri):
+            self._spelled[key] = uri
+
     def _keep(self, uri: str, json: Json) -> None:
-        own = self._links.uri(uri, uri)
-        if own is not None:
-            exact = self._exact(uri)
-            self._found.setdefault(folded(exact), json)
-            self._spelled.setdefault(folded(exact), set()).add(exact)
+        if exact := self._exact(uri, uri):
+            key = folded(exact)
+            self._found.setdefault(key, json)
+            self._spell(key, exact)
 
 
 def _ignore(note: str) -> None:

@@ -13,12 +13,14 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.connection import Connection, object_of
 from valence_sched.drivers.fields import Json, flag, number
 from valence_sched.drivers.links import path_of
-from valence_sched.drivers.transport import Unreachable
+from valence_sched.drivers.transport import Slow
 from valence_sched.errors import InputError
 
 #: Bytes of an answer with many documents; a longer one is asked for with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
 GONE = (404, 410)
+#: How much of the time that is left one document may take.
+SHARE = 0.5
 
 
 class Documents:
@@ -49,7 +51,10 @@ class Documents:
             while most := min(levels, self._levels):
                 if found := self._expanded(path, most):
                     return found
-        answer = self._connection.get(path)
+        try:
+            answer = self._connection.get(path, share=SHARE)
+        except Slow as error:
+            raise InputError(path_of(path), "", str(error), "a document") from None
         if answer.status in GONE:
             return {}
         if answer.status >= 300:
@@ -61,7 +66,7 @@ class Documents:
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         try:
             answer = self._connection.get(
-                path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES
+                path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES, SHARE
             )
             if len(answer.body) > MAX_EXPANDED_BYTES:
                 self._levels = min(self._levels, levels // 2)
@@ -71,11 +76,8 @@ class Documents:
                 found, bare = unfold(whole)
                 if found or not bare:
                     return {path_of(path): whole} | found
-        except (InputError, RecursionError):
+        except (InputError, RecursionError, Slow):
             pass  # read alone it says better what is wrong with it
-        except Unreachable:
-            if self._connection.deadline.left_s <= 0:
-                raise
         self._levels = 0
         return None
 

@@ -82,7 +82,8 @@ class Link(Field[tuple[str, ...]]):
 
     With ``collection`` it is one link to a collection, whose members are meant. What is
     ``late`` is read only where something else was not found. ``levels`` is how much of what
-    stands below a single link is worth asking for at once.
+    stands below a single link is worth asking for at once, and ``levels_kept`` how much of it
+    when the devices in it are known from an earlier read.
     """
 
     def __init__(
@@ -94,10 +95,12 @@ class Link(Field[tuple[str, ...]]):
         collection: bool = False,
         late: bool = False,
         levels: int | None = None,
+        levels_kept: int | None = None,
     ) -> None:
         super().__init__(path, links, doc)
         self.to, self.collection, self.late = to, collection, late
         self.levels = int(collection or to.lasting) if levels is None else levels
+        self.levels_kept = self.levels if levels_kept is None else levels_kept
 
 
 class Parts(Field[tuple[Json, ...]]):

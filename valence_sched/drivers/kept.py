@@ -72,7 +72,7 @@ class Kept:
 
     def levels(self, link: Link) -> int:
         """Return how many levels to ask for below a link: not those that are kept."""
-        return min(link.levels, 1 if link.collection else 2) if self._documents else link.levels
+        return link.levels_kept if self._documents else link.levels
 
     def save(self, documents: Iterable[tuple[str, Json]]) -> None:
         """Write these documents, new ones with the present time."""

@@ -26,6 +26,8 @@ _PORTS = {"https": ":443", "http": ":80"}
 
 def path_of(uri: str) -> str:
     """Return the path of a URI without trailing slash and fragment; a query is kept."""
+    if uri[:1] == "/" != uri[1:2] and uri[-1] != "/" and "#" not in uri and "?" not in uri:
+        return uri
     path, _, query = uri.partition("#")[0].partition("?")
     path = "/" + path.strip("/")
     return f"{path}?{query}" if query else path
@@ -136,7 +138,7 @@ class Service:
 
 def folded(uri: str) -> str:
     """Return what all spellings of a URI have in common."""
-    return unquote(uri).casefold()
+    return (unquote(uri) if "%" in uri else uri).casefold()
 
 
 def host_and_path(link: str) -> tuple[str, str]:

@@ -151,11 +151,10 @@ class _Site:
             settings, read_at = self._settings, self._clock()
             visit = Visit(target.registered, target.password, settings, read_at, self._help)
             self._running[index] = visit
-            try:
-                self._results.put((index, Reading(*visit.read(self._dialects))))
-            finally:
-                visit.end()
-                self._running.pop(index, None)
+            reading = Reading(*visit.read(self._dialects))
+            self._running.pop(index, None)
+            self._results.put((index, reading))
+            visit.end()
 
     def _help(self, work: Callable[[], None]) -> bool:
         """Run something in one more thread, if there may be one more."""

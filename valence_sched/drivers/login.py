@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from sushy.connector import Connector
+from sushy.connector import Connector  # type: ignore[import-untyped]
 
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.links import ROOT
@@ -40,6 +40,7 @@ class Login:
         self._sessions: str | None = None
         self._renewing = threading.Lock()
         self.count = 0
+        self._renewed = False
         self.remarks: list[str] = []
 
     def __repr__(self) -> str:
@@ -65,25 +66,26 @@ class Login:
         with self._renewing:
             if self.count != count:
                 return True
-            if self._sessions is None or self.count > 1:
+            if self._sessions is None or self._renewed:
                 return False
-            self.count += 1
+            self._renewed = True
             self._connector.set_http_session_auth(None)
             self._session(self._sessions)
+            self.count += 1  # last: who sees it finds the new session in place
             return True
 
     def refused(self) -> Refused:
         """Return the error to raise when a request is not let in."""
         if self._user is None:
             return Refused("asks for a login (register one with `podm set --username`)")
-        if self.count > 1:
+        if self._renewed:
             return Refused(f"the login of {self._user!r} expired twice in one read")
         return Refused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
         """Delete every session of ours; one that cannot be deleted is remarked on."""
         while self._open:
-            uri = self._open.pop()
+            uri = self._open.pop(0)  # the one we are in comes last
             try:
                 status = self._connection.delete(uri).status
             except (PodmError, InputError) as error:

@@ -104,7 +104,9 @@ class ListedSystem(Named):
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
     blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
-    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
+    domains = Link(
+        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
+    )
 
 
 class System(Holder):
@@ -150,7 +152,9 @@ class Zone(Named):
 class CompositionService(Named):
     """CompositionService."""
 
-    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5)
+    blocks = Link(
+        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
+    )
     zones = Link(
         "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
     )
@@ -159,14 +163,16 @@ class CompositionService(Named):
 class Chassis(Named):
     """Chassis."""
 
-    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
+    domains = Link(
+        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
+    )
 
 
 class Root(Named):
     """ServiceRoot."""
 
     composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6
+        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
     )
     blocks = Link(
         "ResourceBlocks",
@@ -174,6 +180,7 @@ class Root(Named):
         "blocks of a service without composition service",
         collection=True,
         levels=5,
+        levels_kept=1,
     )
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

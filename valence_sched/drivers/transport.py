@@ -16,8 +16,15 @@ from weakref import WeakSet
 import requests
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectTimeout, SSLError, Timeout
+from requests.utils import requote_uri
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ReadTimeoutError,
+)
+from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.errors import PodmError
 
@@ -32,6 +39,10 @@ class Unreachable(PodmError):
     def __init__(self, text: str, *, again: bool = False, sent: bool = True) -> None:
         super().__init__(text)
         self.again, self.sent = again, sent
+
+
+class Slow(Unreachable):
+    """One answer takes too long; others may still come."""
 
 
 class Deadline:
@@ -57,6 +68,8 @@ class Adapter(HTTPAdapter):
 
     def __init__(self, parallel: int) -> None:
         self._open: WeakSet[Any] = WeakSet()
+        self._pool: HTTPConnectionPool | None = None
+        self._sent: dict[str, str] = {}
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
@@ -71,6 +84,7 @@ class Adapter(HTTPAdapter):
                 return connection
 
             pool.ConnectionCls = remembered  # type: ignore[assignment]
+            self._pool = None if pool.proxy else pool
         return pool
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
@@ -79,9 +93,37 @@ class Adapter(HTTPAdapter):
         Raises:
             Unreachable: no answer came.
         """
+        if request.method == "GET":
+            self._sent = dict(request.headers)
         try:
             return super().send(request, *args, **kwargs)
         except (requests.RequestException, HTTPError, OSError) as error:
+            raise unreachable(error) from None
+
+    def get(self, path: str, session: requests.Session, timeout_s: float) -> Any:
+        """Send a read as the one before it was sent; None where that does not fit any more.
+
+        The headers, the connections and the trust are those of the first; preparing them anew
+        costs more than all the rest of a request.
+
+        Raises:
+            Unreachable: no answer came.
+        """
+        pool, headers = self._pool, self._sent
+        token, known = session.headers.get("X-Auth-Token"), "Authorization" in headers
+        if pool is None or headers.get("X-Auth-Token") != token or known != bool(session.auth):
+            return None
+        try:
+            return pool.urlopen(
+                "GET",
+                requote_uri(path),
+                headers=headers,
+                timeout=timeout_s,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except (HTTPError, OSError, ValueError) as error:
             raise unreachable(error) from None
 
     def cut(self) -> None:
@@ -92,17 +134,37 @@ class Adapter(HTTPAdapter):
                 _shut(sock)
 
 
+def body_of(answer: Any, most: int) -> bytes:
+    """Return the body, of a longer one one byte too many; a connection with more is closed.
+
+    Raises:
+        Unreachable: it does not come whole.
+    """
+    try:
+        body: bytes = answer.read(most + 1, decode_content=True)
+        if len(body) > most:
+            answer.close()
+        else:
+            answer.release_conn()
+        return body
+    except (HTTPError, OSError) as error:
+        answer.close()
+        raise unreachable(error) from None
+
+
 def unreachable(error: BaseException) -> Unreachable:
     """Return what an error of the transport means, in a few words."""
     causes = _causes(error)
-    if any(isinstance(cause, SSLError) for cause in causes):
+    if any(isinstance(cause, SSLError | PoolSSLError) for cause in causes):
         hint = "name its authority with --cacert; --insecure reads it unchecked"
         return Unreachable(f"TLS: {_plain(causes[-1])} ({hint})", sent=False)
-    if any(isinstance(cause, ConnectTimeout) for cause in causes):
-        return Unreachable("no connection in time (is it up, and the address right?)", sent=False)
-    if any(isinstance(cause, Timeout | ReadTimeoutError | TimeoutError) for cause in causes):
-        return Unreachable("no answer in time (allow it more with --timeout)")
     refused = any(isinstance(cause, NewConnectionError) for cause in causes)
+    if not refused and any(
+        isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes
+    ):
+        return Slow("no connection in time (is it up, and the address right?)", sent=False)
+    if any(isinstance(cause, Timeout | ReadTimeoutError | TimeoutError) for cause in causes):
+        return Slow("no answer in time (allow it more with --timeout)")
     hint = "is it up, and the address right?"
     return Unreachable(f"{_plain(causes[-1])} ({hint})", again=True, sent=not refused)
 

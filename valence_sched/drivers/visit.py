@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from valence_sched.drivers.connection import Connection
+from valence_sched.drivers.connection import Answer, Connection
 from valence_sched.drivers.crawl import Crawl, Start, Want
 from valence_sched.drivers.dialect import Dialect, told
 from valence_sched.drivers.expand import Documents
@@ -86,7 +86,7 @@ class Visit:
             return self._failed("Offline", str(error))
         except SchedulerError as error:
             return self._failed("Unknown", str(error))
-        except Exception as error:  # noqa: BLE001 - no pod manager may sink the others
+        except Exception as error:
             what = f"could not be understood: {type(error).__name__}: {error}"
             return self._failed("Unknown", f"{what} (please report this)")
 
@@ -108,7 +108,7 @@ class Visit:
         known, pace = self._registered, self._pace
         connection = Connection(known, self._password, self._deadline, pace.parallel)
         self._connection = connection
-        root, found = _root(connection)
+        root = _root(connection)
         name = told(root) if known.driver == "auto" else known.driver
         if name not in dialects:
             raise UnknownName("driver", name, dialects, known.name)
@@ -119,10 +119,10 @@ class Visit:
         documents = Documents(connection)
         documents.offer(root or {})
         crawl = Crawl(documents, kept, connection.host, pace.parallel, self._start)
-        notes, podm, read = _understood(crawl, dialect, root, known.name, connection.host)
+        notes, podm, read = understood(crawl, dialect, root, known.name, connection.host)
         if root is None and not read:
-            found = str(found or f"{ROOT}: found no such document, expected a service root")
-            raise PodmError(f"{found} (is it a Redfish service?)")
+            hint = "is it a Redfish service?"
+            raise InputError(ROOT, "", "no such document", "a service root", hint)
         kept.save(crawl.lasting())
         for remark in (*connection.remarks, *([kept.problem] if kept.problem else [])):
             notes.add(Remark(remark))
@@ -163,29 +163,31 @@ class Visit:
         return count, time.monotonic() - self._began
 
 
-def _root(connection: Connection) -> tuple[Json | None, InputError | None]:
-    """Return the service root and log in; some ask for the login before they show it."""
-    problem: InputError | None = None
+def _root(connection: Connection) -> Json | None:
+    """Return the service root and log in; some ask for the login before they show it.
+
+    A root that is not there may still have its parts where they stand by custom.
+    """
     answer = connection.ask(f"{ROOT}/")
     if answer.status == 404:
         answer = connection.ask(ROOT)
-    shown = answer.status not in (401, 403)
-    root: Json | None = None
-    if shown and answer.status == 200:
-        root = answer.json(ROOT)
-    elif shown and answer.status != 404:
-        problem = InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
-        raise problem
+    if answer.status in (401, 403):
+        connection.log_in(None)
+        return _shown(connection.get(f"{ROOT}/"))
+    root = _shown(answer)
     connection.log_in(root)
-    if not shown:
-        answer = connection.get(f"{ROOT}/")
-        if answer.status != 200:
-            raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
-        root = answer.json(ROOT)
-    return root, problem
+    return root
 
 
-def _understood(
+def _shown(answer: Answer) -> Json | None:
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
+    return answer.json(ROOT)
+
+
+def understood(
     crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str
 ) -> tuple[Notes, FullPodm, dict[str, Json]]:
     """Return what the documents say: read them again as long as the reader wants more."""
@@ -197,9 +199,13 @@ def _understood(
         crawl.add(ROOT, root)
     crawl.fetch([Want(ROOT, dialect.root)] if root is not None else [])
     for _ in range(MAX_PASSES):
-        notes, read, missing = Notes(), {}, []
+        notes = Notes()
+        read: dict[str, Json] = {}
+        missing: list[str] = []
 
-        def get(uri: str, read: dict[str, Any] = read, missing: list[str] = missing) -> Json | None:
+        def get(
+            uri: str, read: dict[str, Json] = read, missing: list[str] = missing
+        ) -> Json | None:
             try:
                 found = crawl.get(uri)
             except KeyError:
