@@ -77,22 +77,19 @@ class TestCanary(Case):
         podm = self.serve()
         report, output = str(self.home / "report.json"), str(self.home / "out.json")
         log = ("--log-file", str(self.home / "log"), "--debug")
-        for number, program in enumerate(PROGRAMS):
-            registered = f"{RACK}-{number}"
-            self.run_and_look(program, *log, "podm", "create", registered, podm.url, "--username",
-                              "op", "--password-env", "CANARY")  # fmt: skip
-            for words in (
-                ("list", "--long"), ("show", registered), ("fit", "--flavor", "small"),
-                ("schedule", "--flavor", "small", "--explain", "--report", report),
-                ("inventory", "convert", "-o", output),
-                ("set", registered, "--auth", "basic"), ("list", "--full"),
-                ("set", registered, "--password-file", self.write_secret()), ("list",),
-                ("unset", registered, "--password"), ("list",), ("delete", registered),
-            ):  # fmt: skip
-                with self.subTest(program=program, words=words):
-                    done = self.run_and_look(program, *log, "podm", *words)
-                    left_out = words == ("list",) and b"unread" in done.stderr
-                    self.assertTrue(done.returncode == 0 or left_out, done)
+        ours, theirs = PROGRAMS
+        schedule = ("schedule", "--flavor", "small", "--explain", "--report", report)
+        for program, words in (
+            (ours, ("create", RACK, podm.url, "--username", "op", "--password-env", "CANARY")),
+            (ours, ("list", "--long")), (theirs, schedule), (ours, ("fit", "--flavor", "small")),
+            (theirs, ("show", RACK)), (ours, ("inventory", "convert", "-o", output)),
+            (theirs, ("set", RACK, "--auth", "basic")), (theirs, ("list", "--full")),
+            (ours, ("set", RACK, "--password-file", self.write_secret())), (ours, schedule),
+            (ours, ("unset", RACK, "--password")), (theirs, ("delete", RACK)),
+        ):  # fmt: skip
+            with self.subTest(program=program, words=words):
+                done = self.run_and_look(program, *log, "podm", *words)
+                self.assertEqual(0, done.returncode, done)
         self.assertTrue(json.loads(Path(report).read_bytes()))
         self.assertGreater(len(podm.requests), 10)
 
@@ -106,20 +103,19 @@ class TestCanary(Case):
             self.assertEqual("Online", json.loads(done.stdout)[0]["Status"], done.stderr)
 
     def test_when_it_is_refused_or_answered_badly(self):
-        for fail in (
+        for number, fail in enumerate((
             ["status:401:/redfish/v1/SessionService/Sessions"],
             ["status:403:/redfish/v1/CompositionService*"],
             ["status:500:/redfish/v1/CompositionService*"],
             ["html:/redfish/v1*"], ["malformed:/redfish/v1/CompositionService*"],
             ["lie:/redfish/v1/SessionService/Sessions"], ["session-limit:0"],
             ["drop-reply:/redfish/v1/SessionService/Sessions"], ["closed-root"],
-        ):  # fmt: skip
+        )):  # fmt: skip
             with self.subTest(fail=fail):
                 podm = self.serve(fail=fail)
-                for auth in ("session", "basic"):
-                    words = ("podm", "list", "--podm-file", self.file(podm.url, auth=auth))
-                    self.run_and_look("valence-sched", "--debug", *words, "--timeout", "3")
-                self.run_and_look("openstack", "--debug", *words, "--timeout", "3", "--strict")
+                file = self.file(podm.url, auth="basic" if number in (1, 2, 8) else "session")
+                words = ("--debug", "podm", "list", "--podm-file", file, "--timeout", "3")
+                self.run_and_look(PROGRAMS[number % 2], *words)
 
     def test_when_it_is_told_to_somebody_else(self):
         podm = self.serve()
