@@ -16,6 +16,7 @@ from valence_sched.core import plugins
 from valence_sched.drivers import live as driver
 from valence_sched.drivers.live import Reading, Settings, Target
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
+from valence_sched.model.address import in_the_clear
 from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
@@ -33,7 +34,8 @@ class Readings:
     """Every live pod manager that a command is about, read once, in the order of the registry.
 
     ``progress`` is told how many were read, of how many, and who holds up the others.
-    ``remarks`` gets a line when the state could not remember what was read.
+    ``remarks`` gets a line when the state could not remember what was read, and for each
+    password of a file that anybody on the way can read.
     """
 
     def __init__(
@@ -52,7 +54,12 @@ class Readings:
         self._progress = progress or (lambda _read, _every, _slowest: None)
         self._awaited = ""
         self._dialects = plugins.installed(plugins.DIALECTS)
-        self.remarks: list[str] = []
+        self._forgets = False
+        self.remarks = [
+            f"{one.name}: its password goes to {one.url} in the clear"
+            for one, file, _ in self.members
+            if one.password is not None and in_the_clear(one.url) and file != registry.where
+        ]
 
     def passwords(self) -> list[str]:
         """Return every password that is there, so that no record shows it."""
@@ -101,11 +108,12 @@ class Readings:
 
     def _remembered(self, podm: FullPodm, store: Store | None) -> FullPodm:
         """Return a podm with the generation that the state gives it."""
-        if store is None or self.remarks:
+        if store is None or self._forgets:
             return podm
         try:
             return msgspec.structs.replace(podm, generation=store.remember(podm))
         except StoreError as error:
+            self._forgets = True
             self.remarks.append(f"what was read is not remembered: {error}")
             return podm
 

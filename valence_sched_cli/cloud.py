@@ -68,7 +68,7 @@ def _endpoints(sdk: Any) -> set[tuple[str, str]]:
         region_name=config.region_name or None,
     )
     every = [one for found in endpoints.values() for one in found]
-    return {(one.region_id or SERVICE_TYPE, one.url) for one in every}
+    return {(one.region_name or SERVICE_TYPE, one.url) for one in every}
 
 
 def told(ask: Callable[[], Any]) -> Any:

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A password is nowhere: a canary is looked for in all that the programs print, write and start."""
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+import yaml
+
+from tests.functional.programs import BIN, PROGRAMS, ROOT, Case, environment
+from valence_sched.credentials import SecureFile
+from valence_sched.simulator.podm import Settings
+from valence_sched.simulator.sessions import Login
+from valence_sched.testing.served import Served, served
+
+RACK = "rack-mockup"
+TREE = str(ROOT / "tests" / "recorded" / RACK)
+CANARY = "canary-7d1f0e"
+#: As it is, and as HTTP carries it in a header of basic authentication.
+FORMS = (CANARY.encode(), b"Y2FuYXJ5LTdkMWYwZ", b"NhbmFyeS03ZDFmMGU", b"jYW5hcnktN2QxZjBl")
+
+
+class TestCanary(Case):
+    """Every command of live pod managers, in both programs, when all is well and when it is not."""
+
+    def setUp(self):
+        self.home = self.folder / self.id().rpartition(".")[2]
+        self.home.mkdir()
+        self.state = self.home / "state" / "valence-sched" / "state.sqlite"
+
+    def serve(self, **options) -> Served:
+        settings = Settings(login=Login("op", CANARY))
+        manager = served(TREE, settings=settings, **options)
+        self.addCleanup(manager.__exit__, None, None, None)
+        return manager.__enter__()[RACK]
+
+    def write_secret(self) -> str:
+        path = self.folder / f"{self.home.name}.secret"
+        path.write_text(CANARY)
+        path.chmod(0o600)
+        return str(path)
+
+    def environment(self) -> dict[str, str]:
+        names = {f"XDG_{kind}_HOME": str(self.home / kind.lower())
+                 for kind in ("STATE", "CACHE", "CONFIG")}  # fmt: skip
+        return environment(**names, CANARY=CANARY)
+
+    def run_and_look(self, program: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command and look for the canary in all that it leaves, and in who it starts."""
+        done = subprocess.Popen(
+            [str(BIN / program), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, cwd=self.home, env=self.environment(),
+        )  # fmt: skip
+        seen: list[bytes] = []
+        watcher = threading.Thread(target=_watch, args=(done, seen))
+        watcher.start()
+        out, err = done.communicate(timeout=120)
+        watcher.join()
+        self.assertTrue(seen, "nobody was watched")
+        for what, data in (("stdout", out), ("stderr", err), ("processes", b"\n".join(seen))):
+            for form in FORMS:
+                self.assertNotIn(form, data, f"{what} of {program} {' '.join(words)}")
+        for path in self.home.rglob("*"):
+            if path.is_file() and path.suffix != ".passwords":
+                for form in FORMS:
+                    self.assertNotIn(form, path.read_bytes(), str(path))
+        return subprocess.CompletedProcess(words, done.returncode, out, err)
+
+    def file(self, url: str, **more: object) -> str:
+        login = {"username": "op", "password": {"env": "CANARY"}}
+        path = self.folder / f"{self.home.name}.yaml"
+        path.write_text(yaml.safe_dump({"podms": {RACK: {"url": url, **login, **more}}}))
+        return str(path)
+
+    def test_when_all_is_well(self):
+        podm = self.serve()
+        report, output = str(self.home / "report.json"), str(self.home / "out.json")
+        log = ("--log-file", str(self.home / "log"), "--debug")
+        ours, theirs = PROGRAMS
+        schedule = ("schedule", "--flavor", "small", "--explain", "--report", report)
+        for program, words in (
+            (ours, ("create", RACK, podm.url, "--username", "op", "--password-env", "CANARY")),
+            (ours, ("list", "--long")), (theirs, schedule), (ours, ("fit", "--flavor", "small")),
+            (theirs, ("show", RACK)), (ours, ("inventory", "convert", "-o", output)),
+            (theirs, ("set", RACK, "--auth", "basic")), (theirs, ("list", "--full")),
+            (ours, ("set", RACK, "--password-file", self.write_secret())), (ours, schedule),
+            (ours, ("unset", RACK, "--password")), (theirs, ("delete", RACK)),
+        ):  # fmt: skip
+            with self.subTest(program=program, words=words):
+                done = self.run_and_look(program, *log, "podm", *words)
+                self.assertEqual(0, done.returncode, done)
+        self.assertTrue(json.loads(Path(report).read_bytes()))
+        self.assertGreater(len(podm.requests), 10)
+
+    def test_a_password_that_was_typed_in(self):
+        podm = self.serve()
+        self.run_and_look("valence-sched", "podm", "create", RACK, podm.url, "--username", "op",
+                          "--password-env", "CANARY")  # fmt: skip
+        _typed(self.state, RACK, self.environment())
+        for program in PROGRAMS:
+            done = self.run_and_look(program, "--debug", "podm", "list", "-f", "json")
+            self.assertEqual("Online", json.loads(done.stdout)[0]["Status"], done.stderr)
+
+    def test_when_it_is_refused_or_answered_badly(self):
+        for number, fail in enumerate((
+            ["status:401:/redfish/v1/SessionService/Sessions"],
+            ["status:403:/redfish/v1/CompositionService*"],
+            ["status:500:/redfish/v1/CompositionService*"],
+            ["html:/redfish/v1*"], ["malformed:/redfish/v1/CompositionService*"],
+            ["lie:/redfish/v1/SessionService/Sessions"], ["session-limit:0"],
+            ["drop-reply:/redfish/v1/SessionService/Sessions"], ["closed-root"],
+        )):  # fmt: skip
+            with self.subTest(fail=fail):
+                podm = self.serve(fail=fail)
+                file = self.file(podm.url, auth="basic" if number in (1, 2, 8) else "session")
+                words = ("--debug", "podm", "list", "--podm-file", file, "--timeout", "3")
+                self.run_and_look(PROGRAMS[number % 2], *words)
+
+    def test_when_it_is_told_to_somebody_else(self):
+        podm = self.serve()
+        entry = Path(self.file(podm.url))
+        entry.write_text(entry.read_text().replace("op", "nobody"))
+        for program in PROGRAMS:
+            done = self.run_and_look(program, "--debug", "podm", "list", "--podm-file", str(entry))
+            self.assertIn(b"unread: ", done.stderr)
+
+    def test_when_nobody_listens_or_speaks_tls(self):
+        podm = self.serve()
+        for url in ("http://127.0.0.1:9", podm.url.replace("http:", "https:")):
+            for program in PROGRAMS:
+                words = ("podm", "list", "--podm-file", self.file(url), "--timeout", "3")
+                done = self.run_and_look(program, "--debug", *words)
+                self.assertIn(b"unread: ", done.stderr)
+
+    def test_when_a_command_fails_with_a_traceback(self):
+        podm = self.serve()
+        for program in PROGRAMS:
+            words = ("podm", "show", "nobody", "--podm-file", self.file(podm.url))
+            done = self.run_and_look(program, "--debug", *words)
+            self.assertIn(b"Traceback", done.stderr)
+            self.assertEqual(1, done.returncode)
+
+    def test_a_password_where_a_reference_belongs(self):
+        path = Path(self.file("https://h"))
+        path.write_text(f"podms: {{a: {{url: 'https://h', username: u, password: {CANARY}}}}}")
+        for program in PROGRAMS:
+            done = self.run_and_look(program, "--debug", "podm", "list", "--podm-file", str(path))
+            self.assertIn(b"found a password, expected a reference", done.stderr)
+
+    def test_the_looking_finds_one(self):
+        with self.assertRaisesRegex(AssertionError, "stderr of"):
+            self.run_and_look("valence-sched", "podm", CANARY)
+        (self.home / "x").write_text(CANARY)
+        with self.assertRaisesRegex(AssertionError, "/x"):
+            self.run_and_look("valence-sched", "--version")
+
+
+def _typed(state: Path, name: str, environ: dict[str, str]) -> None:
+    """Put a password into the secure file, and refer to it, as --password-prompt does."""
+    import msgspec
+
+    from valence_sched.model.registered import Password
+    from valence_sched.store.store import Store
+
+    SecureFile(state.with_name(f"{state.name}.passwords")).put(name, CANARY)
+    with Store(f"sqlite:///{state}") as store:
+        (one,) = store.registered()
+        store.change(msgspec.structs.replace(one, password=Password(stored=True)))
+
+
+def _watch(process: subprocess.Popen[bytes], seen: list[bytes]) -> None:
+    """Collect command lines of a process and of all below it, and environments of those below."""
+    while process.poll() is None:
+        for pid in [process.pid, *_below(process.pid)]:
+            try:
+                seen.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+                if pid != process.pid:
+                    seen.append(Path(f"/proc/{pid}/environ").read_bytes())
+            except OSError:
+                continue
+        threading.Event().wait(0.01)
+
+
+def _below(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == pid:
+            found += [int(path.parent.name), *_below(int(path.parent.name))]
+    return found

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers of a cloud's service catalogue: named by region, and sent no password of others."""
+
+import yaml
+
+from tests.functional.cloud import PASSWORD, TOKEN, Cloud
+from tests.functional.programs import ROOT, Case, Done, run
+from valence_sched.simulator.podm import Settings
+from valence_sched.simulator.sessions import Login
+from valence_sched.testing.served import served
+
+RACK = "rack-mockup"
+TREE = str(ROOT / "tests" / "recorded" / RACK)
+SILENT = "http://127.0.0.1:9"
+
+
+class TestCatalog(Case):
+    """The openstack program, a cloud and a pod manager on loopback."""
+
+    def setUp(self):
+        manager = served(TREE, settings=Settings(login=Login("op", "word")))
+        self.podm = manager.__enter__()[RACK]
+        self.addCleanup(manager.__exit__, None, None, None)
+
+    def cloud(self, *podms: tuple[str, str]) -> Cloud:
+        cloud = Cloud(podms)
+        self.addCleanup(cloud.close)
+        return cloud
+
+    def listed(self, cloud: Cloud, *words: str, code: int = 0, **more: str) -> Done:
+        environ = cloud.environment | {"XDG_STATE_HOME": str(self.folder / "state")} | more
+        words = ("podm", "list", "--from-catalog", "--timeout", "3", "-f", "json", *words)
+        done = run("openstack", *words, **environ)
+        self.assertEqual(code, done.code, done)
+        for secret in (PASSWORD, TOKEN):
+            self.assertNotIn(secret, done.out + done.err)
+        return done
+
+    def test_regions_name_them_and_numbers_where_one_has_several(self):
+        cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}/b/"), ("east", f"{SILENT}/a/"))
+        rows = self.listed(cloud).data
+        self.assertEqual(["east-1", "east-2", "west"], [row["ID"] for row in rows])
+
+    def test_one_region_can_be_asked_for(self):
+        cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}/a"))
+        rows = self.listed(cloud, OS_REGION_NAME="west").data
+        self.assertEqual(["west"], [row["ID"] for row in rows])
+
+    def test_a_login_of_the_cloud_is_not_sent_to_a_pod_manager(self):
+        cloud = self.cloud(("west", self.podm.url))
+        done = self.listed(cloud)
+        self.assertEqual("Unknown", done.data[0]["Status"])
+        self.assertRegex(done.err, "^unread: west: .*")
+        self.assertNotIn("POST", [seen.method for seen in self.podm.requests])
+
+    def test_an_entry_of_its_url_names_it_and_says_how_to_log_in(self):
+        cloud = self.cloud(("west", f"{self.podm.url.rstrip('/')}/"))
+        entry = {"url": self.podm.url, "username": "op", "password": {"env": "WORD"}}
+        other = {"url": "http://127.0.0.1:1"}
+        text = yaml.safe_dump({"podms": {"mine": entry, "not-in-the-catalogue": other}})
+        done = self.listed(cloud, "--podm-file", self.write("podms.yaml", text), WORD="word")
+        self.assertEqual([("mine", "Online")], [(row["ID"], row["Status"]) for row in done.data])
+
+    def test_every_other_command_takes_it_too(self):
+        cloud = self.cloud(("west", SILENT))
+        for words, code in (
+            (("show", "west"), 0),
+            (("schedule", "--flavor", "small"), 3),
+            (("fit", "--flavor", "small"), 3),
+        ):
+            with self.subTest(words=words):
+                done = run("openstack", "podm", *words, "--from-catalog", "--timeout", "2",
+                           **cloud.environment)  # fmt: skip
+                self.assertEqual(code, done.code, done)
+                self.assertIn("unread: west: ", done.err)
+
+    def test_a_catalogue_without_any_says_so(self):
+        done = self.listed(self.cloud(), code=2)
+        self.assertEqual(
+            "the service catalogue names no pod manager: it lists them as service type podm\n",
+            done.err,
+        )
+
+    def test_a_url_that_is_none_and_a_secret_in_it_are_refused(self):
+        for url, words in ((f"http://u:{PASSWORD}@h", "user or password"), ("gopher://h", "HOST")):
+            done = self.listed(self.cloud(("west", url)), code=1)
+            self.assertIn("service catalogue: podm of west: ", done.err)
+            self.assertIn(words, done.err)
+
+    def test_a_cloud_is_needed(self):
+        done = run("valence-sched", "podm", "list", "--from-catalog")
+        line = "--from-catalog: only inside openstack, which knows a cloud\n"
+        self.assertEqual((2, "", line), done)
+        done = run("openstack", "podm", "list", "--from-catalog")
+        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertRegex(done.err, r"\Ano cloud to ask: .*\n\Z")
+
+    def test_nobody_logs_in_to_a_cloud_for_registered_ones(self):
+        cloud = self.cloud(("west", SILENT))
+        text = yaml.safe_dump({"podms": {"a": {"url": SILENT}}})
+        words = ("podm", "list", "--podm-file", self.write("a.yaml", text), "--timeout", "2")
+        self.assertEqual(0, run("openstack", *words, **cloud.environment).code)
+        self.assertEqual([], cloud.asked)
