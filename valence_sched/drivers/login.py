@@ -86,7 +86,7 @@ class Login:
         return Refused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
-        """Delete every session of ours; one that stays is logged, since all else is said by then."""
+        """Delete every session of ours; one that stays is logged, for all else is said."""
         while self._open:
             uri = self._open.pop(0)  # the one we are in comes last
             try:
