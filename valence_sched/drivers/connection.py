@@ -25,7 +25,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, body_of
+from valence_sched.drivers.transport import Adapter, Deadline, Trust, Unreachable, body_of
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registered import Registered
@@ -47,13 +47,18 @@ class Connection:
     """
 
     def __init__(
-        self, registered: Registered, password: str | None, deadline: Deadline, parallel: int = 1
+        self,
+        registered: Registered,
+        password: str | None,
+        deadline: Deadline,
+        parallel: int = 1,
+        trust: Trust | None = None,
     ) -> None:
         self.name, self.deadline, self.requests = registered.name, deadline, 0
         self._received = 0
         self.url = base_url(registered)
         self.host = host_and_path(self.url)[0]
-        self._adapter = Adapter(parallel)
+        self._adapter = Adapter(parallel, trust or Trust())
         self._ended = self._closing = False
         if registered.cacert and not Path(registered.cacert).exists():
             raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")

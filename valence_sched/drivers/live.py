@@ -15,6 +15,7 @@ from pathlib import Path
 from valence_sched.drivers.connection import LOGOUT_S
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.transport import Trust
 from valence_sched.drivers.visit import Visit
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
@@ -113,6 +114,7 @@ class _Site:
     ) -> None:
         self._dialects, self._settings, self._clock = dialects, settings, clock
         self._todo = deque(enumerate(targets))
+        self._trust = Trust()
         self._helpers = threading.Semaphore(MAX_HELPERS)
         self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
         self._running: dict[int, Visit] = {}
@@ -163,7 +165,9 @@ class _Site:
             except IndexError:
                 return
             settings, read_at = self._settings, self._clock()
-            visit = Visit(target.registered, target.password, settings, read_at, self._help)
+            visit = Visit(
+                target.registered, target.password, settings, read_at, self._help, self._trust
+            )
             self._running[index] = visit
             reading = Reading(*visit.read(self._dialects))
             if not settings.raw:

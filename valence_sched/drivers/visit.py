@@ -22,7 +22,7 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.kept import Kept
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.passes import understood
-from valence_sched.drivers.transport import Deadline, Unreachable
+from valence_sched.drivers.transport import Deadline, Trust, Unreachable
 from valence_sched.errors import (
     InputError,
     Remark,
@@ -64,8 +64,15 @@ class Visit:
     """One reading of one pod manager."""
 
     def __init__(
-        self, registered: Registered, password: str | None, pace: Pace, at: datetime, start: Start
+        self,
+        registered: Registered,
+        password: str | None,
+        pace: Pace,
+        at: datetime,
+        start: Start,
+        trust: Trust,
     ) -> None:
+        self._trust = trust
         self._registered, self._pace, self._start = registered, pace, start
         self._at = at.astimezone(UTC).replace(microsecond=0)
         self._began = time.monotonic()
@@ -109,7 +116,7 @@ class Visit:
 
     def _read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> Found:
         known, pace = self._registered, self._pace
-        connection = Connection(known, self._password, self._deadline, pace.parallel)
+        connection = Connection(known, self._password, self._deadline, pace.parallel, self._trust)
         self._connection = connection
         root = _root(connection)
         name = told(root) if known.driver == "auto" else known.driver
