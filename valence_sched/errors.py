@@ -201,6 +201,12 @@ class Remark(str):
     __slots__ = ()
 
 
+class Unread(str):
+    """A line about a live pod manager that could not be read; what was known of it stands in."""
+
+    __slots__ = ()
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the hint that goes with an unknown name: the nearest known one, or them all."""
     names = sorted(known)

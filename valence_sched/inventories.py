@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -19,23 +20,41 @@ from valence_sched.errors import (
     DuplicateId,
     InputError,
     InventoryIncomplete,
+    InventoryStale,
     Remark,
+    Unread,
     UsageError,
+    one_line,
 )
+from valence_sched.model.age import age_s, print_age
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.documents import decode
-from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, to_json
+from valence_sched.model.live import EVERY, Live
 from valence_sched.model.resource import Declared, replaced
 from valence_sched.model.view import View
+from valence_sched.registry import Registry
 
-Progress = Callable[[int | None], None]
+if TYPE_CHECKING:
+    from valence_sched.readings import Readings
+
+Progress = Callable[..., None]
+Now = Callable[[], datetime.datetime]
+
+P = TypeVar("P", bound=Podm[Any, Any])
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 class Inventories(Configuration):
-    """The pod managers of files, directories, archives and standard input.
+    """The pod managers of files, directories, archives and standard input, and live ones.
 
-    ``problems`` collects one line per document that could not be read, and remarks on those
-    that are doubtful; with ``strict`` the first document that could not be read is an error.
+    ``problems`` collects one line per document and per live pod manager that could not be read,
+    and remarks on those that are doubtful; with ``strict`` what could not be read is an error.
+    ``progress`` is called with the number of podms read so far, for live ones also with how many
+    there are and who is still being read, and in the end with None.
     """
 
     def __init__(
@@ -43,33 +62,61 @@ class Inventories(Configuration):
         environ: Mapping[str, str] | None = None,
         stdin: BinaryIO | None = None,
         progress: Progress | None = None,
+        now: Now | None = None,
     ) -> None:
         super().__init__(environ, stdin)
-        self._progress = progress or (lambda _podms: None)
+        self._progress = progress or (lambda *_told: None)
+        self.now = now or _now
         self.problems: list[str] = []
+        self.live_ids: set[str] = set()
+        self._unread: dict[str, Unread] = {}
 
     @property
     def skipped(self) -> list[str]:
         """Return the lines about documents that were left out."""
-        return [line for line in self.problems if not isinstance(line, Remark)]
+        return [line for line in self.problems if not isinstance(line, (Remark, Unread))]
+
+    @property
+    def unread(self) -> list[str]:
+        """Return the lines about live pod managers that could not be read."""
+        return [line for line in self.problems if isinstance(line, Unread)]
+
+    def registry(self, state: str | None = None) -> Registry:
+        """Return the registry whose state is at a URL, None for the usual one."""
+        return Registry(self, state)
+
+    def readings(self, live: Live) -> Readings:
+        """Return the live pod managers that a command is about, to be read one after another."""
+        from valence_sched.readings import Readings  # HTTP: only for who reads live ones
+
+        home = self.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        cache = Path(home) / "valence-sched"
+        registry = self.registry(live.state)
+        return Readings(registry, live, now=self.now, cache=cache, progress=self._progress)
 
     def view(
-        self, sources: Sequence[str], *, strict: bool = False, resource_files: Sequence[str] = ()
+        self,
+        sources: Sequence[str],
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> View:
-        """Read inventories into one View.
+        """Read inventories and live pod managers into one View.
 
         Raises:
-            UsageError: no inventory is named.
+            UsageError: no inventory is named, and no pod manager is known.
             InputError: a source cannot be read at all, holds no pod manager, or repeats an id.
-            InventoryIncomplete: with ``strict``, a document had to be skipped.
+            InventoryIncomplete: with ``strict``, something could not be read.
+            InventoryStale: something is older than ``live`` allows.
         """
         builder = ViewBuilder()
         declared = self._declared(resource_files)
         decoder = msgspec.json.Decoder(LeanPodm)
         with _collector_paused():
-            for number, record in enumerate(self._records(sources), 1):
+            for number, record in enumerate(self._records(sources, live), 1):
                 try:
-                    podm = replaced(_quick(decoder, record), declared)
+                    podm = replaced(self._aged(_quick(decoder, record), record, live), declared)
                     builder.add(podm, record.file, record.place)
                 except InputError as error:
                     self._skip(error)
@@ -82,12 +129,17 @@ class Inventories(Configuration):
         return view
 
     def podms(
-        self, sources: Sequence[str], *, strict: bool = False, resource_files: Sequence[str] = ()
+        self,
+        sources: Sequence[str],
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
         builder = ViewBuilder()
         declared = self._declared(resource_files)
-        for number, record in enumerate(self._records(sources), 1):
+        for number, record in enumerate(self._records(sources, live), 1):
             try:
                 builder.add(
                     decode(record.json, LeanPodm, record.file, record.place),
@@ -95,7 +147,7 @@ class Inventories(Configuration):
                     record.place,
                 )
                 podm = decode(record.json, FullPodm, record.file, record.place)
-                yield replaced(podm, declared)
+                yield replaced(self._aged(podm, record, live), declared)
             except InputError as error:
                 self._skip(error)
             self._progress(number)
@@ -111,13 +163,67 @@ class Inventories(Configuration):
         if declared:
             self.problems += [*declared.remarks, *declared.strangers()]
 
-    def _records(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
-        named = sources or self.environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)
-        if not any(named):
-            raise UsageError("no inventory: name one with --inventory PATH, or - for stdin")
-        for source in filter(None, named):
+    def _records(self, sources: Sequence[str], live: Live) -> Iterator[recorded.Record]:
+        """Yield the podms of inventories, then the live ones.
+
+        Live ones are read when somebody chose them, and when no inventory is named.
+        """
+        self._unread.clear()
+        self.live_ids.clear()
+        named = self.sources(sources, live)
+        for source in named:
             read, path = _driver(source)
             yield from read(path, self.input, self.problems)
+        if live.chosen or not named:
+            yield from self._live_records(live, alone=not named)
+
+    def sources(self, sources: Sequence[str], live: Live = EVERY) -> list[str]:
+        """Return the inventories that are read: those named, else those of the environment."""
+        named = list(sources)
+        if not named and not live.chosen:
+            named = self.environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)
+        return [source for source in named if source]
+
+    def _live_records(self, live: Live, *, alone: bool) -> Iterator[recorded.Record]:
+        readings = self.readings(live)
+        if alone and not readings.members:
+            raise UsageError(self._nobody(live))
+        try:
+            for reading in readings:
+                name = reading.podm.id
+                self.live_ids.add(name)
+                if reading.failure is not None:
+                    reason = reading.failure.removeprefix(f"{name}: ")
+                    self._unread[name] = Unread(one_line(f"{name}: {reason}"))
+                    self.problems.append(self._unread[name])
+                self.problems += reading.problems
+                yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
+        finally:
+            self._progress(None)
+            self.remarks += readings.remarks
+
+    def _nobody(self, live: Live) -> str:
+        if live.catalogue is not None:
+            return "the service catalogue names no pod manager: it lists them as service type podm"
+        if live.podm_files:
+            return f"{', '.join(live.podm_files)}: no pod manager in it"
+        where = self.registry(live.state).where
+        return ("no inventory: name one with --inventory PATH, or - for stdin; or register a pod "
+                f"manager with podm create NAME URL (none is in {where})")  # fmt: skip
+
+    def _aged(self, podm: P, record: recorded.Record, live: Live) -> P:
+        """Return a podm with the time it was read at, if it is not too long ago to decide on."""
+        if podm.read_at is None and record.captured_at is not None:
+            podm = msgspec.structs.replace(podm, read_at=record.captured_at)
+        limit = live.max_age_s
+        if limit is None or podm.id in self._unread:  # who is silent is named, and not chosen
+            return podm
+        age = age_s(podm.read_at, self.now())
+        if age is None or age > limit:
+            known = f"read {print_age(age)} ago" if age is not None else "read nobody knows when"
+            raise InventoryStale(one_line(f"pod manager {podm.id!r}: {known}, and at most "
+                                          f"{print_age(limit)} ago is allowed"))  # fmt: skip
+        return podm
 
     def _skip(self, error: InputError) -> None:
         """Remember a document that is skipped; one whose blocks nobody could tell is not."""
@@ -126,9 +232,9 @@ class Inventories(Configuration):
         self.problems.append(str(error))
 
     def _check(self, found: int, sources: Sequence[str], strict: bool) -> None:
-        if strict and (skipped := self.skipped):
-            others = f", and {len(skipped) - 1} more" if len(skipped) > 1 else ""
-            raise InventoryIncomplete(f"incomplete inventory: {skipped[0]}{others}")
+        if strict and (lost := [*self.unread, *self.skipped]):
+            others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+            raise InventoryIncomplete(f"incomplete inventory: {lost[0]}{others}")
         if not found and len(self.problems) == 1:
             raise InputError(self.problems.pop())
         if not found:

@@ -11,10 +11,11 @@ from valence_sched import files
 from valence_sched.core import plugins
 from valence_sched.engine import Engine
 from valence_sched.errors import RequestError, UnknownName
-from valence_sched.inventories import Inventories, Progress, named_plugin
+from valence_sched.inventories import Inventories, Now, Progress, named_plugin
 from valence_sched.model.asked import Asked, compiled, own_flavor
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.live import EVERY, Live
 from valence_sched.model.near import Thing, Things, knows, place_of, things
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Mix, Near, Request, Share
@@ -31,8 +32,9 @@ class Main(Inventories):
         stdin: BinaryIO | None = None,
         progress: Progress | None = None,
         cloud: Cloud | None = None,
+        now: Now | None = None,
     ) -> None:
-        super().__init__(environ, stdin, progress)
+        super().__init__(environ, stdin, progress, now)
         self._cloud = cloud
 
     def engine(
@@ -43,11 +45,12 @@ class Main(Inventories):
         strict: bool = False,
         resource_files: Sequence[str] = (),
         flavor_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> Engine:
         """Return a scheduler for the inventories and all known policies and flavors."""
         known = self.policies(policy_files)
-        view = self.view(sources, strict=strict, resource_files=resource_files)
-        skipped = self.skipped
+        view = self.view(sources, strict=strict, resource_files=resource_files, live=live)
+        skipped = [str(line) for line in (*self.unread, *self.skipped)]  # reports take no other
         mix = functools.partial(self.mix, flavor_files)
         return Engine(view, known.values(), mix=mix, skipped=skipped, strict=strict)
 
@@ -126,9 +129,10 @@ class Main(Inventories):
         *,
         strict: bool = False,
         resource_files: Sequence[str] = (),
+        live: Live = EVERY,
     ) -> tuple[int, int]:
         """Write inventories as one file; return how many podms and blocks it holds."""
-        podms = self.podms(sources, strict=strict, resource_files=resource_files)
+        podms = self.podms(sources, strict=strict, resource_files=resource_files, live=live)
         return files.write_inventory(podms, output)
 
     def write_report(self, report: Report | Reports, file: str) -> None:

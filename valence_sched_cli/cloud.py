@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import CloudError, one_line
+from valence_sched.errors import CloudError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from valence_sched.model.registered import Registered
+
+SERVICE_TYPE = "podm"
 
 
 def connection(manager: Any) -> Callable[[], Any] | None:
@@ -19,6 +25,50 @@ def connection(manager: Any) -> Callable[[], Any] | None:
         return told(lambda: _login(manager))
 
     return connect
+
+
+def catalogue(manager: Any) -> tuple[Registered, ...]:
+    """Return the pod managers of the service catalogue, named by their regions.
+
+    Where a region has several they are numbered in the order of their URLs.
+
+    Raises:
+        UsageError: the program is not ``openstack``.
+        CloudError: the cloud does not answer, or its catalogue holds what is no URL.
+    """
+    from valence_sched.model.address import fault, tidy
+    from valence_sched.model.registered import Registered
+
+    connect = connection(manager)
+    if connect is None:
+        raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
+    sdk = connect()
+    found = told(lambda: sorted(_endpoints(sdk)))
+    names: Counter[str] = Counter()
+    every = Counter(region for region, _ in found)
+    podms = []
+    for region, url in found:
+        if wrong := fault(url):
+            raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {region}: {wrong}"))
+        names[region] += 1
+        name = region if every[region] == 1 else f"{region}-{names[region]}"
+        podms.append(Registered(name=name, url=tidy(url)))
+    return tuple(podms)
+
+
+def _endpoints(sdk: Any) -> set[tuple[str, str]]:
+    """Return region and URL of every endpoint; of a region that was named only its own."""
+    config = sdk.config
+    if override := config.get_endpoint(SERVICE_TYPE):
+        return {(config.region_name or SERVICE_TYPE, override)}
+    catalog = sdk.session.auth.get_access(sdk.session).service_catalog
+    endpoints = catalog.get_endpoints_data(
+        service_type=SERVICE_TYPE,
+        interface=config.get_interface(SERVICE_TYPE) or "public",
+        region_name=config.region_name or None,
+    )
+    every = [one for found in endpoints.values() for one in found]
+    return {(one.region_id or SERVICE_TYPE, one.url) for one in every}
 
 
 def told(ask: Callable[[], Any]) -> Any:

@@ -47,6 +47,21 @@ def maybe(value: Any) -> Any:
     return Absent() if value is None else value
 
 
+class Age(Cell[float]):
+    """How long ago: a number and its unit for people, whole seconds for machines."""
+
+    def human_readable(self) -> str:
+        from valence_sched.model.age import print_age
+
+        return print_age(self._value)
+
+    def machine_readable(self) -> int:
+        return int(self._value)
+
+    def __lt__(self, other: object) -> bool:
+        return self._value < other._value if isinstance(other, Age) else isinstance(other, Absent)
+
+
 class Words(Cell[Sequence[str]]):
     """A list: words side by side for people, a list for machines."""
 

@@ -7,13 +7,16 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff import lister, show
+from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
+from valence_sched_cli import cloud
+from valence_sched_cli.numbers import age, seconds
 from valence_sched_cli.output import prepared
 
 if TYPE_CHECKING:
     from valence_sched.main import Main
+    from valence_sched.model.live import Live
 
 
 MOST_LINES = 20  # about skipped documents, before the rest is only counted
@@ -69,6 +72,23 @@ class Podm:
             self._main = self.app.client_manager.podm
         return self._main
 
+    def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Live:
+        """Return which live pod managers the words of the shell name, and how they are read."""
+        from valence_sched.model.live import Live
+
+        catalogue = None
+        if parsed_args.from_catalog:
+            catalogue = cloud.catalogue(self.app.client_manager)
+        return Live(
+            podm_files=tuple(parsed_args.podm_file),
+            state=parsed_args.state,
+            catalogue=catalogue,
+            only=tuple(only),
+            timeout_s=parsed_args.timeout,
+            full=parsed_args.full,
+            max_age_s=parsed_args.max_age,
+        )
+
     def tell(self, text: str) -> None:
         """Write one line for the person at the terminal; data goes elsewhere."""
         self.app.stderr.write(f"{text}\n")
@@ -79,18 +99,26 @@ class Podm:
         for line in dict.fromkeys(self._main.remarks):
             self.tell(f"remark: {line}")
         self._main.remarks.clear()
-        skipped = self._main.skipped
-        remarks = len(self._main.problems) - len(skipped)
-        if isinstance(error, InventoryIncomplete) and len(skipped) == 1:
-            skipped = []  # the error is about that one
-        for line in skipped[:MOST_LINES]:
-            self.tell(f"skipped: {line}")
-        if len(skipped) > MOST_LINES:
-            self.tell(f"skipped: {len(skipped)} documents in all; the report lists them")
+        unread, skipped = self._main.unread, self._main.skipped
+        remarks = len(self._main.problems) - len(skipped) - len(unread)
+        if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
+            skipped = unread = []  # the error is about that one
+        self._tell_lines("unread", unread, "pod managers")
+        self._tell_lines("skipped", skipped, "documents")
         if remarks:
             noun = "remark" if remarks == 1 else "remarks"
             self.tell(f"{remarks} {noun} on the inventory: see podm inventory validate --long")
         self._main.problems.clear()  # in interactive mode another command comes after this one
+
+    def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
+        for line in lines[:MOST_LINES]:
+            self.tell(f"{word}: {line}")
+        if len(lines) > MOST_LINES:
+            self.tell(f"{word}: {len(lines)} {noun} in all; the report lists them")
+
+
+class Command(Podm, command.Command):
+    """A command that prints nothing."""
 
 
 class Lister(Podm, lister.Lister):
@@ -107,6 +135,7 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
         f"--{name.replace('_', '-')}" if name != "source" else "<path>"
         for name in (
             "inventory",
+            "podm_file",
             "source",
             "flavor",
             "flavor_file",
@@ -137,13 +166,64 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="inventory to decide on: a file, a directory or archive of recorded Redfish "
         "documents, or - for standard input; repeat for several "
-        "(default: VALENCE_SCHED_INVENTORY)",
+        "(default: VALENCE_SCHED_INVENTORY, else the pod managers that are registered)",
     )
+    add_live_options(parser)
     add_resource_file_option(parser)
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit 5 when any document had to be skipped, and fail when a plug-in does",
+        help="exit 5 when a pod manager could not be read or any document had to be skipped, and "
+        "fail when a plug-in does",
+    )
+
+
+def add_live_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which live pod managers to read, and how."""
+    parser.add_argument(
+        "--podm-file",
+        metavar="<file>",
+        action="append",
+        default=[],
+        help="YAML file of pod managers to read, in place of those that are registered; beside "
+        "--inventory it adds them (repeat for several)",
+    )
+    add_state_option(parser)
+    parser.add_argument(
+        "--from-catalog",
+        action="store_true",
+        help="read the pod managers of the cloud's service catalogue, service type podm (only "
+        "inside openstack)",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="<seconds>",
+        type=seconds,
+        default=30.0,
+        help="how long to wait for each pod manager, all of them at once (default: 30)",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="read everything anew, not only what can have changed since the last time",
+    )
+    parser.add_argument(
+        "--max-age",
+        metavar="<age>",
+        type=age,
+        help="exit 5 when a pod manager was read longer ago than this, such as 30s, 10m, 2h or "
+        "1d, or nobody knows when",
+    )
+
+
+def add_state_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where pod managers are registered."""
+    parser.add_argument(
+        "--state",
+        metavar="<url>",
+        help="state with the registered pod managers: a file, or the URL of a database without a "
+        "password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state "
+        "directory)",
     )
 
 

@@ -74,5 +74,6 @@ class ConvertInventory(command.ShowOne):
             parsed_args.output,
             strict=parsed_args.strict,
             resource_files=parsed_args.resource_file,
+            live=self.live(parsed_args),
         )
         return ("File", "Podms", "Blocks"), (parsed_args.output, podms, blocks)

@@ -29,3 +29,24 @@ def positive(text: str) -> int:
 def natural(text: str) -> int:
     """Parse a whole number from 0 on."""
     return 0 if text == "0" else positive(text)
+
+
+def seconds(text: str) -> float:
+    """Parse how long something may take: more than nothing, at most a day."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of seconds up to 86,400")
+    return found
+
+
+def age(text: str) -> float:
+    """Parse an age such as 30s, 10m, 2h or 1d into seconds."""
+    from valence_sched.model.age import parse_age
+
+    try:
+        return parse_age(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

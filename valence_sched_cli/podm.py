@@ -7,11 +7,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command
-from valence_sched_cli.columns import Lines, Pairs, PairStack, Stack, Tails, Words, maybe
+from valence_sched_cli import command, registration
+from valence_sched_cli.columns import Age, Lines, Pairs, PairStack, Stack, Tails, Words, maybe
 
 if TYPE_CHECKING:
     from valence_sched.core.summary import Amounts
+    from valence_sched.model.live import Live
+
+STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
 
 class ListPodm(command.Lister):
@@ -28,22 +31,39 @@ class ListPodm(command.Lister):
         parser.add_argument(
             "--status", choices=("Online", "Offline", "Unknown"), help="only this status"
         )
+        parser.add_argument("--driver", metavar="<driver>", help="only what this driver read")
+        parser.add_argument(
+            "--stale",
+            action="store_true",
+            help="only those read longer ago than --max-age (default: 10m), or nobody knows when",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        from valence_sched.core.summary import podm_amounts
+        import msgspec
 
+        from valence_sched.core.summary import podm_amounts
+        from valence_sched.model.age import age_s
+
+        live = self.live(parsed_args)
         view = self.main.view(
             parsed_args.inventory,
             strict=parsed_args.strict,
             resource_files=parsed_args.resource_file,
+            live=msgspec.structs.replace(live, max_age_s=None) if parsed_args.stale else live,
         )
+        limit = STALE_S if live.max_age_s is None else live.max_age_s
+        now = self.main.now()
         columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
                    "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
+        asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+        if parsed_args.long or parsed_args.stale or self.main.live_ids or "age" in asked:
+            columns.insert(columns.index("Pools"), "Age")
         if parsed_args.long:
             columns += [
                 "Cores", "Memory MiB", "GPUs", "Accelerators", "Drives", "NICs", "Free Stocks",
                 "Aggregates", "Facts", "Nodes", "Driver", "Name",
+                "Read At",
             ]  # fmt: skip
         if parsed_args.capabilities:
             columns += ["Capabilities", "Traits"]
@@ -55,12 +75,18 @@ class ListPodm(command.Lister):
                     continue
                 if parsed_args.status not in (None, podm.status):
                     continue
+                if parsed_args.driver not in (None, podm.driver):
+                    continue
+                age = age_s(podm.read_at, now)
+                if parsed_args.stale and age is not None and age <= limit:
+                    continue
                 pools = int(view.first_row[number + 1] - view.first_row[number])
                 cells = {
                     "ID": podm.id,
                     "Status": podm.status,
                     "Enabled": podm.enabled,
                     "Zone": maybe(podm.zone),
+                    "Age": maybe(age if age is None else Age(age)),
                     "Pools": pools,
                     **_amount_cells(amounts),
                     "Aggregates": Stack(podm.aggregates),
@@ -68,6 +94,7 @@ class ListPodm(command.Lister):
                     "Nodes": len(podm.nodes),
                     "Driver": maybe(podm.driver),
                     "Name": maybe(podm.name),
+                    "Read At": maybe(podm.read_at),
                     "Capabilities": PairStack(podm.capabilities),
                     "Traits": Stack(podm.traits),
                 }
@@ -86,13 +113,20 @@ class ShowPodm(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        import msgspec
+
         from valence_sched.core.summary import podm_amounts, pool_amounts
         from valence_sched.errors import UnknownName
 
+        live = self.live(parsed_args)
+        registered = self._registered(parsed_args, live)
+        if registered:
+            live = msgspec.structs.replace(live, only=(parsed_args.podm,))
         view = self.main.view(
             parsed_args.inventory,
             strict=parsed_args.strict,
             resource_files=parsed_args.resource_file,
+            live=live,
         )
         names = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
         if parsed_args.podm not in names:
@@ -114,6 +148,8 @@ class ShowPodm(command.ShowOne):
             "Facts": Pairs(podm.facts),
             "Generation": podm.generation,
             "Read At": maybe(podm.read_at),
+            **self._live_cells(podm.id, podm.read_at),
+            **registered,
             **_amount_cells(podm_amounts(view)[number]),
             "Pools": Lines([
                 {"pool": name, **_pool_words(amounts)}
@@ -122,6 +158,23 @@ class ShowPodm(command.ShowOne):
             "Nodes": Tails([node.uri for node in podm.nodes]),
         }  # fmt: skip
         return list(cells), list(cells.values())
+
+    def _registered(self, parsed_args: argparse.Namespace, live: Live) -> dict[str, Any]:
+        """Return how to reach the pod manager, if it is a live one and named by its ID."""
+        if self.main.sources(parsed_args.inventory, live):
+            return {}
+        for member in self.main.registry(live.state).members(live):
+            if member.registered.name == parsed_args.podm:
+                return registration.cells(member.registered, member.file)
+        return {}
+
+    def _live_cells(self, podm: str, read_at: str | None) -> dict[str, Any]:
+        from valence_sched.model.age import age_s
+
+        if podm not in self.main.live_ids:
+            return {}
+        age = age_s(read_at, self.main.now())
+        return {"Age": maybe(age if age is None else Age(age))}
 
 
 def _amount_cells(amounts: Amounts) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class FitPodm(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        engine = engine_for(self.main, parsed_args)
+        engine = engine_for(self, parsed_args)
         names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
         if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):
             names = [None]

@@ -36,7 +36,7 @@ class SchedulePodm(command.Lister):
     """Choose the pod manager, the pool and the very blocks that make a node.
 
     Nothing is composed. Exit codes: 0 placed; 1 error; 2 usage; 3 nothing fits; 4 placed in
-    part; 5 with --strict when a document was skipped.
+    part; 5 with --max-age when something is older, or with --strict when something was not read.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -76,7 +76,7 @@ class SchedulePodm(command.Lister):
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
         request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
-        engine = engine_for(self.main, parsed_args)
+        engine = engine_for(self, parsed_args)
         check_policy(engine, request, parsed_args)
         decision = engine.select_destinations(request)
         self.exit_code = EXIT_CODES[decision.outcome]
@@ -93,7 +93,7 @@ class SchedulePodm(command.Lister):
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         requests = many.requests(self.main, parsed_args)
-        engine = engine_for(self.main, parsed_args)
+        engine = engine_for(self, parsed_args)
         found = engine.select_all(requests)
         self.exit_code = EXIT_CODES[found.outcome]
         if parsed_args.report:

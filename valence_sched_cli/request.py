@@ -89,14 +89,15 @@ def make_request(
     return placement.with_resources(main.compiled(asked, flavor, args.near_map), args.resource)
 
 
-def engine_for(main: Any, parsed_args: argparse.Namespace) -> Any:
+def engine_for(command: Any, parsed_args: argparse.Namespace) -> Any:
     """Return the scheduler that the words of the shell name."""
-    return main.engine(
+    return command.main.engine(
         parsed_args.inventory,
         parsed_args.policy_file,
         strict=parsed_args.strict,
         resource_files=parsed_args.resource_file,
         flavor_files=parsed_args.flavor_file,
+        live=command.live(parsed_args),
     )
 
 

@@ -3,6 +3,7 @@
 
 import json
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -25,10 +26,14 @@ THINGS: dict[str, list[dict[str, Any]]] = {
 
 
 class Cloud:
-    """A server with all services; ``asked`` remembers what it was asked, in order."""
+    """A server with all services; ``asked`` remembers what it was asked, in order.
 
-    def __init__(self) -> None:
+    ``podms`` are regions and URLs of pod managers that its catalogue names.
+    """
+
+    def __init__(self, podms: Sequence[tuple[str, str]] = ()) -> None:
         self.asked: list[str] = []
+        self.podms = podms
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -89,6 +94,13 @@ class Cloud:
             }
             for type_, path in (("block-storage", "volume/v3"), ("network", "network"))
         ]  # fmt: skip
+        podms = [
+            {"interface": interface, "region": region, "region_id": region, "url": url,
+             "id": f"{region}-{number}-{interface}"}
+            for number, (region, url) in enumerate(self.podms)
+            for interface in ("public", "internal")
+        ]  # fmt: skip
+        catalog += [{"type": "podm", "name": "pods", "endpoints": podms}] if podms else []
         domain = {"id": "default", "name": "Default"}
         return {
             "token": {

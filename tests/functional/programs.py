@@ -43,7 +43,9 @@ def environment(**more: str) -> dict[str, str]:
         "COLUMNS": "160",
         "OS_CLIENT_CONFIG_FILE": f"{NOWHERE}/clouds.yaml",
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "XDG_CACHE_HOME": NOWHERE,
         "XDG_CONFIG_HOME": NOWHERE,
+        "XDG_STATE_HOME": NOWHERE,
     }
     return kept | more
 

@@ -34,6 +34,8 @@ SHOWS = {
     "scheduler explain": (),  # see setUpModule
     "scheduler policy show": ("balanced",),
 }
+#: They change the registry, and have tests of their own.
+CHANGES = ("podm create", "podm delete", "podm set", "podm unset")
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 
@@ -62,7 +64,7 @@ class TestCommands(unittest.TestCase):
 
     def test_these_tests_know_every_command(self):
         names = importlib.metadata.entry_points(group="openstack.podm.v1").names
-        self.assertEqual({*LISTS, *SHOWS}, {name.replace("_", " ") for name in names})
+        self.assertEqual({*LISTS, *SHOWS, *CHANGES}, {name.replace("_", " ") for name in names})
 
     def test_both_programs_print_the_same_json(self):
         for command in (*LISTS, *SHOWS):
@@ -89,7 +91,7 @@ class TestCommands(unittest.TestCase):
                     self.assertNotRegex(out, r"\d\.\d+e\+?\d")
 
     def test_help_of_every_command_says_what_it_is_for(self):
-        for command in (*LISTS, *SHOWS):
+        for command in (*LISTS, *SHOWS, *CHANGES):
             with self.subTest(command=command):
                 done = asked("valence-sched", *command.split(), "--help")
                 self.assertEqual((0, ""), (done.code, done.err))
@@ -105,7 +107,7 @@ class TestCommands(unittest.TestCase):
 
     def test_the_words_of_valence_sched_are_listed_in_its_help(self):
         out = asked("valence-sched", "--help").out
-        for command in (*LISTS, *SHOWS):
+        for command in (*LISTS, *SHOWS, *CHANGES):
             self.assertIn(f"  {command} ", out)
 
     def test_every_command_can_be_completed_in_a_shell(self):
@@ -114,7 +116,7 @@ class TestCommands(unittest.TestCase):
                 done = asked(program, "complete")
                 self.assertEqual(0, done.code, done.err)
                 self.assertIn(f"complete -F _{program.replace('-', '_')} {program}", done.out)
-                for command in (*LISTS, *SHOWS):
+                for command in (*LISTS, *SHOWS, *CHANGES):
                     self.assertIn(f"cmds_{command.replace(' ', '_')}='", done.out)
                 self.assertIn("--exclude-podm", done.out)
                 checked = subprocess.run(["bash", "-n"], input=done.out, text=True, check=False)

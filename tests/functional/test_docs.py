@@ -145,6 +145,7 @@ class TestExamples(unittest.TestCase):
             ("flavor", "requests.rst", "flavor*"),
             ("requests", "requests.rst", "[fr][le]*"),
             ("policy", "policies.rst", "polic*"),
+            ("podms", "connect.rst", "podms*"),
         ):
             text = (ROOT / "doc" / "source" / page).read_text()
             text += "".join(path.read_text() for path in named(examples))
@@ -158,7 +159,8 @@ class TestExamples(unittest.TestCase):
         page = (ROOT / "doc" / "source" / "requests.rst").read_text()
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
-                  "--help", "--inventory", "--strict"}  # fmt: skip
+                  "--help", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
+                  "--timeout", "--full", "--max-age"}  # fmt: skip
         words = asked("valence-sched", "podm", "schedule", "--help").out
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+[a-z]", words)) - others
         self.assertGreater(len(options), 30)

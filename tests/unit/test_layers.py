@@ -25,7 +25,18 @@ MAY_IMPORT = {
     "claiming": {"errors", "model", "core", "engine", "store"},
     "files": {"errors", "model", "core"},
     "configuration": {"errors", "model", "files"},
-    "inventories": {"errors", "model", "core", "drivers", "store", "configuration"},
+    "credentials": {"errors", "model"},
+    "registry": {"errors", "model", "core", "configuration", "credentials", "store"},
+    "readings": {"errors", "model", "core", "drivers", "registry", "store"},
+    "inventories": {
+        "errors",
+        "model",
+        "core",
+        "drivers",
+        "configuration",
+        "readings",
+        "registry",
+    },
     "main": {
         "errors",
         "model",
@@ -36,8 +47,8 @@ MAY_IMPORT = {
         "inventories",
         "simulator",
     },
-    "testing": {"errors", "model", "core", "schedulers", "drivers", "engine"},
-    "valence_sched_cli": {"errors", "model", "core", "main"},
+    "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
+    "valence_sched_cli": {"errors", "model", "core", "credentials", "main"},
 }
 
 # Libraries that anybody may use; of every other one the rooms that may.

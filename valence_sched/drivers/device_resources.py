@@ -21,6 +21,8 @@ from valence_sched.drivers.named import Named
 class Device(Named):
     """Any device."""
 
+    lasting = True
+
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
     endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
@@ -122,4 +124,6 @@ class NetworkInterface(Device):
     """NetworkInterface."""
 
     ports = Link("Ports", Port, "its ports", collection=True)
-    adapter = Link("Links/NetworkAdapter", NetworkAdapter, "the adapter, which lists the ports too")
+    adapter = Link(
+        "Links/NetworkAdapter", NetworkAdapter, "read where no port is listed", late=True
+    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from valence_sched.drivers.fields import Resource
+from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.links import Service
 from valence_sched.model.inventory import FullPodm
 
@@ -22,3 +22,14 @@ class Dialect(NamedTuple):
     name: str
     root: type[Resource]
     read: Callable[[Service, str, str], FullPodm]
+
+
+def told(root: Json | None) -> str:
+    """Return the name of the dialect that a service root speaks.
+
+    Intel RSD has its ``Nodes`` in the root, or in its own part of it.
+    """
+    root = root or {}
+    oem = root.get("Oem")
+    rack_scale = isinstance(oem, dict) and "Intel_RackScale" in oem
+    return "rsd" if rack_scale or isinstance(root.get("Nodes"), dict) else "redfish"

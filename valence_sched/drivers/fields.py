@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 from valence_sched.errors import Remark
 
@@ -24,10 +24,20 @@ MAX_TEXT = 1024
 
 
 class Resource:
-    """One Redfish object: its URI, its JSON, and where to note what cannot be read."""
+    """One Redfish object: its URI, its JSON, and where to note what cannot be read.
+
+    ``lasting`` is whether what it says rarely changes, so that a repeated read may pass it over.
+    """
+
+    lasting: ClassVar[bool] = False
 
     def __init__(self, uri: str, json: Json, note: Note) -> None:
         self.uri, self.json, self.note = uri, json, note
+
+    @property
+    def leads(self) -> bool:
+        """Whether what it links is read; a resource may say no."""
+        return True
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
         """Return an object that stands inside this one and has no URI of its own."""
@@ -48,11 +58,16 @@ class Field(Generic[T]):
     def __get__(self, resource: Resource | None, owner: type[Resource]) -> Self | T:
         return self if resource is None else self.of(resource)
 
-    def of(self, resource: Resource) -> T:
-        """Return the value; what cannot be read is noted and read as if it were absent."""
+    def raw(self, resource: Resource) -> Any:
+        """Return what stands there, None where nothing does."""
         value: Any = resource.json
         for key in self._keys:
             value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def of(self, resource: Resource) -> T:
+        """Return the value; what cannot be read is noted and read as if it were absent."""
+        value = self.raw(resource)
         try:
             return self.read(value)
         except ValueError as error:
@@ -65,14 +80,32 @@ class Field(Generic[T]):
 class Link(Field[tuple[str, ...]]):
     """A property that links what must be read too: which resource stands behind it.
 
-    With ``collection`` it is one link to a collection, whose members are meant.
+    With ``collection`` it is one link to a collection, whose members are meant. What is
+    ``late`` is read only where something else was not found. ``levels`` is how much of what
+    stands below a single link is worth asking for at once.
     """
 
     def __init__(
-        self, path: str, to: type[Resource], doc: str, *, collection: bool = False
+        self,
+        path: str,
+        to: type[Resource],
+        doc: str,
+        *,
+        collection: bool = False,
+        late: bool = False,
+        levels: int | None = None,
     ) -> None:
         super().__init__(path, links, doc)
-        self.to, self.collection = to, collection
+        self.to, self.collection, self.late = to, collection, late
+        self.levels = int(collection or to.lasting) if levels is None else levels
+
+
+class Parts(Field[tuple[Json, ...]]):
+    """A property with objects that link what must be read too; they have no URI of their own."""
+
+    def __init__(self, path: str, of: type[Resource], doc: str) -> None:
+        super().__init__(path, objects, doc)
+        self.to = of
 
 
 def amount(value: Any) -> float | None:

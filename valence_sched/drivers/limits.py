@@ -20,9 +20,6 @@ Limits = dict[BlockType, Limit]
 #: At most one of each of these in a node, unless the pod manager states a maximum.
 ONE_SYSTEM: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 
-#: The ways to compose a system; other use cases limit something else.
-USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
-
 _FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
     kind: (
         Field(f"Min{kind}", number, "least of this type in a node", "blocks"),
@@ -64,7 +61,7 @@ def _stated(
 ) -> Iterator[tuple[Capability, Limits]]:
     for json in capabilities:
         capability = holder.part(Capability, json, "@Redfish.CollectionCapabilities")
-        if capability.use_case not in USE_CASES:
+        if not capability.leads:
             continue
         for document in service.follow(capability.object, Capabilities, holder.uri):
             for limits in document.limits:

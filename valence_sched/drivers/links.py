@@ -34,12 +34,14 @@ def path_of(uri: str) -> str:
 class Service:
     """Documents that link each other; every URI has one spelling, its first or a known one."""
 
-    def __init__(self, get: Get, note: Note, known: Iterable[str] = ()) -> None:
+    def __init__(
+        self, get: Get, note: Note, known: Iterable[str] = (), host: str | None = None
+    ) -> None:
         self._get = get
         self.note = note
         self._known = set(known)
-        self._spelled = {_folded(uri): uri for uri in sorted(self._known, reverse=True)}
-        self._host: str | None = None
+        self._spelled = {folded(uri): uri for uri in sorted(self._known, reverse=True)}
+        self._host = host
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
 
@@ -47,7 +49,7 @@ class Service:
         """Return the URI that a link names, or None and a note when it leads elsewhere.
 
         The host of a recording is not known, so the first host that a link names is ours;
-        every other is foreign.
+        every other is foreign. The host of a live pod manager is known.
         """
         if not link:
             self._refuse(where, f"{where}: found a link without @odata.id, expected one")
@@ -57,7 +59,7 @@ class Service:
             self._refuse(link, f"{where}: found {what}")
             return None
         if "://" in link:
-            host, link = _host_and_path(link)
+            host, link = host_and_path(link)
             self._host = self._host or host
             if host != self._host:
                 what = f"a link to {host or 'nowhere'}{link}, expected links to {self._host} only"
@@ -66,7 +68,7 @@ class Service:
         uri = path_of(link)
         if uri in self._known:
             return uri
-        return self._spelled.setdefault(_folded(uri), uri)
+        return self._spelled.setdefault(folded(uri), uri)
 
     def json(self, uri: str, where: str) -> Json | None:
         """Return the document at a URI; a dangling link or bad document is noted once."""
@@ -132,11 +134,13 @@ class Service:
             self.note(problem)
 
 
-def _folded(uri: str) -> str:
+def folded(uri: str) -> str:
+    """Return what all spellings of a URI have in common."""
     return unquote(uri).casefold()
 
 
-def _host_and_path(link: str) -> tuple[str, str]:
+def host_and_path(link: str) -> tuple[str, str]:
+    """Return the host of a URL, with its port unless it is the usual one, and the path."""
     try:
         parts = urlsplit(link)
     except ValueError:

@@ -3,12 +3,30 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from valence_sched.drivers.connection import LOGOUT_S
+from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.visit import Visit
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
+
+#: Pod managers that are read at once, and threads that help them with parallel requests.
+MAX_PODMS, MAX_HELPERS = 256, 256
+#: How long a pod manager has to end after its deadline.
+GRACE_S = 0.5
+
+Progress = Callable[[int, int], None]
+Dialects = Mapping[str, Callable[[], Dialect]]
+Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +65,121 @@ class Reading:
     documents: dict[str, Json] = field(default_factory=dict, repr=False)
     requests: int = 0
     seconds: float = 0.0
+
+
+def now() -> datetime:
+    """Return the time of day."""
+    return datetime.now(UTC)
+
+
+def read(
+    targets: Sequence[Target],
+    dialects: Dialects,
+    settings: Settings,
+    progress: Progress | None = None,
+    clock: Clock = now,
+) -> Iterator[Reading]:
+    """Yield what came of reading each pod manager, in the order of ``targets``.
+
+    ``progress`` is told how many of how many are done. Whatever ends the reading, every session
+    is deleted, which may take a few seconds more.
+    """
+    site = _Site(targets, dialects, settings, clock)
+    done: dict[int, Reading] = {}
+    following = 0
+    try:
+        while following < len(targets):
+            index, reading = site.next()
+            done[index] = reading
+            if progress:
+                progress(following + len(done), len(targets))
+            while following in done:
+                yield done.pop(following)
+                following += 1
+    finally:
+        site.end()
+
+
+class _Site:
+    """All pod managers of one run, and the threads that read them."""
+
+    def __init__(
+        self, targets: Sequence[Target], dialects: Dialects, settings: Settings, clock: Clock
+    ) -> None:
+        self._dialects, self._settings, self._clock = dialects, settings, clock
+        self._todo = deque(enumerate(targets))
+        self._helpers = threading.Semaphore(MAX_HELPERS)
+        self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
+        self._running: dict[int, Visit] = {}
+        self._told: set[int] = set()
+        self._threads: list[threading.Thread] = []
+        for _ in range(min(MAX_PODMS, len(targets))):
+            self._hire()
+
+    def next(self) -> tuple[int, Reading]:
+        """Return the next result, whichever pod manager it is of."""
+        while True:
+            try:
+                index, reading = self._results.get(timeout=self._pause_s())
+            except queue.Empty:
+                self._overdue()
+                continue
+            if index not in self._told:
+                self._told.add(index)
+                return index, reading
+
+    def end(self) -> None:
+        """Cut off what still runs, and wait a little for sessions to be deleted."""
+        self._todo.clear()
+        for visit in list(self._running.values()):
+            visit.cut()
+        until = time.monotonic() + LOGOUT_S + GRACE_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _hire(self) -> None:
+        thread = threading.Thread(target=self._work, daemon=True, name="podm")
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                index, target = self._todo.popleft()
+            except IndexError:
+                return
+            settings, read_at = self._settings, self._clock()
+            visit = Visit(target.registered, target.password, settings, read_at, self._help)
+            self._running[index] = visit
+            try:
+                self._results.put((index, Reading(*visit.read(self._dialects))))
+            finally:
+                visit.end()
+                self._running.pop(index, None)
+
+    def _help(self, work: Callable[[], None]) -> bool:
+        """Run something in one more thread, if there may be one more."""
+        if not self._helpers.acquire(blocking=False):
+            return False
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._helpers.release()
+
+        threading.Thread(target=run, daemon=True, name="podm-help").start()
+        return True
+
+    def _pause_s(self) -> float | None:
+        running = [visit.left_s for visit in list(self._running.values())]
+        return max(0.01, min(running, default=0.05))
+
+    def _overdue(self) -> None:
+        """Cut off those whose deadline has passed; give up those who do not end even so."""
+        for index, visit in list(self._running.items()):
+            if visit.left_s <= -GRACE_S and index not in self._told:
+                self._results.put((index, Reading(*visit.given_up())))
+                self._hire()  # its thread may hang for long
+            elif visit.left_s <= 0:
+                visit.cut()

@@ -7,14 +7,16 @@ decoded when a link leads to them, so what nobody links costs nothing and is not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_NOTES, said
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, said
+from valence_sched.drivers.dialect import Dialect, told
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, Service, path_of
+from valence_sched.drivers.notes import Notes
 from valence_sched.drivers.redfish import redfish
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError
 from valence_sched.model.documents import decode
 from valence_sched.model.inventory import FullPodm
 
@@ -27,6 +29,10 @@ MARKS = tuple(
     for start in STARTS
     for part in ("", "CompositionService/", "Systems/", "Chassis/")
 )
+
+
+#: What a recorded tree may speak, by the name that its service root tells.
+DIALECTS: Mapping[str, Callable[[], Dialect]] = {"redfish": redfish}
 
 
 class Tree:
@@ -78,18 +84,20 @@ def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
 
     A line that is a :class:`~valence_sched.errors.Remark` left nothing out.
     """
-    notes: dict[str, None] = {}  # in order, each once
-
-    def note(problem: str) -> None:
-        notes[problem] = None
-
-    service = Service(tree.get, note, tree.documents)
-    dialect = redfish()
+    notes = Notes()
+    service = Service(tree.get, notes.add, tree.documents)
+    speak = DIALECTS.get(told(_root(tree)), redfish)
+    dialect = speak()
     podm = dialect.read(service, id_, dialect.name)
-    problems += [type(note)(one_line(f"{file}: {note}")) for note in list(notes)[:MAX_NOTES]]
-    if len(notes) > MAX_NOTES:
-        problems.append(f"{file}: and {len(notes) - MAX_NOTES} more of this kind")
+    problems += notes.lines(file)
     return podm
+
+
+def _root(tree: Tree) -> Json | None:
+    try:
+        return tree.get(ROOT)
+    except InputError:
+        return None  # whoever reads the tree says so
 
 
 def is_tree(names: Iterable[str]) -> bool:

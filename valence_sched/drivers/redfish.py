@@ -21,9 +21,9 @@ from valence_sched.drivers.places import places
 from valence_sched.drivers.resources import (
     Collection,
     CompositionService,
+    ListedSystem,
     ResourceBlock,
     Root,
-    System,
     Zone,
 )
 from valence_sched.drivers.stocks import stocks
@@ -77,7 +77,7 @@ def _find(service: Service) -> _Found:
         zone
         for part in services
         for zone in service.follow(part.zones, Zone, part.uri)
-        if (zone.type or "ZoneOfResourceBlocks").casefold() == "zoneofresourceblocks"
+        if zone.leads
     ]
     links = chain(
         service.follow(root.blocks, ResourceBlock, root.uri),
@@ -132,7 +132,7 @@ def _collections(service: Service, found: _Found) -> Iterator[Collection]:
 
 
 def _nodes(service: Service, root: Root) -> Iterator[Node]:
-    for system in service.follow(root.systems, System, root.uri):
+    for system in service.follow(root.systems, ListedSystem, root.uri):
         if (system.type or "").casefold() == "composed":
             uris = (service.uri(link, system.uri) for link in system.blocks)
             blocks = tuple(dict.fromkeys(uri for uri in uris if uri))

@@ -15,6 +15,7 @@ from valence_sched.drivers.device_resources import (
 from valence_sched.drivers.fields import (
     Field,
     Link,
+    Parts,
     Resource,
     flag,
     links,
@@ -32,6 +33,10 @@ class Capabilities(Resource):
     limits = Field("@Redfish.ResourceBlockLimits", objects, "Min and Max with each block type")
 
 
+#: The ways to compose a system; other use cases limit something else.
+USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
+
+
 class Capability(Resource):
     """One element of ``@Redfish.CollectionCapabilities``."""
 
@@ -39,13 +44,18 @@ class Capability(Resource):
     object = Link("CapabilitiesObject", Capabilities, "the document that holds the limits")
     zones = Field("Links/RelatedItem", links, "the zones it applies to; none means all")
 
+    @property
+    def leads(self) -> bool:
+        """Whether it is a way to compose a system."""
+        return self.use_case in USE_CASES
+
 
 class Collection(Named):
     """Any collection; its count is not read, since it cannot be trusted."""
 
     members = Field("Members", links, "the members on this page")
     next_page = Field("Members@odata.nextLink", text, "the next page")
-    capabilities = Field("@Redfish.CollectionCapabilities/Capabilities", objects, "how to create")
+    capabilities = Parts("@Redfish.CollectionCapabilities/Capabilities", Capability, "its limits")
 
 
 class Holder(Named):
@@ -54,7 +64,7 @@ class Holder(Named):
     processors = Link("Processors", ProcessorDevice, "CPUs and accelerators")
     memory = Link("Memory", MemoryDevice, "memory modules")
     drives = Link("Drives", DriveDevice, "drives without a storage subsystem")
-    storage = Link("Storage", Storage, "storage subsystems")
+    storage = Link("Storage", Storage, "storage subsystems", levels=2)
     simple_storage = Link("SimpleStorage", SimpleStorage, "drives without a document of their own")
     ethernet = Link("EthernetInterfaces", EthernetInterface, "network interfaces")
     network = Link("NetworkInterfaces", NetworkInterface, "network adapters, as seen by the system")
@@ -81,17 +91,29 @@ class MemoryDomain(Named):
     min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
     step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
     chunks = Link("MemoryChunks", MemoryChunks, "what is handed out", collection=True)
-    sets = Field("InterleavableMemorySets", objects, "the modules it is made of")
+    sets = Parts("InterleavableMemorySets", MemorySet, "the modules it is made of")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it hands out memory now."""
+        return bool(self.creatable) and (self.state or "Enabled").casefold() == "enabled"
 
 
-class System(Holder):
-    """ComputerSystem."""
+class ListedSystem(Named):
+    """ComputerSystem as far as it is read for its own sake."""
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
     blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
+    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
+
+
+class System(Holder):
+    """ComputerSystem as what a block is."""
+
+    simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
+    network = Link("NetworkInterfaces", NetworkInterface, "read where no Ethernet is", late=True)
     cpus = Field("ProcessorSummary", objects, "read where no processor is listed")
     ram = Field("MemorySummary", objects, "read where no memory module is listed")
-    domains = Link("MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True)
 
 
 class ResourceBlock(Holder):
@@ -114,14 +136,21 @@ class Zone(Named):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks that can be composed together")
-    capabilities = Field("@Redfish.CollectionCapabilities/Capabilities", objects, "how to create")
+    blocks = Link(
+        "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
+    )
+    capabilities = Parts("@Redfish.CollectionCapabilities/Capabilities", Capability, "its limits")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is a zone of resource blocks."""
+        return (self.type or "ZoneOfResourceBlocks").casefold() == "zoneofresourceblocks"
 
 
 class CompositionService(Named):
     """CompositionService."""
 
-    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True)
+    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5)
     zones = Link(
         "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
     )
@@ -136,12 +165,15 @@ class Chassis(Named):
 class Root(Named):
     """ServiceRoot."""
 
-    composition = Link("CompositionService", CompositionService, "the composition service")
+    composition = Link(
+        "CompositionService", CompositionService, "the composition service", levels=6
+    )
     blocks = Link(
         "ResourceBlocks",
         ResourceBlock,
         "blocks of a service without composition service",
         collection=True,
+        levels=5,
     )
-    systems = Link("Systems", System, "physical and composed systems", collection=True)
+    systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -12,11 +12,11 @@ from valence_sched.drivers.device_resources import (
 from valence_sched.drivers.links import Service
 from valence_sched.drivers.resources import (
     Chassis,
+    ListedSystem,
     MemoryChunks,
     MemoryDomain,
     MemorySet,
     Root,
-    System,
 )
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import Stock
@@ -32,7 +32,7 @@ def stocks(service: Service, root: Root, pools: tuple[str, ...]) -> tuple[Stock,
     found: dict[str, Stock] = {}
     for domain in _domains(service, root):
         if domain.uri not in found and domain.creatable:
-            if (domain.state or "Enabled").casefold() == "enabled":
+            if domain.leads:
                 found[domain.uri] = _stock(service, domain, pools)
             else:
                 state = f"found {domain.state}, expected Enabled"
@@ -43,7 +43,7 @@ def stocks(service: Service, root: Root, pools: tuple[str, ...]) -> tuple[Stock,
 def _domains(service: Service, root: Root) -> Iterator[MemoryDomain]:
     for chassis in service.follow(root.chassis, Chassis, root.uri):
         yield from service.follow(chassis.domains, MemoryDomain, chassis.uri)
-    for system in service.follow(root.systems, System, root.uri):
+    for system in service.follow(root.systems, ListedSystem, root.uri):
         yield from service.follow(system.domains, MemoryDomain, system.uri)
 
 

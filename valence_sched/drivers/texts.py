@@ -28,11 +28,16 @@ MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One pod manager, not yet validated, and where it stands."""
+    """One pod manager, not yet validated, where it stands, and what is known of its source.
+
+    That is the tree it was read from, and when its file was captured.
+    """
 
     json: bytes | Raw
     file: str
     place: str
+    tree: mockup.Tree | None = None
+    captured_at: str | None = None
 
 
 class NotOurs(InputError):
@@ -41,7 +46,7 @@ class NotOurs(InputError):
 
 def tree_record(tree: mockup.Tree, id_: str, file: str, problems: list[str]) -> Record:
     """Return the pod manager that a tree of Redfish documents shows."""
-    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$")
+    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree=tree)
 
 
 def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> Iterator[Record]:
@@ -55,6 +60,7 @@ def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> 
     between, second = _next_line(stream) if first.endswith(b"\n") else ([], b"")
     fields = _fields(first)
     goes_on = first.rstrip().endswith((b"[", b"{", b",", b":")) or not second.startswith(b"{")
+    captured_at = _captured_at(fields or {})
     if fields is None and goes_on:
         whole = _rest(stream, b"".join([first, *between, second]), file)
         yield from _document(decode(whole, dict[str, Raw], file), whole, file, id_, problems)
@@ -66,7 +72,7 @@ def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> 
             _header(first, file, f"line {len(blank) + 1}", problems)
             first = b""
         lines = [*blank, first, *between, second]
-        yield from _lines(stream, lines, file, problems)
+        yield from _lines(stream, lines, file, problems, captured_at)
 
 
 def _next_line(stream: BinaryIO) -> tuple[list[bytes], bytes]:
@@ -111,8 +117,9 @@ def _document(
     fields: Fields, whole: bytes, file: str, id_: str, problems: list[str]
 ) -> Iterator[Record]:
     if "schema" in fields:
+        captured_at = _captured_at(fields)
         for index, podm in enumerate(_podms(fields, whole, file, problems)):
-            yield Record(podm, file, f"$.podms[{index}]")
+            yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         documents = {uri: bytes(document) for uri, document in fields.items()}
         yield tree_record(mockup.tree_of_map(documents), id_, file, problems)
@@ -143,7 +150,11 @@ def _check_header(fields: Fields, file: str, problems: list[str]) -> bool:
 
 
 def _lines(
-    stream: BinaryIO, begun: list[bytes], file: str, problems: list[str]
+    stream: BinaryIO,
+    begun: list[bytes],
+    file: str,
+    problems: list[str],
+    captured_at: str | None,
 ) -> Iterator[Record]:
     """Yield a record for each line; the file is never in memory as a whole."""
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
@@ -155,8 +166,17 @@ def _lines(
             problems.append(str(fault))
         elif line.startswith(_HEADER):
             _header(line, file, f"line {number}", problems)
+            captured_at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}: $")
+            yield Record(line, file, f"line {number}: $", captured_at=captured_at)
+
+
+def _captured_at(fields: Fields) -> str | None:
+    """Return when a document says that it was captured; what is no text was refused before."""
+    try:
+        return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _header(line: bytes, file: str, place: str, problems: list[str]) -> None:

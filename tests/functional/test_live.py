@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live pod managers in both programs: read, remembered, named when they are silent."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import threading
+from pathlib import Path
+
+import yaml
+
+from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
+from valence_sched.simulator.podm import Settings
+from valence_sched.simulator.sessions import Login
+from valence_sched.testing.served import Served, served
+
+RACK = "rack-mockup"
+TREE = str(ROOT / "tests" / "recorded" / RACK)
+SMALL = ("--flavor", "small")
+
+
+class Live(Case):
+    """A test with pod managers that listen, and a state of its own."""
+
+    def setUp(self):
+        self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
+
+    def serve(self, *sources: str, **options) -> dict[str, Served]:
+        manager = served(*(sources or (SITE,)), **options)
+        found = manager.__enter__()
+        self.close = lambda: manager.__exit__(None, None, None)
+        self.addCleanup(lambda: self.close and self.close())
+        return found
+
+    def stop(self) -> None:
+        """Let all that is served go."""
+        self.close()
+        self.close = None
+
+    def podm(self, *words, program="valence-sched", code=0, **more) -> Done:
+        done = run(program, "podm", *words, VALENCE_SCHED_STATE=str(self.state), **more)
+        self.assertEqual(code, done.code, done)
+        self.assertNotIn("Traceback", done.err)
+        return done
+
+    def register(self, found: dict[str, Served]) -> None:
+        for name, one in found.items():
+            self.podm("create", name, one.url)
+
+    def file(self, found: dict[str, str], **more) -> str:
+        podms = {name: {"url": url, **more} for name, url in found.items()}
+        return self.write("podms.yaml", yaml.safe_dump({"podms": podms}))
+
+    def urls(self, found: dict[str, Served]) -> dict[str, str]:
+        return {name: one.url for name, one in found.items()}
+
+
+class TestReading(Live):
+    """What is registered is read where no inventory is named."""
+
+    def test_what_is_live_is_listed_and_scheduled_as_its_recording_is(self):
+        file = self.file(self.urls(self.serve()))
+        words = ("schedule", "--flavor", "gpu-large", "--podm", "gpu-east", "-f", "json")
+        recorded = self.podm(*words, "--inventory", SITE).data[0]
+        for program in PROGRAMS:
+            live = self.podm(*words, "--podm-file", file, program=program).data[0]
+            for column in ("Podm", "Pool", "Score", "Outcome", "Blocks"):
+                self.assertEqual(recorded[column], live[column])
+
+    def test_registered_ones_are_read_without_an_option_by_every_command(self):
+        found = self.serve(TREE)
+        self.register(found)
+        (row,) = self.podm("list", "-f", "json").data
+        self.assertEqual((RACK, "Online", 2), (row["ID"], row["Status"], row["Blocks"]))
+        self.assertLess(row["Age"], 60)
+        self.assertEqual(2, self.podm("show", RACK, "-f", "json").data["Blocks"])
+        self.assertEqual(RACK, self.podm("schedule", *SMALL, "-f", "json").data[0]["Podm"])
+        self.assertTrue(self.podm("fit", *SMALL, "-f", "json").data)
+        output = str(self.folder / "live.json")
+        self.podm("inventory", "convert", "-o", output)
+        kept = self.podm("list", "--inventory", output, "-f", "json").data
+        self.assertEqual(2, kept[0]["Blocks"])
+        self.assertEqual(0, found[RACK].open_sessions)
+
+    def test_what_the_operator_says_stands_in_the_inventory(self):
+        url = self.serve(TREE)[RACK].url
+        self.podm("create", RACK, url, "--zone", "east", "--aggregate", "gold", "--location", "r7",
+                  "--capability", "fabric=pcie")  # fmt: skip
+        (row,) = self.podm("list", "--long", "--capabilities", "-f", "json").data
+        self.assertEqual(("east", ["gold"]), (row["Zone"], row["Aggregates"]))
+        self.assertEqual("r7", row["Facts"]["location"])
+        self.assertEqual(["pcie"], row["Capabilities"]["fabric"])
+        words = (*SMALL, "--zone", "west")
+        self.podm("schedule", *words, code=3)
+
+    def test_a_podm_file_adds_to_an_inventory_and_takes_the_place_of_the_registry(self):
+        found = self.serve(TREE)
+        self.podm("create", "other", "http://127.0.0.1:9")
+        file = self.file(self.urls(found))
+        alone = self.podm("list", "--podm-file", file, "-f", "json")
+        self.assertEqual(
+            ([RACK], True), ([row["ID"] for row in alone.data], "skipped" in alone.err)
+        )
+        beside = self.podm("list", "--podm-file", file, "--inventory", SITE, "-f", "json").data
+        self.assertEqual(9, len(beside))
+        both = self.podm("list", "--podm-file", file, "--state", str(self.state), "--timeout", "2",
+                         "-f", "json").data  # fmt: skip
+        self.assertEqual(["other", RACK], [row["ID"] for row in both])
+
+    def test_one_id_twice_is_refused(self):
+        found = self.serve(TREE)
+        file = self.file(self.urls(found))
+        self.register(found)
+        line = self.podm("list", "--podm-file", file, "--state", str(self.state), code=1).err
+        self.assertIn(f"{RACK!r} again, first in {self.state}", line)
+        inventory = self.write("same.json", json.dumps({"id": RACK, "blocks": []}))
+        line = self.podm("list", "--podm-file", file, "--inventory", inventory, code=1).err
+        self.assertIn(f"{RACK!r} again, first in", line)
+
+    def test_a_persons_own_file_is_read_beside_what_is_registered(self):
+        found = self.serve(TREE)
+        text = yaml.safe_dump({"podms": {"mine": {"url": found[RACK].url}}})
+        self.write("valence-sched/podms.yaml", text)
+        self.podm("create", "other", "http://127.0.0.1:9")
+        rows = self.podm("list", "--timeout", "2", "-f", "json", XDG_CONFIG_HOME=str(self.folder))
+        self.assertEqual(["other", "mine"], [row["ID"] for row in rows.data])
+
+    def test_with_a_podm_file_alone_nothing_is_written(self):
+        file = self.file(self.urls(self.serve(TREE)))
+        home = self.folder / "empty-home"
+        done = run("valence-sched", "podm", "list", "--podm-file", file, HOME=str(home),
+                   XDG_STATE_HOME=str(home / "s"), XDG_CACHE_HOME=str(home / "c"))  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        self.assertFalse(home.exists())
+
+    def test_a_file_in_another_folder_finds_its_password_and_certificates_beside_it(self):
+        self.write("deep/word", "x\n")
+        (self.folder / "deep" / "word").chmod(0o644)
+        text = "podms: {a: {url: 'http://127.0.0.1:9', username: u, password: {file: word}}}"
+        done = self.podm("list", "--podm-file", self.write("deep/p.yaml", text), "--timeout", "2")
+        self.assertIn(f"{self.folder}/deep/word: others can read", done.err)
+
+    def test_the_generation_moves_only_when_the_content_does(self):
+        found = self.serve(TREE)
+        self.register(found)
+        for _ in range(2):
+            self.assertEqual(1, self.podm("show", RACK, "-f", "json").data["Generation"])
+        documents = found[RACK].documents
+        uri = "/redfish/v1/CompositionService/ResourceBlocks/jbod"
+        block = dict(documents.get(uri))
+        block["CompositionStatus"] = {"CompositionState": "Composed"}
+        documents.put(uri, block)
+        self.assertEqual(2, self.podm("show", RACK, "-f", "json").data["Generation"])
+
+
+class TestSilent(Live):
+    """One that does not answer never sinks the rest."""
+
+    def test_the_others_are_scheduled_and_it_is_named(self):
+        found = self.serve()
+        file = self.file(self.urls(found) | {"gone": "http://127.0.0.1:9"})
+        for program in PROGRAMS:
+            report = str(self.folder / "report.json")
+            done = self.podm("schedule", "--flavor", "gpu-large", "--podm-file", file, "--report",
+                             report, "-f", "json", program=program)  # fmt: skip
+            self.assertNotEqual("gone", done.data[0]["Podm"])
+            (line,) = [line for line in done.err.splitlines() if line.startswith("unread: ")]
+            self.assertRegex(line, "^unread: gone: http://127.0.0.1:9: ")
+            told = json.loads(Path(report).read_bytes())["inventory"]["skipped"]
+            self.assertEqual([line.removeprefix("unread: ")], told)
+            strict = self.podm("schedule", "--flavor", "gpu-large", "--podm-file", file, "--strict",
+                               code=5, program=program)  # fmt: skip
+            self.assertRegex(
+                strict.err, r"\Aincomplete inventory: gone: http://127.0.0.1:9: .*\n\Z"
+            )
+            self.assertEqual("", strict.out)
+
+    def test_what_was_known_last_stands_in_and_is_not_chosen(self):
+        found = self.serve(TREE)
+        self.register(found)
+        self.podm("list")
+        self.podm("set", RACK, "--zone", "moved")
+        self.stop()
+        (row,) = self.podm("list", "--timeout", "2", "-f", "json").data
+        self.assertEqual(("Offline", 2, "moved"), (row["Status"], row["Blocks"], row["Zone"]))
+        self.assertIsInstance(row["Age"], int)
+        done = self.podm("schedule", *SMALL, "--timeout", "2", "-f", "json", code=3)
+        self.assertEqual(["alive: status: needs Online, has Offline"],
+                         [row["Reason"] for row in done.data])  # fmt: skip
+
+    def test_what_was_never_read_has_no_age_and_no_blocks(self):
+        self.podm("create", "gone", "http://127.0.0.1:9")
+        (row,) = self.podm("list", "--timeout", "2", "-f", "json").data
+        self.assertEqual(("Offline", None, 0), (row["Status"], row["Age"], row["Blocks"]))
+
+    def test_a_password_that_is_not_there_leaves_out_that_one_alone(self):
+        found = self.serve(TREE)
+        text = {
+            "podms": {
+                "locked": {"url": found[RACK].url, "username": "u", "password": {"env": "NOT_SET"}},
+                RACK: {"url": found[RACK].url},
+            }
+        }
+        file = self.write("podms.yaml", yaml.safe_dump(text))
+        done = self.podm("list", "--podm-file", file, "-f", "json")
+        self.assertEqual(["Unknown", "Online"], [row["Status"] for row in done.data])
+        self.assertIn("unread: locked: the environment variable NOT_SET, its password, is not set",
+                      done.err)  # fmt: skip
+
+    def test_a_state_that_cannot_be_written_does_not_sink_the_reading(self):
+        found = self.serve(TREE)
+        self.register(found)
+        self.podm("list")
+        with sqlite3.connect(self.state) as connection:
+            connection.execute("CREATE TRIGGER full BEFORE UPDATE ON podms "
+                               "BEGIN SELECT RAISE(ABORT, 'no room'); END")  # fmt: skip
+        done = self.podm("list", "-f", "json")
+        self.assertEqual("Online", done.data[0]["Status"])
+        self.assertIn("remark: what was read is not remembered: ", done.err)
+
+    def test_ctrl_c_ends_it_quickly_with_130_and_no_session_left(self):
+        settings = Settings(login=Login("op", "word"))
+        found = self.serve(TREE, fail=["hang:/redfish/v1/CompositionService*"], settings=settings)
+        file = self.file(self.urls(found), username="op", password={"env": "WORD"})
+        process = subprocess.Popen(
+            [str(BIN / "valence-sched"), "podm", "list", "--podm-file", file, "--timeout", "60"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+            env=environment(WORD="word"),
+        )  # fmt: skip
+        traffic = found[RACK].traffic
+        while not (found[RACK].open_sessions and traffic.at_once and traffic.requests > 2):
+            threading.Event().wait(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual((130, b"", b""), (process.returncode, out, err))
+        self.assertEqual(0, found[RACK].open_sessions)
+
+
+class TestAges(Live):
+    """What is too old is not decided on."""
+
+    def stale(self, *words) -> str:
+        done = self.podm(*words, code=5)
+        self.assertEqual("", done.out)
+        (line,) = done.err.splitlines()
+        return line
+
+    def test_an_inventory_older_than_allowed_exits_5_and_is_named_with_its_age(self):
+        for words in (("list",), ("schedule", *SMALL), ("fit", *SMALL), ("show", "mem-1"),
+                      ("inventory", "convert", "-o", str(self.folder / "x.json"))):  # fmt: skip
+            line = self.stale(*words, "--inventory", SITE, "--max-age", "10m")
+            self.assertRegex(
+                line, r"^pod manager 'gpu-east': read \d+d ago, and at most 10m ago is allowed$"
+            )
+
+    def test_an_age_that_nobody_knows_is_too_old(self):
+        line = self.stale("list", "--inventory", TREE, "--max-age", "9999d")
+        self.assertEqual(f"pod manager {RACK!r}: read nobody knows when, and at most 9999d ago is "
+                         "allowed", line)  # fmt: skip
+
+    def test_the_file_tells_the_age_where_a_pod_manager_does_not(self):
+        for name, lines in (
+            ("a.jsonl", ['{"schema":"valence-sched/inventory","captured_at":"%s"}',
+                         '{"id":"a","blocks":[]}']),
+            ("a.json", ['{"schema":"valence-sched/inventory","captured_at":"%s",',
+                        '"podms":[{"id":"a","blocks":[]}]}']),
+        ):  # fmt: skip
+            with self.subTest(name):
+                file = self.write(name, "\n".join(lines) % "2020-01-05T06:00:00Z")
+                line = self.stale("list", "--inventory", file, "--max-age", "1d")
+                self.assertRegex(line, r"'a': read \d+d ago")
+                self.podm("list", "--inventory", file, "--max-age", "99999d")
+                shown = self.podm("show", "a", "--inventory", file, "-f", "json").data
+                self.assertEqual("2020-01-05T06:00:00Z", shown["Read At"])
+
+    def test_what_was_just_read_is_young_and_what_is_silent_hands_nothing_out(self):
+        found = self.serve(TREE)
+        self.register(found)
+        self.podm("schedule", *SMALL, "--max-age", "30s")
+        self.stop()
+        words = ("--timeout", "2", "--max-age", "0", "--policy", "chance")
+        self.podm("schedule", *SMALL, *words, code=3)
+        chance = ("--timeout", "2", "--policy", "chance")
+        self.podm("schedule", *SMALL, *chance)
+
+    def test_stale_lists_what_is_old_and_driver_what_a_driver_read(self):
+        file = self.file(self.urls(self.serve(TREE)))
+        words = ("list", "--podm-file", file, "--inventory", SITE, "-f", "json")
+        every = self.podm(*words, "--long").data
+        stale = self.podm(*words, "--stale").data
+        self.assertEqual(8, len(stale))
+        self.assertNotIn(RACK, [row["ID"] for row in stale])
+        self.assertEqual([], self.podm(*words, "--stale", "--max-age", "99999d").data)
+        drivers = {row["Driver"] for row in every}
+        self.assertIn("redfish", drivers)
+        for driver in drivers - {None}:
+            rows = self.podm(*words, "--driver", driver).data
+            self.assertEqual([row["ID"] for row in every if row["Driver"] == driver],
+                             [row["ID"] for row in rows])  # fmt: skip
+
+    def test_an_age_or_timeout_that_is_none_is_a_matter_of_usage(self):
+        for words in (("--max-age", "soon"), ("--max-age", "-1"), ("--timeout", "0"),
+                      ("--timeout", "nan"), ("--timeout", "x")):  # fmt: skip
+            with self.subTest(words=words):
+                self.podm("list", "--inventory", SITE, *words, code=2)

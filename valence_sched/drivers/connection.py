@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to one pod manager, on sushy's Connector: logged in, bounded, within a deadline.
+
+Reads are tried again while the deadline allows it, writes never. A status is returned, not
+raised: what it means is for the caller to say. The session is deleted whatever happens.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from requests.utils import get_environ_proxies
+from sushy.connector import Connector
+from sushy.exceptions import SushyError
+from urllib3.exceptions import HTTPError
+
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import host_and_path
+from valence_sched.drivers.login import Login
+from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, unreachable
+from valence_sched.drivers.waits import retry_after_s
+from valence_sched.errors import InputError, PodmError
+from valence_sched.model.documents import decode
+from valence_sched.model.registered import Registered
+
+#: How often a read is tried, and how long to wait before the second time; then twice as long.
+ATTEMPTS = 4
+PAUSE_S = 0.1
+MAX_REDIRECTS = 5
+#: Answers that ask for another try.
+BUSY = (429, 503)
+#: States of a task that goes on.
+GOING = ("New", "Starting", "Running", "Pending", "Stopping", "Cancelling", "Service", "Suspended")
+#: How long the deletion of a session may take, also after the deadline.
+LOGOUT_S = 3.0
+
+
+class Answer(NamedTuple):
+    """What a pod manager answered: status, headers in whatever case, and the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self, uri: str) -> Json:
+        """Return the body as an object.
+
+        Raises:
+            InputError: it is none.
+        """
+        if len(self.body) > MAX_DOCUMENT_BYTES:
+            expected = f"at most {MAX_DOCUMENT_BYTES}"
+            raise InputError(uri, "", "a document of more bytes", expected)
+        return object_of(self.body, uri)
+
+
+class Connection:
+    """One connection; ``url`` is where it leads, without credentials and path.
+
+    ``requests`` counts what was sent. Threads may share it.
+    """
+
+    def __init__(
+        self, registered: Registered, password: str | None, deadline: Deadline, parallel: int = 1
+    ) -> None:
+        self.name, self.deadline, self.requests = registered.name, deadline, 0
+        self.url = base_url(registered)
+        self.host = host_and_path(self.url)[0]
+        self._longest_s = deadline.seconds / 2
+        self._adapter = Adapter(parallel)
+        self._ended = False
+        self._connector = Connector(
+            self.url,
+            verify=registered.cacert or not registered.insecure,
+            response_callback=_refuse,
+            server_side_retries=1,
+        )
+        _settle(self._connector._session, self._adapter, self.url)
+        self._login = Login(self, self._connector, registered, password)
+
+    def __repr__(self) -> str:
+        return f"Connection({self.name!r}, {self.url!r})"
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is worth saying about how the login went."""
+        return self._login.remarks
+
+    def log_in(self, root: Json | None) -> None:
+        """Log in as the service root offers it; without a user name, not at all.
+
+        Raises:
+            Refused: the login was refused.
+            Unreachable: no answer came.
+        """
+        self._login.log_in(root)
+
+    def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES) -> Answer:
+        """Read, and try again while the answer is that it may come later.
+
+        A body of more than ``most`` bytes is cut off after them.
+
+        Raises:
+            InputError: this document cannot be read, others may.
+            Unreachable: no answer came, and it makes no sense to wait for one.
+            Refused: the login is refused.
+        """
+        logins = self._login.count
+        answer = self._read(uri, most)
+        if answer.status == 401 and self._login.renew(logins):
+            answer = self._read(uri, most)
+        if answer.status == 401:
+            raise self._login.refused()
+        return answer
+
+    def ask(self, uri: str) -> Answer:
+        """Read as :meth:`get`, also where it needs a login that was not made yet."""
+        return self._read(uri, MAX_DOCUMENT_BYTES)
+
+    def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
+        """Write, once.
+
+        Raises:
+            Unreachable: no answer came; ``sent`` says whether it may have had its effect.
+        """
+        return self._send("POST", uri, MAX_DOCUMENT_BYTES, data=data, headers=headers)
+
+    def patch(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
+        """Change, once; raises as :meth:`post`."""
+        return self._send("PATCH", uri, MAX_DOCUMENT_BYTES, data=data, headers=headers)
+
+    def delete(self, uri: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Delete, once; raises as :meth:`post`."""
+        return self._send("DELETE", uri, MAX_DOCUMENT_BYTES, headers=headers)
+
+    def task(self, answer: Answer, poll_s: float = 1.0) -> Answer:
+        """Wait for what a 202 promised; any other answer is returned as it is.
+
+        Raises:
+            PodmError: the answer does not say where its task is.
+            Unreachable: the task does not end before the deadline.
+        """
+        where = answer.headers.get("Location") if answer.status == 202 else None
+        if answer.status == 202 and not where:
+            found = answer.json("202").get("@odata.id") if answer.body else None
+            if not isinstance(found, str):
+                raise PodmError("answered 202 without saying where its task is")
+            where = found
+        while where and _goes_on(answer):
+            self.wait(retry_after_s(answer.headers, poll_s))
+            answer = self.get(self.local(where))
+        return answer
+
+    def wait(self, seconds: float) -> None:
+        """Wait, never past the deadline.
+
+        Raises:
+            Unreachable: the deadline comes first.
+        """
+        if seconds >= self.deadline.left_s:
+            raise self.deadline.passed()
+        time.sleep(seconds)
+
+    def local(self, link: str) -> str:
+        """Return the path of a link, which must not leave the host.
+
+        Raises:
+            InputError: it does.
+        """
+        host, path = host_and_path(urljoin(self.url + "/", link))
+        if host != self.host:
+            found = f"a link to {host or 'nowhere'}"
+            raise InputError(path, "", found, f"links to {self.host} only")
+        return path
+
+    def cut(self) -> None:
+        """End all that is under way; only the session can still be deleted."""
+        self._ended = True
+        self._adapter.cut()
+
+    def close(self) -> None:
+        """Delete the session and close; never raises, and takes a few seconds at most."""
+        self._ended = True
+        self.deadline = Deadline(LOGOUT_S)
+        try:
+            self._login.log_out()
+        finally:
+            self._connector.close()
+
+    def _read(self, uri: str, most: int) -> Answer:
+        for attempt in range(1, ATTEMPTS + 1):
+            pause_s = PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
+            try:
+                answer = self._follow(uri, most)
+                if answer.status not in BUSY or attempt == ATTEMPTS:
+                    return answer
+                pause_s = retry_after_s(answer.headers, pause_s)
+                if pause_s >= self.deadline.left_s:
+                    return answer
+            except Unreachable as error:
+                if not error.again or attempt == ATTEMPTS or self._ended:
+                    raise
+            self.wait(pause_s)
+        raise AssertionError("unreachable")
+
+    def _follow(self, uri: str, most: int) -> Answer:
+        """Read, also where a redirect leads on this host."""
+        at = uri
+        for _ in range(MAX_REDIRECTS):
+            answer = self._send("GET", at, most)
+            where = answer.headers.get("Location")
+            if answer.status not in (301, 302, 303, 307, 308) or not where:
+                return answer
+            host, at = host_and_path(urljoin(self.url + at, where))
+            if host != self.host:
+                found = f"a redirect to {host or 'nowhere'}"
+                raise InputError(uri, "", found, f"an answer from {self.host}")
+        raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
+
+    def _send(self, method: str, uri: str, most: int, **more: Any) -> Answer:
+        left_s = self.deadline.left_s
+        if left_s <= 0 or (self._ended and method != "DELETE"):
+            raise self.deadline.passed()
+        self.requests += 1
+        try:
+            try:
+                response = self._connector._op(
+                    method,
+                    uri,
+                    timeout=min(left_s, self._longest_s),
+                    allow_reauth=False,
+                    stream=True,
+                    allow_redirects=False,
+                    **more,
+                )
+            except _Status as found:
+                response = found.response
+            except (SushyError, ValueError, requests.RequestException) as error:
+                raise InputError(uri, "", str(error), "a request that can be sent") from None
+            return Answer(response.status_code, response.headers, _body(response, most))
+        except Unreachable:
+            if self._ended or self.deadline.left_s <= 0:
+                raise self.deadline.passed() from None
+            raise
+
+
+class _Status(Exception):
+    """An answer that sushy would try again, or read without bound."""
+
+    def __init__(self, response: requests.Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+def base_url(registered: Registered) -> str:
+    """Return scheme, host and port of a pod manager.
+
+    Raises:
+        PodmError: its URL is none.
+    """
+    try:
+        parts = urlsplit(registered.url)
+        port = parts.port
+    except ValueError as error:
+        raise PodmError(f"{error} (expected https://host or https://host:port)") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise PodmError("found no such URL, expected https://host or https://host:port")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+
+
+def object_of(body: bytes, uri: str) -> Json:
+    """Return a body as an object.
+
+    Raises:
+        InputError: it is none; a page for people is called by its name.
+    """
+    data = body.removeprefix(b"\xef\xbb\xbf")
+    if data[:200].lstrip()[:1] == b"<":
+        raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
+    return decode(data, dict, uri, "")
+
+
+def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
+    """Keep connections alive, and take nothing from the user's files or a server's cookies."""
+    session.headers["Connection"] = "keep-alive"
+    session.headers["Accept"] = "application/json"
+    session.proxies = get_environ_proxies(url)
+    session.trust_env = False
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+
+
+def _refuse(response: requests.Response) -> None:
+    if response.status_code >= 400:
+        raise _Status(response)
+
+
+def _body(response: requests.Response, most: int) -> bytes:
+    """Return the body, of a longer one one byte too many; a connection with more is closed."""
+    try:
+        body: bytes = response.raw.read(most + 1, decode_content=True)
+        if len(body) > most:
+            response.close()
+        else:
+            response.raw.release_conn()
+        return body
+    except (HTTPError, OSError) as error:
+        response.close()
+        raise unreachable(error) from None
+
+
+def _goes_on(answer: Answer) -> bool:
+    if answer.status == 202:
+        return True
+    if answer.status != 200 or not answer.body:
+        return False
+    return answer.json("task").get("TaskState") in GOING

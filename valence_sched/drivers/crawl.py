@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of one pod manager, fetched in parallel ahead of the reader.
+
+A work list, not level by level: what a document links is asked for as soon as it is there. What
+to follow is declared (``fields.Link``); of what is read only in some cases the reader itself
+says whether it wants it, and then it is fetched, all of it at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from valence_sched.drivers.bounds import MAX_DOCUMENTS
+from valence_sched.drivers.expand import Documents
+from valence_sched.drivers.fields import Json, Link, Parts, Resource
+from valence_sched.drivers.kept import Kept
+from valence_sched.drivers.links import Service, folded, path_of
+from valence_sched.drivers.resources import Collection
+from valence_sched.errors import InputError, PodmError
+
+Start = Callable[[Callable[[], None]], bool]
+
+
+class Want(NamedTuple):
+    """A document to fetch: its URI, what it is, and how many levels below it to ask for."""
+
+    uri: str
+    to: type[Resource]
+    levels: int = 0
+
+
+class Crawl:
+    """The documents of one pod manager; ``start`` runs one more thread, if there may be one."""
+
+    def __init__(self, documents: Documents, kept: Kept, host: str, parallel: int, start: Start):
+        self._source, self._kept, self._parallel, self._start = documents, kept, parallel, start
+        self._found: dict[str, Json] = {}
+        self._failed: dict[str, InputError | None] = {}
+        self._spelled: dict[str, set[str]] = {}
+        self._tried: dict[str, set[str]] = {}
+        self._pending: dict[str, list[Want]] = {}
+        self._visited: set[tuple[str, type[Resource]]] = set()
+        self._late: dict[str, list[Want]] = {}
+        self._queue: deque[Want] = deque()
+        self._changed = threading.Condition()
+        self._busy = self._threads = 0
+        self._error: BaseException | None = None
+        self._links = Service(lambda _: None, lambda _: None, host=host)
+        self._ways: dict[type[Resource], list[Link | Parts]] = {}
+
+    def add(self, uri: str, json: Json) -> None:
+        """Take a document that was read before."""
+        self._found[folded(uri)] = json
+        self._spelled.setdefault(folded(uri), set()).add(uri)
+
+    def get(self, uri: str) -> Json | None:
+        """Return a document, None when there is none.
+
+        Raises:
+            KeyError: nobody asked for it.
+            InputError: it cannot be read.
+        """
+        key = folded(uri)
+        if key in self._found:
+            return self._found[key]
+        error = self._failed[key]
+        if error is not None:
+            raise error
+        return None
+
+    def known(self) -> Iterator[str]:
+        """Yield the spelling of each URI: where links differ, what the document says it is."""
+        for key, json in self._found.items():
+            spelled = self._spelled[key]
+            own = json.get("@odata.id")
+            own = path_of(own) if isinstance(own, str) else ""
+            yield own if len(spelled) > 1 and folded(own) == key else min(spelled)
+
+    def lasting(self) -> Iterator[tuple[str, Json]]:
+        """Yield the documents that rarely change."""
+        for key in {key for key, to in self._visited if to.lasting and key in self._found}:
+            yield key, self._found[key]
+
+    def fetch(self, wanted: Iterable[Want]) -> None:
+        """Fetch what is wanted, and all that it leads to.
+
+        Raises:
+            PodmError: the pod manager cannot be read.
+        """
+        with self._changed:
+            for want in wanted:
+                self._want(want)
+        self._work()
+        if self._error is not None:
+            raise self._error
+
+    def ask(self, uri: str) -> None:
+        """Fetch later what the reader wants or reads: what was put off about it."""
+        with self._changed:
+            wants = self._late.pop(folded(uri), [])
+            for want in wants:
+                self._want(want)
+            if not wants and folded(uri) not in self._found:
+                self._want(Want(uri, Resource))
+
+    def put_off(self, want: Want) -> None:
+        """Fetch something only when the reader asks for it."""
+        self._late.setdefault(folded(want.uri), []).append(want)
+
+    def _want(self, want: Want) -> None:
+        todo = [want]
+        while todo:
+            want = todo.pop()
+            key = folded(want.uri)
+            self._spelled.setdefault(key, set()).add(want.uri)
+            if key not in self._found and want.to.lasting and (kept := self._kept.get(key)):
+                self._found[key] = kept
+            if key in self._found:
+                if (key, want.to) not in self._visited:
+                    self._visited.add((key, want.to))
+                    todo += reversed(list(self._below(want, self._found[key])))
+            elif key in self._pending:
+                self._pending[key].append(want)
+            elif want.uri not in self._tried.get(key, ()):
+                self._pending[key] = [want]
+                self._queue.append(want)
+
+    def _below(self, want: Want, json: Json) -> Iterator[Want]:
+        """Yield what a document leads to."""
+        if "Members" not in json:
+            yield from self._linked(want.to(want.uri, json, _ignore))
+            return
+        page = Collection(want.uri, json, _ignore)
+        yield from self._named(page.members, page, want.to, 0)
+        if page.next_page:
+            yield from self._named([page.next_page], page, want.to, want.levels)
+        yield from self._linked(page)
+
+    def _linked(self, resource: Resource) -> Iterator[Want]:
+        if not resource.leads:
+            return
+        for way in self._ways_of(type(resource)):
+            if isinstance(way, Parts):
+                for json in way.of(resource):
+                    yield from self._linked(resource.part(way.to, json, way.path))
+                continue
+            targets = way.of(resource)
+            alone = not isinstance(way.raw(resource), list)
+            levels = self._kept.levels(way) if alone else 0
+            for want in self._named(targets, resource, way.to, levels):
+                if way.late:
+                    self.put_off(want)
+                else:
+                    yield want
+
+    def _named(
+        self, targets: Iterable[str], holder: Resource, to: type[Resource], levels: int
+    ) -> Iterator[Want]:
+        for target in targets:
+            uri = self._links.uri(target, holder.uri) and self._exact(target)
+            if uri:
+                yield Want(uri, to, levels)
+
+    def _exact(self, target: str) -> str:
+        """Return a link as it is spelled, without its host."""
+        return path_of(target if "://" not in target else "/" + target.split("/", 3)[-1])
+
+    def _ways_of(self, type_: type[Resource]) -> list[Link | Parts]:
+        if type_ not in self._ways:
+            fields = (getattr(type_, name) for name in dir(type_) if not name.startswith("_"))
+            self._ways[type_] = [way for way in fields if isinstance(way, Link | Parts)]
+        return self._ways[type_]
+
+    def _work(self) -> None:
+        """Fetch until there is nothing left, or it makes no sense to go on."""
+        while want := self._next():
+            try:
+                found: dict[str, Json] | InputError | None = self._source.read(
+                    want.uri, want.levels
+                )
+            except InputError as error:
+                found = error
+            except BaseException as error:  # noqa: BLE001 - raised where the crawl was asked for
+                found = None
+                self._error = self._error or error
+            with self._changed:
+                self._busy -= 1
+                if self._error is None:
+                    self._took(want, found)
+                self._changed.notify_all()
+
+    def _next(self) -> Want | None:
+        with self._changed:
+            while self._error is None:
+                while self._queue:
+                    want = self._queue.popleft()
+                    if folded(want.uri) in self._found:  # it came with another
+                        self._took(want, {})
+                        continue
+                    self._busy += 1
+                    if self._queue and self._busy == 1 + self._threads < self._parallel:
+                        self._helped()
+                    return want
+                if not self._busy:
+                    break
+                self._changed.wait()
+            self._changed.notify_all()
+            return None
+
+    def _helped(self) -> None:
+        def work() -> None:
+            try:
+                self._work()
+            finally:
+                with self._changed:
+                    self._threads -= 1
+                    self._changed.notify_all()
+
+        self._threads += self._start(work)
+
+    def _took(self, want: Want, found: dict[str, Json] | InputError | None) -> None:
+        """Take what came for a want, and go on with what it leads to."""
+        key = folded(want.uri)
+        self._tried.setdefault(key, set()).add(want.uri)
+        if isinstance(found, dict):
+            for uri, json in found.items():
+                self._keep(uri, json)
+        wants = self._pending.pop(key, [want])
+        if key not in self._found:
+            self._failed[key] = found if isinstance(found, InputError) else None
+        if len(self._found) + len(self._failed) > MAX_DOCUMENTS:
+            self._error = PodmError(f"links more than {MAX_DOCUMENTS} documents")
+            return
+        for other in wants:
+            self._want(other)
+
+    def _keep(self, uri: str, json: Json) -> None:
+        own = self._links.uri(uri, uri)
+        if own is not None:
+            exact = self._exact(uri)
+            self._found.setdefault(folded(exact), json)
+            self._spelled.setdefault(folded(exact), set()).add(exact)
+
+
+def _ignore(note: str) -> None:
+    """The reader says it."""

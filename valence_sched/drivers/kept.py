@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents of a pod manager that rarely change, kept in a file for the next read.
+
+Only devices are kept: what a block has seldom changes, how it is used does all the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from valence_sched.drivers.bounds import MIB
+from valence_sched.drivers.fields import Json, Link
+
+#: A document that was read longer ago is read again.
+MAX_AGE_S = 24 * 3600.0
+MAX_KEPT_BYTES = 256 * MIB
+MAX_FILE_BYTES = 64 * MIB
+VERSION = 1
+
+
+class File(msgspec.Struct, forbid_unknown_fields=True):
+    """What stands in the file: documents by folded URI, with the time each was read."""
+
+    version: int
+    url: str
+    documents: dict[str, tuple[float, Json]]
+
+
+class Kept:
+    """The kept documents of one pod manager; without a folder there are none.
+
+    ``now_s`` is seconds since 1970. ``problem`` says why a file could not be used.
+    """
+
+    def __init__(self, folder: Path | None, url: str, user: str | None, now_s: float) -> None:
+        self._now_s, self._url = now_s, f"{user or ''} {url}"
+        name = hashlib.sha256(self._url.encode()).hexdigest()[:32]
+        self._path = folder / f"{name}.json.zst" if folder else None
+        self._documents: dict[str, tuple[float, Json]] = {}
+        self.problem: str | None = None
+
+    def load(self) -> None:
+        """Read the file; one that cannot be used is as good as none."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            found = self._read(self._path)
+        except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            self.problem = f"{self._path}: could not be used: {said} (all was read anew)"
+            return
+        oldest = self._now_s - MAX_AGE_S
+        self._documents = {
+            uri: (at, json)
+            for uri, (at, json) in found.documents.items()
+            if oldest < at <= self._now_s
+        }
+
+    def get(self, key: str) -> Json | None:
+        """Return a document by its folded URI."""
+        found = self._documents.get(key)
+        return found and found[1]
+
+    def levels(self, link: Link) -> int:
+        """Return how many levels to ask for below a link: not those that are kept."""
+        return min(link.levels, 1 if link.collection else 2) if self._documents else link.levels
+
+    def save(self, documents: Iterable[tuple[str, Json]]) -> None:
+        """Write these documents, new ones with the present time."""
+        if self._path is None:
+            return
+        kept = {
+            uri: found
+            if (found := self._documents.get(uri)) and found[1] is json
+            else (self._now_s, json)
+            for uri, json in sorted(documents, key=lambda item: item[0])
+        }
+        if not kept and not self._path.exists():
+            return
+        data = msgspec.json.encode(File(VERSION, self._url, kept))
+        if len(data) > MAX_KEPT_BYTES:
+            self.problem = f"{self._path}: {len(data)} bytes are too many to keep"
+            return
+        try:
+            _write(self._path, zstandard.compress(data, 1))
+        except OSError as error:
+            self.problem = f"{self._path}: could not be written: {error.strerror}"
+
+    def _read(self, path: Path) -> File:
+        with path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+                raise ValueError("others can read or write it")
+            packed = file.read(MAX_FILE_BYTES + 1)
+        if len(packed) > MAX_FILE_BYTES:
+            raise ValueError("it is too large")
+        if zstandard.frame_content_size(packed) > MAX_KEPT_BYTES:
+            raise ValueError("it holds too much")
+        data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_KEPT_BYTES)
+        found = msgspec.json.decode(data, type=File)
+        if found.version != VERSION or found.url != self._url:
+            raise ValueError("it is of another version or pod manager")
+        return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that only we can read, whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How we log in to a pod manager, and that we log out: one session for each run, always deleted."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from sushy.connector import Connector
+
+from valence_sched.drivers.fields import Json, links
+from valence_sched.drivers.links import ROOT
+from valence_sched.errors import InputError, PodmError, Remark, one_line
+from valence_sched.model.registered import Registered
+
+if TYPE_CHECKING:
+    from valence_sched.drivers.connection import Connection
+
+SESSIONS = f"{ROOT}/SessionService/Sessions"
+_REGISTER = "register another with `podm set --username --password-prompt`"
+
+
+class Refused(PodmError):
+    """A pod manager answers, and refuses the login."""
+
+
+class Login:
+    """The login of one connection; ``count`` says how often it was made."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        connector: Connector,
+        registered: Registered,
+        password: str | None,
+    ) -> None:
+        self._connection, self._connector = connection, connector
+        self._user, self._auth, self._password = registered.username, registered.auth, password
+        self._open: list[str] = []
+        self._sessions: str | None = None
+        self._renewing = threading.Lock()
+        self.count = 0
+        self.remarks: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Login({self._user!r})"
+
+    def log_in(self, root: Json | None) -> None:
+        """Log in; where the root offers no sessions, each request carries the password."""
+        if self._user is None:
+            return
+        self.count += 1
+        if self._auth != "basic":
+            self._sessions = self._place(root)
+        if self._sessions is None:
+            self._basic()
+        else:
+            self._session(self._sessions)
+
+    def renew(self, count: int) -> bool:
+        """Log in once more, once in a run; ``count`` is the login that has expired.
+
+        Returns whether it makes sense to send the request again.
+        """
+        with self._renewing:
+            if self.count != count:
+                return True
+            if self._sessions is None or self.count > 1:
+                return False
+            self.count += 1
+            self._connector.set_http_session_auth(None)
+            self._session(self._sessions)
+            return True
+
+    def refused(self) -> Refused:
+        """Return the error to raise when a request is not let in."""
+        if self._user is None:
+            return Refused("asks for a login (register one with `podm set --username`)")
+        if self.count > 1:
+            return Refused(f"the login of {self._user!r} expired twice in one read")
+        return Refused(f"refused the login of {self._user!r} ({_REGISTER})")
+
+    def log_out(self) -> None:
+        """Delete every session of ours; one that cannot be deleted is remarked on."""
+        while self._open:
+            uri = self._open.pop()
+            try:
+                status = self._connection.delete(uri).status
+            except (PodmError, InputError) as error:
+                self._remark(f"{uri}: could not be deleted: {error}")
+            else:
+                if status >= 400 and status not in (401, 404, 410):
+                    self._remark(f"{uri}: could not be deleted: HTTP {status}")
+
+    def _place(self, root: Json | None) -> str | None:
+        """Return where sessions are made, None where they are not."""
+        root = root or {}
+        inside = root.get("Links")
+        for link in links(inside.get("Sessions") if isinstance(inside, dict) else None):
+            if link:
+                return self._connection.local(link)
+        if "SessionService" in root or self._auth == "session" or not root:
+            return SESSIONS
+        return None
+
+    def _session(self, uri: str) -> None:
+        answer = self._connection.post(uri, {"UserName": self._user, "Password": self._password})
+        where, token = answer.headers.get("Location"), answer.headers.get("X-Auth-Token")
+        if answer.status < 300 and not where and answer.body:
+            where = answer.json(uri).get("@odata.id")
+        if answer.status < 300 and where:
+            self._open.append(self._connection.local(where))
+        if answer.status < 300 and token:
+            self._connector.set_http_session_auth(token)
+        elif answer.status == 401:
+            raise self.refused()
+        else:
+            found = f"HTTP {answer.status}" if answer.status >= 300 else "no X-Auth-Token"
+            if self._auth == "session":
+                hint = "are too many open? --auth basic needs none"
+                raise Refused(f"{uri}: makes no session: {found} ({hint})")
+            self._remark(f"{uri}: found {found}, expected a session (went on with --auth basic)")
+            self._sessions = None
+            self._basic()
+
+    def _basic(self) -> None:
+        self._connector.set_http_basic_auth(self._user, self._password or "")
+
+    def _remark(self, text: str) -> None:
+        self.remarks.append(Remark(one_line(text)))

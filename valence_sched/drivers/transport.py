@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How bytes come from one pod manager: no surprises, and a way to end all that is under way.
+
+sushy's Connector sends through this adapter. What fails below HTTP becomes an
+:class:`Unreachable` at once, so that nothing above sends a request a second time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from typing import Any
+from weakref import WeakSet
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectTimeout, SSLError, Timeout
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
+
+from valence_sched.errors import PodmError
+
+
+class Unreachable(PodmError):
+    """A pod manager does not answer: it is down, too slow, or not to be trusted.
+
+    ``again`` is whether a read may be tried again; ``sent`` is whether the request may have
+    reached the pod manager, so that a write may have had its effect.
+    """
+
+    def __init__(self, text: str, *, again: bool = False, sent: bool = True) -> None:
+        super().__init__(text)
+        self.again, self.sent = again, sent
+
+
+class Deadline:
+    """The moment until which a pod manager must have answered everything."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._ends = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left; 0 or less when it has passed."""
+        return self._ends - time.monotonic()
+
+    def passed(self) -> Unreachable:
+        """Return the error to raise when it has passed."""
+        what = f"no complete answer within {self.seconds:g} s"
+        return Unreachable(f"{what} (allow it more with --timeout)")
+
+
+class Adapter(HTTPAdapter):
+    """Keeps connections alive, knows them all, and says plainly what fails."""
+
+    def __init__(self, parallel: int) -> None:
+        self._open: WeakSet[Any] = WeakSet()
+        super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
+        """Return the pool of connections to a host, each of which is remembered."""
+        pool = super().get_connection_with_tls_context(*args, **kwargs)
+        if "ConnectionCls" not in vars(pool):
+            make = type(pool).ConnectionCls
+
+            def remembered(**options: Any) -> Any:
+                connection = make(**options)
+                self._open.add(connection)
+                return connection
+
+            pool.ConnectionCls = remembered  # type: ignore[assignment]
+        return pool
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send one request, once.
+
+        Raises:
+            Unreachable: no answer came.
+        """
+        try:
+            return super().send(request, *args, **kwargs)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise unreachable(error) from None
+
+    def cut(self) -> None:
+        """End every request that is under way, whoever waits for it."""
+        for connection in list(self._open):
+            sock = getattr(connection, "sock", None)
+            if sock is not None:
+                _shut(sock)
+
+
+def unreachable(error: BaseException) -> Unreachable:
+    """Return what an error of the transport means, in a few words."""
+    causes = _causes(error)
+    if any(isinstance(cause, SSLError) for cause in causes):
+        hint = "name its authority with --cacert; --insecure reads it unchecked"
+        return Unreachable(f"TLS: {_plain(causes[-1])} ({hint})", sent=False)
+    if any(isinstance(cause, ConnectTimeout) for cause in causes):
+        return Unreachable("no connection in time (is it up, and the address right?)", sent=False)
+    if any(isinstance(cause, Timeout | ReadTimeoutError | TimeoutError) for cause in causes):
+        return Unreachable("no answer in time (allow it more with --timeout)")
+    refused = any(isinstance(cause, NewConnectionError) for cause in causes)
+    hint = "is it up, and the address right?"
+    return Unreachable(f"{_plain(causes[-1])} ({hint})", again=True, sent=not refused)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an error and all that led to it, the first cause last."""
+    found: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in found:
+        found.append(cause)
+        inner = [getattr(cause, "reason", None), *cause.args]
+        wrapped = [item for item in inner if isinstance(item, BaseException)]
+        cause = wrapped[-1] if wrapped else cause.__cause__ or cause.__context__
+    return found
+
+
+def _plain(error: BaseException) -> str:
+    """Return what an error says; without the objects that some libraries print."""
+    text = str(getattr(error, "strerror", None) or error or type(error).__name__)
+    verify = getattr(error, "verify_message", None)
+    return str(verify or text.rpartition("object at 0x")[2] or text).lower()
+
+
+def _shut(sock: Any) -> None:
+    with contextlib.suppress(OSError):  # it may be closed by now, which is what is wanted
+        sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The URL of a pod manager: where it is, and nothing that is a secret."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import SplitResult, urlsplit
+
+SERVICE_ROOT = "/redfish/v1"
+
+
+def fault(url: str) -> str | None:
+    """Return what is wrong with the URL of a pod manager, None when nothing is.
+
+    A URL that may hold a password is not repeated.
+    """
+    if "@" in url:
+        return "a URL with a user or password in it: say them with username and password"
+    shown = repr(url[:80])
+    if not url.isprintable() or any(char.isspace() for char in url) or "\\" in url:
+        return f"{shown}, a URL with characters that no URL has"
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises when it is no port
+    except ValueError:
+        return f"{shown}, which is no URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return f"{shown}, which is not http://HOST or https://HOST"
+    if parts.query or parts.fragment:
+        return f"{shown}, a URL with a query or fragment"
+    return None
+
+
+def tidy(url: str) -> str:
+    """Return a URL without the path of the service root, which every pod manager has."""
+    bare = url.rstrip("/")
+    return bare.removesuffix(SERVICE_ROOT).rstrip("/") or url
+
+
+def same_place(url: str, other: str) -> bool:
+    """Return whether two URLs lead to one pod manager."""
+    return _place(url) == _place(other)
+
+
+def in_the_clear(url: str) -> bool:
+    """Return whether what is sent there can be read on the way: plain HTTP, not to this host."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return True
+
+
+def _place(url: str) -> tuple[str, str, int | None, str]:
+    parts: SplitResult = urlsplit(tidy(url))
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").lower(), port, parts.path

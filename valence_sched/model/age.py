@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long ago something was read: ages in words, and what is too old to decide on."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+#: What a clock of another machine may be ahead of ours.
+AHEAD_S = 300.0
+
+_WORDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
+
+
+def parse_age(text: str) -> float:
+    """Parse ``90``, ``30s``, ``10m``, ``2h`` or ``1d`` into seconds.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    found = _WORDS.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is no age such as 30s, 10m, 2h or 1d")
+    return float(found[1]) * UNITS[found[2] or "s"]
+
+
+def print_age(seconds: float) -> str:
+    """Print an age in the largest unit of which there are two, as ``35s``, ``10m`` or ``3d``."""
+    unit = next((unit for unit in "dhm" if seconds >= 2 * UNITS[unit]), "s")
+    return f"{int(seconds // UNITS[unit])}{unit}"
+
+
+def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
+    """Return how many seconds ago that was; None when nobody knows.
+
+    A time without a zone is UTC. One that lies ahead of now by more than clocks differ tells
+    nothing.
+    """
+    if read_at is None:
+        return None
+    try:
+        then = datetime.datetime.fromisoformat(read_at)
+    except ValueError:
+        return None
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=datetime.UTC)
+    seconds = (now - then).total_seconds()
+    return max(0.0, seconds) if seconds > -AHEAD_S else None

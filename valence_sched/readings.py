@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of live pod managers: who is meant, what they say, and what was known of the silent."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from valence_sched.core import plugins
+from valence_sched.drivers import live as driver
+from valence_sched.drivers.live import Reading, Settings, Target
+from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
+from valence_sched.model.age import age_s
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.live import Live
+from valence_sched.model.registered import Registered
+from valence_sched.registry import AUTO, Registry
+
+if TYPE_CHECKING:
+    from valence_sched.store.store import Store
+
+Now = Callable[[], datetime.datetime]
+Progress = Callable[[int, int, str], None]
+
+
+class Readings:
+    """Every live pod manager that a command is about, read once, in the order of the registry.
+
+    ``progress`` is told how many were read, of how many, and who holds up the others.
+    ``remarks`` gets a line when the state could not remember what was read.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        live: Live,
+        *,
+        now: Now,
+        cache: Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._registry, self._live, self._now = registry, live, now
+        self.members = registry.members(live)
+        self._keeps = any(member.kept for member in self.members)
+        self._cache = cache if self._keeps else None
+        self._progress = progress or (lambda _read, _every, _slowest: None)
+        self._awaited = ""
+        self._dialects = plugins.installed(plugins.DIALECTS)
+        self.remarks: list[str] = []
+
+    def __iter__(self) -> Iterator[Reading]:
+        """Yield a reading of each; what could not be read has what was known of it last."""
+        asked = [self._target(member.registered) for member in self.members]
+        targets = [one for one in asked if isinstance(one, Target)]
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(self._registry.store()) if self._keeps else None
+            answers = stack.enter_context(contextlib.closing(self._answers(targets)))
+            for member, one in zip(self.members, asked, strict=True):
+                self._awaited = member.registered.name
+                reading = next(answers) if isinstance(one, Target) else one
+                mine = store if member.kept else None
+                if reading.failure is None:
+                    podm = self._remembered(reading.podm, mine)
+                else:
+                    podm = self._last(member.registered, reading.podm, mine)
+                yield dataclasses.replace(reading, podm=podm)
+
+    def _target(self, one: Registered) -> Target | Reading:
+        """Return whom to ask, or why nobody can be."""
+        try:
+            if one.driver != AUTO:
+                self._dialects.get(one.driver)
+            return Target(one, self._registry.password(one))
+        except (CredentialError, PluginError, UnknownName) as error:
+            return Reading(_silent(one), str(error))
+
+    def _answers(self, targets: Sequence[Target]) -> Generator[Reading, None, None]:
+        """Yield what came of reading targets, in their order."""
+        settings = Settings(timeout_s=self._live.timeout_s, full=self._live.full, cache=self._cache)
+
+        def tell(read: int, every: int) -> None:
+            self._progress(read, every, self._awaited if read < every else "")
+
+        if targets:
+            tell(0, len(targets))
+            yield from driver.read(targets, self._dialects.found, settings, tell)
+
+    def _remembered(self, podm: FullPodm, store: Store | None) -> FullPodm:
+        """Return a podm with the generation that the state gives it."""
+        if store is None or self.remarks:
+            return podm
+        try:
+            return msgspec.structs.replace(podm, generation=store.remember(podm))
+        except StoreError as error:
+            self.remarks.append(f"what was read is not remembered: {error}")
+            return podm
+
+    def _last(self, one: Registered, podm: FullPodm, store: Store | None) -> FullPodm:
+        """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
+        known = store.last([one.name]).get(one.name) if store else None
+        if known is None:
+            return msgspec.structs.replace(podm, read_at=None)
+        limit, age = self._live.max_age_s, age_s(known.read_at, self._now())
+        if limit is not None and (age is None or age > limit):
+            return msgspec.structs.replace(podm, read_at=known.read_at)
+        return msgspec.structs.replace(
+            known,
+            url=one.url,
+            status=podm.status,
+            enabled=one.enabled,
+            zone=podm.zone or known.zone,
+            aggregates=podm.aggregates or known.aggregates,
+            capabilities=known.capabilities | podm.capabilities,
+            traits=podm.traits or known.traits,
+            facts=known.facts | podm.facts,
+        )
+
+
+def _silent(one: Registered) -> FullPodm:
+    """Return a podm of which only the registry is known."""
+    return FullPodm(
+        id=one.name,
+        url=one.url,
+        driver=None if one.driver == AUTO else one.driver,
+        status="Unknown",
+        enabled=one.enabled,
+        zone=one.zone,
+        aggregates=one.aggregates,
+        capabilities=one.capabilities,
+        traits=one.traits,
+        facts=one.facts,
+    )

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fault rules: what a simulated pod manager does wrong, one literal table of all there are.
+
+A rule is words with colons between them: ``status:503:/redfish/v1/Systems*:2``. What a rule
+applies to is a path, where ``*`` stands for anything, with a method and a colon before it if it
+is about one method: ``drop-reply:POST:/redfish/v1/Systems``. A path with ``?`` is compared with
+the query too. ``@ID`` at the end confines a rule to one of several pod managers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from valence_sched.errors import UnknownName, UsageError
+
+METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
+_MOST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A kind of fault: its name, what follows the name, and what happens."""
+
+    name: str
+    words: str
+    help: str
+
+
+#: ``WHERE`` is [METHOD:]PATH; what stands in brackets may be left out.
+RULES = (
+    Rule("refuse", "", "its port takes no connection"),
+    Rule("hang", "WHERE", "no answer ever comes"),
+    Rule("delay", "MS:WHERE", "the answer comes so many milliseconds later"),
+    Rule("status", "CODE:WHERE[:TIMES]", "this status with a Redfish error, nothing is done"),
+    Rule("malformed", "WHERE", "the body ends in its middle"),
+    Rule("html", "WHERE", "a page of HTML with status 200, nothing is done"),
+    Rule("huge", "WHERE", "a body that does not end before 1 GB"),
+    Rule("deep", "WHERE", "JSON nested 100,000 deep"),
+    Rule("drop-reply", "WHERE", "all is done, then the connection is cut"),
+    Rule("lie", "WHERE", "status 200 with an error in the body, nothing is done"),
+    Rule("die-after", "N", "after N writes every connection is cut unanswered"),
+    Rule("closed-root", "", "the service root, too, needs a login"),
+    Rule("session-limit", "N", "no more than N sessions at a time"),
+    Rule("no-expand", "", "$expand is neither offered nor known (501)"),
+    Rule("expand-404", "", "$expand is offered, and answers 404"),
+    Rule("expand-ignored", "", "$expand is offered, and does nothing"),
+    Rule("expand-drops", "", "$expand leaves Id and Name out of every expanded member"),
+    Rule("page-missing", "N", "page N of every collection answers 404 (see --page-size)"),
+    Rule("foreign-link", "", "the list of blocks links one on another host"),
+    Rule("dangle", "", "the list of blocks links one that is not there"),
+    Rule("async", "", "every composition answers 202 with a task monitor"),
+    Rule("task-exception", "", "every task ends in Exception, nothing is composed"),
+    Rule("empty-create", "", "composing answers 201 and composes nothing"),
+    Rule("double-book", "", "a busy block is composed again"),
+    Rule("steal", "BLOCK", "somebody else takes the block just before the next composition"),
+    Rule("failed-node", "", "what is composed comes out as failed"),
+    Rule("ghost", "", "deleting a node answers 204, and the node stays"),
+    Rule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
+    Rule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
+)  # fmt: skip
+
+_BY_NAME = {rule.name: rule for rule in RULES}
+
+
+@dataclass(slots=True)
+class Fault:
+    """One rule as it was given; ``times`` is how often it still applies."""
+
+    name: str
+    number: int = 0
+    method: str = ""
+    path: str = ""
+    times: int = _MOST
+    podm: str = ""
+
+    def hits(self, method: str, path: str, path_qs: str) -> bool:
+        """Return whether a request is one that the fault is about, and it still applies."""
+        if self.times <= 0 or (self.method and method != self.method):
+            return False
+        asked = path_qs if "?" in self.path else path.rstrip("/") or "/"
+        return _pattern(self.path).match(asked) is not None
+
+
+class Faults:
+    """The faults of one pod manager."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self._faults = list(faults)
+
+    def __contains__(self, name: str) -> bool:
+        return any(fault.name == name and fault.times > 0 for fault in self._faults)
+
+    def number(self, name: str) -> int | None:
+        """Return the number a rule was given, None when the rule was not given."""
+        return next((fault.number for fault in self._faults if fault.name == name), None)
+
+    def take(self, name: str, method: str, path: str, path_qs: str) -> Fault | None:
+        """Return the fault of this name that a request meets; it is used up by one."""
+        for fault in self._faults:
+            if fault.name == name and fault.hits(method, path, path_qs):
+                fault.times -= 1
+                return fault
+        return None
+
+    def once(self, name: str) -> Iterator[str]:
+        """Yield the path of every fault of this name that was not yet used, and use it up."""
+        for fault in self._faults:
+            if fault.name == name and fault.times > 0:
+                fault.times = 0
+                yield fault.path
+
+
+def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
+    """Return the faults of each pod manager that a list of rules gives it.
+
+    Raises:
+        UnknownName: there is no such rule or pod manager; the message has the nearest one.
+        UsageError: a rule does not say what it must.
+    """
+    every = [_fault(rule, podms) for rule in rules]
+    return {
+        id_: Faults(_again(fault) for fault in every if fault.podm in ("", id_)) for id_ in podms
+    }
+
+
+def _again(fault: Fault) -> Fault:
+    """Return a fault of its own for each pod manager, since it counts."""
+    return Fault(fault.name, fault.number, fault.method, fault.path, fault.times, fault.podm)
+
+
+def _fault(text: str, podms: Sequence[str]) -> Fault:
+    rule_text, at, podm = text.rpartition("@")
+    if not at:
+        rule_text, podm = text, ""
+    elif podm not in podms:
+        raise UnknownName("pod manager", podm, podms, f"--fail {text}")
+    name, _, rest = rule_text.partition(":")
+    if name not in _BY_NAME:
+        raise UnknownName("fault rule", name, _BY_NAME, "--fail")
+    rule = _BY_NAME[name]
+    words = rest.split(":") if rest else []
+    fault = Fault(name, podm=podm)
+    try:
+        _read(fault, rule.words, words)
+    except ValueError as error:
+        form = f"{name}:{rule.words}" if rule.words else name
+        raise UsageError(f"--fail {text}: {error}, expected {form}") from None
+    return fault
+
+
+def _read(fault: Fault, form: str, words: list[str]) -> None:
+    """Read the words after the name of a rule into a fault.
+
+    Raises:
+        ValueError: they are not of that form.
+    """
+    for part in form.removesuffix("[:TIMES]").split(":") if form else []:
+        if part in ("N", "MS", "CODE"):
+            fault.number = _number(words, 599 if part == "CODE" else _MOST)
+            if part == "CODE" and fault.number < 200:
+                raise ValueError(f"{fault.number} is no status")
+        elif part == "WHERE":
+            if words and words[0] in METHODS:
+                fault.method = words.pop(0)
+            fault.path = _path(words)
+        else:
+            fault.path = words.pop(0) if words else ""
+            if not fault.path:
+                raise ValueError("found no block")
+    if words and form.endswith("[:TIMES]"):
+        fault.times = _number(words, _MOST)
+    if words:
+        raise ValueError(f"found {words[0]!r} at the end")
+
+
+def _number(words: list[str], most: int) -> int:
+    text = words.pop(0) if words else ""
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) > most:
+        raise ValueError(f"found {text!r} for a number")
+    return int(text)
+
+
+def _path(words: list[str]) -> str:
+    path = words.pop(0) if words else ""
+    if not path.startswith(("/", "*")):
+        raise ValueError(f"found {path!r} for a path")
+    return path if path == "/" else path.rstrip("/")
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return the pattern of a path in which ``*`` alone is special; re keeps what it compiled."""
+    return re.compile(".*".join(re.escape(part) for part in path.split("*")) + r"\Z", re.DOTALL)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One simulated pod manager: a request in, an answer out, no network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from valence_sched.simulator import writes
+from valence_sched.simulator.composition import Composition
+from valence_sched.simulator.documents import Answer, Documents, Json, etag_of
+from valence_sched.simulator.expand import asked, expanded
+from valence_sched.simulator.faults import Faults
+from valence_sched.simulator.furnish import furnish
+from valence_sched.simulator.links import part
+from valence_sched.simulator.paging import page_number, paged
+from valence_sched.simulator.refusals import Refused, error, forbidden_method, missing, refused
+from valence_sched.simulator.sessions import Login, Sessions
+from valence_sched.simulator.sessions import furnish as furnish_sessions
+
+#: Documents that nobody must log in for.
+OPEN = ("/redfish", "/redfish/v1")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An HTTP request: the path decoded, names of headers in lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a simulated pod manager behaves where its recording says nothing."""
+
+    login: Login = field(default_factory=Login)
+    page_size: int = 0
+    session_limit: int = 64
+    session_timeout_s: float = 300.0
+    task_s: float = 0.2
+    clock: Callable[[], float] = time.time
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer as it goes over the wire."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
+class SimulatedPodm:
+    """A pod manager made of documents; its state is theirs."""
+
+    def __init__(
+        self,
+        id_: str,
+        documents: Documents,
+        settings: Settings | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self.id, self.documents = id_, documents
+        self.faults = faults or Faults()
+        self.settings = settings = settings or Settings()
+        limit = self.faults.number("session-limit")
+        furnish(documents, self.faults)
+        self.sessions = Sessions(
+            documents,
+            settings.clock,
+            settings.login,
+            limit=settings.session_limit if limit is None else limit,
+            timeout_s=settings.session_timeout_s,
+            collection=furnish_sessions(documents, settings.session_timeout_s),
+        )
+        self.writes = writes.Writes(documents, self.faults, settings.clock, settings.task_s)
+        self._cache: dict[str, Reply] = {}
+        self._cached_changes = -1
+
+    @property
+    def composition(self) -> Composition:
+        """Return the composing part, which knows who reserved what."""
+        return self.writes.composition
+
+    def reply(self, ask: Asked) -> Reply:
+        """Answer a request."""
+        self.sessions.tick()
+        self.writes.tick()
+        try:
+            user = self._user(ask)
+            if user is None:
+                return encoded(_unauthorized())
+            if ask.method in ("GET", "HEAD"):
+                return self._got(ask)
+            return encoded(self._written(ask, user))
+        except Refused as no:
+            return encoded(no.answer)
+
+    def _user(self, ask: Asked) -> str | None:
+        """Return who asks; nobody in particular for what is open to all, None for a stranger."""
+        user = self.sessions.user(ask.headers)
+        if user is not None:
+            return user
+        path = ask.path.rstrip("/")
+        login = path in (self.sessions.collection, f"{self.sessions.collection}/Members")
+        if ask.method == "POST" and login:
+            return ""
+        closed = "closed-root" in self.faults and path != "/redfish"
+        read = ask.method in ("GET", "HEAD") and path in OPEN
+        return "" if read and not closed else None
+
+    def _got(self, ask: Asked) -> Reply:
+        if self._cached_changes != self.documents.changes:
+            self._cache.clear()
+            self._cached_changes = self.documents.changes
+        key = f"{ask.path}?{ask.query}" if ask.query else ask.path
+        reply = self._cache.get(key)
+        if reply is None:
+            reply = self._cache[key] = encoded(self._read(ask))
+        tag = reply.headers.get("ETag")
+        if tag and tag in [one.strip() for one in ask.headers.get("if-none-match", "").split(",")]:
+            return Reply(304, b"", {"ETag": tag})
+        return reply
+
+    def _read(self, ask: Asked) -> Answer:
+        if ask.path.rstrip("/") == "/redfish":
+            return Answer(200, {"v1": "/redfish/v1/"})
+        if (monitored := self.writes.tasks.monitor(ask.path)) is not None:
+            return monitored
+        json = self.documents.get(ask.path)
+        if json is None:
+            return missing(ask.path)
+        unknown = [name for name in ask.query if name.startswith("$")]
+        unknown = [name for name in unknown if name not in ("$expand", "$skip", "$top")]
+        if unknown:
+            text = f"The query parameter {unknown[0]} is not supported."
+            return refused(501, "QueryNotSupported", text)
+        return Answer(200, self._expanded(self._page(json, ask), ask))
+
+    def _page(self, json: Json, ask: Asked) -> Json:
+        size, lost = self.settings.page_size, self.faults.number("page-missing")
+        if lost is not None and "Members" in json and page_number(ask.query, size) == lost:
+            raise Refused(404, "ResourceMissingAtURI", f"There is no page {lost}.", ask.path)
+        return paged(json, ask.path.rstrip("/"), ask.query, size)
+
+    def _expanded(self, json: Json, ask: Asked) -> Json:
+        value = ask.query.get("$expand")
+        if value is None or "expand-ignored" in self.faults:
+            return json
+        if "expand-404" in self.faults:
+            raise Refused(404, "ResourceMissingAtURI", "There is no such resource.", ask.path)
+        root = self.documents.get("/redfish/v1")
+        offered = part(root, "ProtocolFeaturesSupported", "ExpandQuery") or {}
+        found = expanded(self.documents, json, ask.path.rstrip("/"), asked(value, offered))
+        return _without_names(found) if "expand-drops" in self.faults else found
+
+    def _written(self, ask: Asked, user: str) -> Answer:
+        path = ask.path.rstrip("/")
+        if ask.method == "DELETE" and path.startswith(f"{self.sessions.collection}/"):
+            return self.sessions.delete(path)
+        if ask.method == "POST" and path.removesuffix("/Members") == self.sessions.collection:
+            return self.sessions.create(writes.json_of(ask.body))
+        if ask.method in ("POST", "PATCH", "DELETE"):
+            self._check_tag(ask, path)
+            return self.writes.answer(ask.method, path, ask.body, ask.headers, user)
+        return forbidden_method(ask.method, path)
+
+    def _check_tag(self, ask: Asked, path: str) -> None:
+        """Check ``If-Match``.
+
+        Raises:
+            Refused: the document has changed, or the header is wanted and missing.
+        """
+        wanted = ask.headers.get("if-match")
+        if wanted is None and ask.method != "POST" and "if-match" in self.faults:
+            raise Refused(428, "PreconditionRequired", "If-Match is required.")
+        if wanted is None or wanted.strip() == "*" or path not in self.documents:
+            return
+        if self.documents.etag(path) not in [one.strip() for one in wanted.split(",")]:
+            raise Refused(412, "PreconditionFailed", "The resource has changed.")
+
+
+def encoded(answer: Answer) -> Reply:
+    """Return an answer as it goes over the wire, with the entity tag of a body."""
+    headers = {"OData-Version": "4.0", **answer.headers}
+    if answer.body is None:
+        return Reply(answer.status, b"", headers)
+    body = msgspec.json.encode(answer.body)
+    headers["Content-Type"] = "application/json"
+    if answer.status == 200:
+        headers["ETag"] = etag_of(body)
+    return Reply(answer.status, body, headers)
+
+
+def _without_names(json: Json) -> Json:
+    members = json.get("Members")
+    if not isinstance(members, list):
+        return json
+    bare = [
+        {key: value for key, value in member.items() if key not in ("Id", "Name")}
+        for member in members
+    ]
+    return {**json, "Members": bare}
+
+
+def _unauthorized() -> Answer:
+    text = "Log in first: with a session, or with basic authentication."
+    headers = {"WWW-Authenticate": 'Basic realm="redfish"'}
+    return Answer(401, error("ResourceAtUriUnauthorized", text), headers)

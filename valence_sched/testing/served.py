@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers to test against: served on loopback by a thread while a context lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from valence_sched.errors import InputError
+from valence_sched.simulator.app import App, Seen, Traffic
+from valence_sched.simulator.documents import Documents, Json
+from valence_sched.simulator.faults import faults_of
+from valence_sched.simulator.podm import Settings, SimulatedPodm
+from valence_sched.simulator.running import bound, listening, url_of
+from valence_sched.simulator.sources import recorded
+
+#: Requests that are remembered a pod manager.
+KEPT = 100_000
+
+
+@dataclass(frozen=True)
+class Served:
+    """One pod manager that listens: its id, where, what came in, and its documents."""
+
+    id: str
+    url: str
+    app: App
+
+    @property
+    def traffic(self) -> Traffic:
+        """Return what came in so far: counts, and how many requests at once at most."""
+        return self.app.traffic
+
+    @property
+    def requests(self) -> list[Seen]:
+        """Return the requests that came in, in the order of their answers."""
+        return list(self.app.traffic.last)
+
+    @property
+    def open_sessions(self) -> int:
+        """Return how many sessions are open now."""
+        return len(self.app.podm.sessions)
+
+    @property
+    def documents(self) -> Documents:
+        """Return its documents as they stand; a test may put others."""
+        return self.app.podm.documents
+
+
+@contextlib.contextmanager
+def served(
+    *sources: str,
+    documents: Mapping[str, Mapping[str, Json]] | None = None,
+    fail: Sequence[str] = (),
+    latency_ms: float = 0.0,
+    settings: Settings | None = None,
+    port: int = 0,
+) -> Iterator[dict[str, Served]]:
+    """Serve recorded pod managers, and maps of documents by id; yield them by id.
+
+    Each has a free port of its own, unless ``port`` names the first. ``fail`` is as ``--fail``
+    of ``podm serve``.
+
+    Raises:
+        InputError: a source is no inventory, or a document of it cannot be read.
+    """
+    problems: list[str] = []
+    found = dict(recorded(sources, io.BytesIO(), problems))
+    for id_, one in (documents or {}).items():
+        found[id_] = Documents(one)
+    if not found:
+        raise InputError(", ".join(sources), "", "no pod manager", "at least one")
+    faults = faults_of(fail, list(found))
+    apps = [
+        App(SimulatedPodm(id_, one, settings, faults[id_]), latency_ms / 1000, keep=KEPT)
+        for id_, one in found.items()
+    ]
+    sockets = bound(len(apps), port)
+    urls = [url_of(sock.getsockname()[1]) for sock in sockets]
+    everything = {
+        app.podm.id: Served(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)
+    }
+    loop = asyncio.new_event_loop()
+    ready, stop = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with listening(apps, sockets):
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    try:
+        ready.wait(timeout=30)
+        yield everything
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(timeout=30)
+        loop.close()

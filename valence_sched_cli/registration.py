@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the shell that register a pod manager, and how a registered one is shown."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.errors import InputError, UsageError
+from valence_sched_cli.columns import Pairs, Words, maybe
+from valence_sched_cli.request import named
+
+if TYPE_CHECKING:
+    from valence_sched.model.registered import Registered
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
+
+
+class Refuse(argparse.Action):
+    """A password on the command line, which everybody on the machine sees; it is not repeated."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        parser.error("--password: every user of this machine sees a command line: name "
+                     "--password-env, --password-file or --password-prompt")  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a pod manager is reached, and what it counts as."""
+    parser.add_argument(
+        "--driver", metavar="<driver>", type=named, help="what it speaks (default: auto)"
+    )
+    parser.add_argument("--username", metavar="<name>", type=named, help="who logs in")
+    parser.add_argument("--password", nargs="?", action=Refuse, help=argparse.SUPPRESS)
+    password = parser.add_mutually_exclusive_group()
+    password.add_argument(
+        "--password-env", metavar="<variable>", help="environment variable with the password"
+    )
+    password.add_argument(
+        "--password-file",
+        metavar="<file>",
+        help="file with the password, which its owner alone can read",
+    )
+    password.add_argument(
+        "--password-prompt",
+        action="store_true",
+        help="ask for the password, and keep it in a file for you alone, beside the state",
+    )
+    parser.add_argument(
+        "--auth",
+        choices=("auto", "session", "basic"),
+        help="how to log in (default: auto, a session where there are any)",
+    )
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument("--cacert", metavar="<file>", help="certificates to trust, in PEM")
+    trust.add_argument("--insecure", action="store_true", help="do not check its certificate")
+    _add_descriptions(parser)
+
+
+def _add_descriptions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--zone", metavar="<zone>", type=named, help="availability zone it is in")
+    for option, metavar, words in (
+        ("--aggregate", "<aggregate>", "aggregate it belongs to"),
+        ("--trait", "<trait>", "trait of all its pools"),
+        ("--location", "<location>", "where it stands, such as dc1/row-3/rack-7"),
+    ):
+        parser.add_argument(option, metavar=metavar, type=named, action="append", default=[],
+                            help=f"{words} (repeat for several)")  # fmt: skip
+    for option, metavar, words in (
+        ("--capability", "<key=value;value>", "capability, with its values"),
+        ("--fact", "<key=value>", "fact about it: a number, a text, or texts with ; between"),
+    ):
+        parser.add_argument(option, metavar=metavar, type=_pair, action="append", default=[],
+                            help=f"{words} (repeat for several)")  # fmt: skip
+    enabled = parser.add_mutually_exclusive_group()
+    enabled.add_argument("--enable", action="store_true", help="nodes may be placed on it")
+    enabled.add_argument("--disable", action="store_true", help="place nothing on it")
+
+
+def edited(registered: Registered, args: argparse.Namespace) -> Registered:
+    """Return a pod manager with what the words of the shell say of it.
+
+    Raises:
+        UsageError: words that contradict each other, or a variable that cannot be one.
+        InputError: the file of certificates cannot be read.
+    """
+    import msgspec
+
+    facts = dict(registered.facts) | {key: _fact(text) for key, text in args.fact}
+    if args.location:
+        facts["location"] = args.location[0] if len(args.location) == 1 else tuple(args.location)
+    changes: dict[str, Any] = {
+        "aggregates": _joined(registered.aggregates, args.aggregate),
+        "traits": _joined(registered.traits, args.trait),
+        "capabilities": registered.capabilities | _capabilities(args.capability),
+        "facts": facts,
+    }
+    for name in ("driver", "username", "auth", "zone"):
+        if getattr(args, name) is not None:
+            changes[name] = getattr(args, name)
+    if password := _password(args):
+        changes["password"] = password
+    if args.cacert is not None:
+        changes |= {"cacert": _cacert(args.cacert), "insecure": False}
+    if args.insecure:
+        changes |= {"cacert": None, "insecure": True}
+    if args.enable or args.disable:
+        changes["enabled"] = args.enable
+    return msgspec.structs.replace(registered, **changes)
+
+
+def typed(args: argparse.Namespace, name: str) -> str | None:
+    """Return the password that a person types, None when it is not to be asked for.
+
+    Raises:
+        UsageError: there is no terminal, or nothing was typed.
+    """
+    import getpass
+    import warnings
+
+    if not args.password_prompt:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            password = getpass.getpass(f"Password of {name}: ")
+    except (EOFError, OSError, getpass.GetPassWarning):
+        raise UsageError("--password-prompt: no terminal to ask on: name --password-file or "
+                         "--password-env") from None  # fmt: skip
+    if not password:
+        raise UsageError("--password-prompt: nothing was typed")
+    return password
+
+
+def cells(registered: Registered, file: str) -> dict[str, Any]:
+    """Return how to reach a pod manager, by the title of the column; its password is not there."""
+    from valence_sched.credentials import words
+
+    return {
+        "Username": maybe(registered.username),
+        "Password": maybe(words(registered.password)),
+        "Auth": registered.auth,
+        "CA Cert": maybe(registered.cacert),
+        "TLS Verified": not registered.insecure,
+        "Registered In": file,
+    }
+
+
+def every_cell(registered: Registered, file: str) -> dict[str, Any]:
+    """Return all that is registered of a pod manager, by the title of the column."""
+    return {
+        "ID": registered.name,
+        "URL": registered.url,
+        "Driver": registered.driver,
+        "Enabled": registered.enabled,
+        "Zone": maybe(registered.zone),
+        "Aggregates": Words(registered.aggregates),
+        "Capabilities": Pairs(registered.capabilities),
+        "Traits": Words(registered.traits),
+        "Facts": Pairs(registered.facts),
+        **cells(registered, file),
+    }
+
+
+def warnings_on(registered: Registered) -> list[str]:
+    """Return a line for what is registered and not safe."""
+    from valence_sched.model.address import in_the_clear
+
+    if registered.password is not None and in_the_clear(registered.url):
+        return [f"warning: {registered.name}: its password goes to {registered.url} in the clear: "
+                "everybody on the way can read it"]  # fmt: skip
+    return []
+
+
+def _password(args: argparse.Namespace) -> Any:
+    from valence_sched.model.podms import is_variable
+    from valence_sched.model.registered import Password
+
+    if args.password_env is not None:
+        if not is_variable(args.password_env):
+            raise UsageError("--password-env: expected the name of an environment variable")
+        return Password(env=args.password_env)
+    if args.password_file is not None:
+        if not args.password_file:
+            raise UsageError("--password-file: an empty name")
+        return Password(file=str(Path(args.password_file).expanduser().absolute()))
+    return Password(stored=True) if args.password_prompt else None
+
+
+def _cacert(file: str) -> str:
+    path = Path(file).expanduser().absolute()
+    try:
+        with path.open("rb") as stream:
+            stream.read(1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(file, "", reason, "certificates in PEM") from None
+    return str(path)
+
+
+def _joined(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *more)))
+
+
+def _capabilities(named: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    from valence_sched.model.inventory import parse_capabilities
+
+    found: dict[str, tuple[str, ...]] = {}
+    for key, values in named:
+        try:
+            parsed = parse_capabilities(f"{key}={values}")
+        except ValueError as error:
+            raise UsageError(f"--capability: {error}") from None
+        for name, more in parsed.items():
+            found[name] = _joined(found.get(name, ()), more)
+    return found
+
+
+def _fact(text: str) -> float | str | tuple[str, ...]:
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    parts = tuple(part.strip() for part in text.split(";"))
+    return parts if len(parts) > 1 else text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key or not value:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not KEY=VALUE")
+    return key, value
