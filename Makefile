@@ -10,13 +10,14 @@ PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_
 TESTS ?=
 ARGS ?=
 
-.PHONY: help demo demo-live test bench lint check format types docs notes clean
+.PHONY: help demo demo-live test soak bench lint check format types docs notes clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
 	@echo 'make demo-live             the same against four live pod managers that it serves itself'
 	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
+	@echo 'make soak                  the races for claims in full size, on each database that runs'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
 	@echo 'make docs                  doc/build/html, warnings are errors'
@@ -31,6 +32,9 @@ demo-live: .venv/installed-serve
 
 test: .venv/installed-test
 	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)
+
+soak: .venv/installed-test
+	VALENCE_SCHED_SOAK=1 $(BIN)/python -m unittest -v tests.unit.store.test_races $(ARGS)
 
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

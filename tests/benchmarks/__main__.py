@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import deciding, reading, starting, trace
+from tests.benchmarks import claiming, deciding, reading, starting, trace
 
 ALL = {
     "amounts": deciding.amounts,
@@ -14,6 +14,8 @@ ALL = {
     "flavors-five": deciding.flavors_five,
     "mixed": deciding.mixed,
     "trace": trace.trace,
+    "claiming": claiming.claiming,
+    "looking": claiming.looking,
     "reading": reading.reading,
     "starting": starting.starting,
 }

@@ -34,8 +34,10 @@ SHOWS = {
     "scheduler explain": (),  # see setUpModule
     "scheduler policy show": ("balanced",),
 }
-#: They change the registry, and have tests of their own.
-CHANGES = ("podm create", "podm delete", "podm set", "podm unset")
+#: They change the registry or go by claims, and have tests of their own.
+CHANGES = ("podm create", "podm delete", "podm set", "podm unset",
+           "podm claim list", "podm claim show", "podm claim release", "podm claim renew",
+           "podm claim reap")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 

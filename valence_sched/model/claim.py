@@ -16,6 +16,7 @@ State = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED", "RELEASED", "EXPIRED", "FAILED"
 ]
 LIVE: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED")
+ENDED: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
 
 
 class Grant(Noun, frozen=True):

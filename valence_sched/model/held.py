@@ -43,7 +43,7 @@ def less(podm: LeanPodm, held: Held) -> LeanPodm:
         return podm
     return msgspec.structs.replace(
         podm,
-        blocks=tuple(_block(block, held.blocks) for block in podm.blocks),
+        blocks=_blocks(podm.blocks, held.blocks),
         stocks=tuple(_stock(stock, held.amounts) for stock in podm.stocks),
         nodes=(*podm.nodes, *held.nodes),
     )
@@ -74,13 +74,23 @@ def _in_use(status: Status) -> bool:
     return status.state in IN_USE or status.reserved or status.compositions > 0
 
 
-def _block(block: LeanBlock, held: Mapping[str, int]) -> LeanBlock:
-    nodes = held.get(block.uri)
-    if not nodes:
-        return block
-    text = bytes(block.status or b"")
-    status = msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE
-    return msgspec.structs.replace(block, status=Raw(to_json(used(status, nodes))))
+def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
+    """Return the blocks with those held in use; statuses that are alike are written once."""
+    written: dict[tuple[bytes, int], Raw] = {}
+
+    def taken(block: LeanBlock, nodes: int) -> LeanBlock:
+        key = bytes(block.status or b""), nodes
+        if key not in written:
+            written[key] = Raw(to_json(used(_status(key[0]), nodes)))
+        return msgspec.structs.replace(block, status=written[key])
+
+    return tuple(
+        taken(block, held[block.uri]) if held.get(block.uri) else block for block in blocks
+    )
+
+
+def _status(text: bytes) -> Status:
+    return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE
 
 
 def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:

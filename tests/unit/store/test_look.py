@@ -96,6 +96,15 @@ class TestLook:
 class TestDecide:
     """What one process claims, another decides without."""
 
+    def test_one_that_starts_anew_decides_on_what_was_read_before(self):
+        """S23: no pod manager is asked."""
+        store = self.store()
+        store.remember(podm(read_at="2026-01-01T00:00:00Z"))
+        store.close()
+        decision = claimant(self.store()).engine().select_destinations(request(CORES))
+        self.assertEqual("2026-01-01T00:00:00Z", decision.view.podms[0].read_at)
+        self.assertEqual("placed", decision.outcome)
+
     def test_two_processes_never_choose_the_same(self):
         store = self.store()
         store.remember(podm(blocks=4))

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands about claims, in both programs."""
+
+import re
+
+from tests.functional.programs import PROGRAMS, Case, run
+from tests.unit.store.site import CORES, claimant, podm
+from valence_sched.store.store import Store
+from valence_sched.testing import request
+
+
+class TestClaims(Case):
+    """A claim from its making to its end."""
+
+    def setUp(self):
+        self.state = self.folder / f"{self.id()}.sqlite"
+        with Store(f"sqlite:///{self.state}") as store:
+            store.remember(podm("rack-1", 4, stocks=[{"uri": "m", "resource": "r", "total": 9}]))
+            words = {"owner": "ana", "key": "k", "ttl_s": 600}
+            self.claim = claimant(store).claim(request(CORES), **words).claim
+
+    def asked(self, *words, program=PROGRAMS[0]):
+        return run(program, "podm", "claim", *words, "--state", self.state)
+
+    def test_a_claim_is_listed_shown_renewed_and_released(self):
+        for program in PROGRAMS:
+            with self.subTest(program):
+                (row,) = self.asked("list", "-f", "json", program=program).data
+                self.assertEqual((self.claim.id, "HELD", "ana", ["rack-1"], 1),
+                                 (row["ID"], row["State"], row["Owner"], row["Pod Managers"],
+                                  row["Nodes"]))  # fmt: skip
+                self.assertRegex(row["Expires At"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        shown = self.asked("show", self.claim.id, "-f", "json").data
+        self.assertEqual((["rack-1 c0"], "k"), (shown["Blocks"], shown["Key"]))
+        self.assertRegex(shown["Events"][0], r"Z held$")
+        later = self.asked("renew", self.claim.id, "--ttl", "1d", "-f", "json").data
+        self.assertGreater(later["Expires At"], shown["Expires At"])
+        done = self.asked("release", self.claim.id)
+        self.assertEqual((0, "", ""), done)
+        self.assertEqual([], self.asked("list", "-f", "json").data)
+        (row,) = self.asked("list", "--all", "--long", "-f", "json").data
+        self.assertEqual("RELEASED", row["State"])
+
+    def test_what_cannot_be_released_is_named_and_the_others_go(self):
+        done = self.asked("release", "nobody", self.claim.id)
+        self.assertEqual(1, done.code)
+        self.assertRegex(done.err, rf"^no claim named 'nobody' \(known: {self.claim.id}\)\n$")
+        self.assertEqual([], self.asked("list", "-f", "json").data)
+
+    def test_reaping_names_what_it_frees(self):
+        self.assertEqual(0, self.asked("renew", self.claim.id, "--ttl", "1s").code)
+        found = []
+        while not found:  # until its second is over
+            found = self.asked("reap", "--dry-run", "-f", "json").data
+        self.assertEqual((self.claim.id, "HELD"), (found[0]["ID"], found[0]["State"]))
+        (row,) = self.asked("reap", "-f", "json").data
+        self.assertEqual("expired: freed what it held", row["What"])
+        self.assertEqual([], self.asked("reap", "-f", "json").data)
+
+    def test_asking_makes_no_state(self):
+        for verb in ("list", "reap"):
+            done = run(PROGRAMS[0], "podm", "claim", verb, "--state", self.folder / "none.sqlite")
+            self.assertEqual(0, done.code, done.err)
+        self.assertFalse((self.folder / "none.sqlite").exists())
+
+    def test_a_table_says_no_none(self):
+        for words in (("list", "--long"), ("show", self.claim.id)):
+            self.assertNotRegex(self.asked(*words).out, re.compile(r"\bNone\b"))

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about claims: list, show, release, renew, reap."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import command
+from valence_sched_cli.columns import PairStack, Stack, Words, maybe
+from valence_sched_cli.numbers import age
+
+if TYPE_CHECKING:
+    from valence_sched.model.claim import Claim
+
+
+class ListClaim(command.Lister):
+    """List claims: what is held of which pod manager, for whom and until when."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--podm", metavar="<podm>", help="only of this pod manager")
+        parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
+        parser.add_argument("--all", action="store_true", help="also claims that have ended")
+        parser.add_argument("--long", action="store_true", help="list more columns")
+        command.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+        from valence_sched.model.claim import ENDED, LIVE
+
+        columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
+        if parsed_args.long:
+            columns += ["Created At", "Key", "Blocks", "Note"]
+        states = (*LIVE, *ENDED) if parsed_args.all else LIVE
+        registry = self.main.registry(parsed_args.state)
+        claims: Sequence[Claim] = ()
+        if not _absent(registry):
+            with registry.store() as store:
+                claims = store.claims.list(states, parsed_args.podm, parsed_args.owner)
+        rows = (
+            (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), claim.nodes,
+             maybe(_time(claim.expires_at)), maybe(_time(claim.created_at)), maybe(claim.key),
+             Stack(_blocks(claim)), maybe(claim.note))[: len(columns)]
+            for claim in claims
+        )  # fmt: skip
+        return columns, rows
+
+
+class ShowClaim(command.ShowOne):
+    """Show one claim: what it holds, and what happened to it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_claim(parser)
+        command.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        with self.main.registry(parsed_args.state).store() as store:
+            claim = store.claims.show(parsed_args.claim)
+            events = store.events(claim.id)
+            nodes = store.nodes.list(claim=claim.id)
+        cells = _cells(claim) | {
+            "Composed Nodes": Stack([node.uri for node in nodes]),
+            "Events": Stack([f"{_time(event.at)} {event.kind}" for event in events]),
+        }
+        return list(cells), list(cells.values())
+
+
+class ReleaseClaim(command.Command):
+    """Release claims: what they hold is free for others at once."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_claim(parser, several=True)
+        command.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from valence_sched.errors import SchedulerError
+
+        with self.main.registry(parsed_args.state).store() as store:
+            for claim in dict.fromkeys(parsed_args.claim):
+                try:
+                    store.claims.release(claim)
+                except SchedulerError as error:  # the others can go all the same
+                    self.tell(str(error))
+                    self.exit_code = error.exit_code
+
+
+class RenewClaim(command.ShowOne):
+    """Let a claim that is held end later, or sooner."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_claim(parser)
+        parser.add_argument(
+            "--ttl",
+            metavar="<age>",
+            type=age,
+            default=600.0,
+            help="how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
+        )
+        command.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        with self.main.registry(parsed_args.state).store() as store:
+            cells = _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
+        return list(cells), list(cells.values())
+
+
+class ReapClaim(command.Lister):
+    """Free what claims hold whose time is over; name those that died while being composed."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        )
+        command.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+        registry = self.main.registry(parsed_args.state)
+        reaped: Sequence[Any] = ()
+        if not _absent(registry):
+            with registry.store() as store:
+                reaped = store.claims.reap(dry_run=parsed_args.dry_run)
+        columns = ("ID", "State", "Owner", "Pod Managers", "What")
+        rows = (
+            (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), what)
+            for claim, what in reaped
+        )
+        return columns, rows
+
+
+def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    if several:
+        parser.add_argument(
+            "claim", metavar="<claim>", nargs="+", help="claim (ID; repeat for several)"
+        )
+    else:
+        parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
+
+
+def _absent(registry: Any) -> bool:
+    """Return whether there is no state yet, which asking for claims must not make."""
+    return registry.file is not None and not registry.file.exists()
+
+
+def _cells(claim: Claim) -> dict[str, Any]:
+    amounts = {
+        f"{part.podm} {uri}": amount for part in claim.parts for uri, amount in part.amounts.items()
+    }
+    return {
+        "ID": claim.id,
+        "State": claim.state,
+        "Owner": maybe(claim.owner),
+        "Group": maybe(claim.group),
+        "Key": maybe(claim.key),
+        "Created At": maybe(_time(claim.created_at)),
+        "Expires At": maybe(_time(claim.expires_at)),
+        "Note": maybe(claim.note),
+        "Pod Managers": Words(claim.podms),
+        "Nodes": claim.nodes,
+        "Blocks": Stack(_blocks(claim)),
+        "Amounts": PairStack(amounts),
+    }
+
+
+def _blocks(claim: Claim) -> list[str]:
+    return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
+
+
+def _time(seconds: float | None) -> str | None:
+    from datetime import UTC, datetime
+
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
