@@ -13,6 +13,7 @@ from valence_sched.drivers import live as driver
 from valence_sched.drivers.hands import Hands
 from valence_sched.drivers.reached import reached
 from valence_sched.errors import PodmError, SchedulerError
+from valence_sched.model.composed import Composed
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
 from valence_sched.reaping import Reaper
@@ -66,6 +67,35 @@ class Site:
         dialects = plugins.installed(plugins.DIALECTS).found
         (reading,) = driver.read([target], dialects, driver.Settings(timeout_s=self.timeout_s))
         return reading.podm if reading.failure is None else None
+
+    def nodes(self, podm: str | None = None, *, ask: bool = False) -> list[tuple[Composed, str]]:
+        """Return nodes, each with its state: of all pod managers or of one.
+
+        With ``ask`` the pod managers say which are there (COMPOSED), which went (GONE) and which
+        nobody here composed (FOREIGN); one that does not tell leaves its nodes UNKNOWN.
+        """
+        ours = self.store.nodes.list(podm)
+        if not ask:
+            return [(node, "COMPOSED") for node in ours]
+        found: list[tuple[Composed, str]] = []
+        for name in sorted({node.podm for node in ours} | self.members.keys()):
+            if podm in (None, name):
+                found += self._told(name, [node for node in ours if node.podm == name])
+        return found
+
+    def _told(self, name: str, ours: list[Composed]) -> Iterator[tuple[Composed, str]]:
+        there = self.read(name)
+        if there is None:
+            yield from ((node, "UNKNOWN") for node in ours)
+            return
+        uris = {node.uri: node for node in there.nodes}
+        yield from ((node, "COMPOSED" if node.uri in uris else "GONE") for node in ours)
+        known = {node.uri for node in ours}
+        for uri, node in uris.items():
+            if uri not in known:
+                foreign = Composed(id=node.name or uri, podm=name, uri=uri, claim="-",
+                                   name=node.name, owner=node.owner, blocks=node.blocks)  # fmt: skip
+                yield foreign, "FOREIGN"
 
     def _target(self, name: str) -> driver.Target:
         if name not in self.members:

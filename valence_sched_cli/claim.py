@@ -36,12 +36,12 @@ class ListClaim(command.Lister):
         states = (*LIVE, *ENDED) if parsed_args.all else LIVE
         registry = self.main.registry(parsed_args.state)
         claims: Sequence[Claim] = ()
-        if not _absent(registry):
+        if not absent(registry):
             with registry.store() as store:
                 claims = store.claims.list(states, parsed_args.podm, parsed_args.owner)
         rows = (
             (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), claim.nodes,
-             maybe(_time(claim.expires_at)), maybe(_time(claim.created_at)), maybe(claim.key),
+             maybe(time_of(claim.expires_at)), maybe(time_of(claim.created_at)), maybe(claim.key),
              Stack(_blocks(claim)), maybe(claim.note))[: len(columns)]
             for claim in claims
         )  # fmt: skip
@@ -64,7 +64,7 @@ class ShowClaim(command.ShowOne):
             nodes = store.nodes.list(claim=claim.id)
         cells = _cells(claim) | {
             "Composed Nodes": Stack([node.uri for node in nodes]),
-            "Events": Stack([f"{_time(event.at)} {event.kind}" for event in events]),
+            "Events": Stack([f"{time_of(event.at)} {event.kind}" for event in events]),
         }
         return list(cells), list(cells.values())
 
@@ -113,28 +113,27 @@ class RenewClaim(command.ShowOne):
 
 
 class ReapClaim(command.Lister):
-    """Free what claims hold whose time is over; name those that died while being composed."""
+    """Bring claims and nodes to terms with what each pod manager really has.
+
+    Claims whose time is over are freed. A claim that died while it was being composed becomes
+    its node where that is there, and is freed where nothing is. Nodes that went are forgotten.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--dry-run", action="store_true", help="say what would be done, and do nothing"
         )
-        command.add_state_option(parser)
+        command.add_live_options(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        registry = self.main.registry(parsed_args.state)
-        reaped: Sequence[Any] = ()
-        if not _absent(registry):
-            with registry.store() as store:
-                reaped = store.claims.reap(dry_run=parsed_args.dry_run)
-        columns = ("ID", "State", "Owner", "Pod Managers", "What")
-        rows = (
-            (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), what)
-            for claim, what in reaped
-        )
-        return columns, rows
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        columns = ("Kind", "ID", "Podm", "Done")
+        if absent(self.main.registry(parsed_args.state)):
+            return columns, ()
+        with self.main.site(self.live(parsed_args)) as site:
+            deeds = list(site.reaper(dry_run=parsed_args.dry_run).reap())
+        return columns, [(deed.kind, deed.id, deed.podm, deed.done) for deed in deeds]
 
 
 def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -146,7 +145,7 @@ def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
         parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
 
 
-def _absent(registry: Any) -> bool:
+def absent(registry: Any) -> bool:
     """Return whether there is no state yet, which asking for claims must not make."""
     return registry.file is not None and not registry.file.exists()
 
@@ -161,8 +160,8 @@ def _cells(claim: Claim) -> dict[str, Any]:
         "Owner": maybe(claim.owner),
         "Group": maybe(claim.group),
         "Key": maybe(claim.key),
-        "Created At": maybe(_time(claim.created_at)),
-        "Expires At": maybe(_time(claim.expires_at)),
+        "Created At": maybe(time_of(claim.created_at)),
+        "Expires At": maybe(time_of(claim.expires_at)),
         "Note": maybe(claim.note),
         "Pod Managers": Words(claim.podms),
         "Nodes": claim.nodes,
@@ -175,7 +174,8 @@ def _blocks(claim: Claim) -> list[str]:
     return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
 
 
-def _time(seconds: float | None) -> str | None:
+def time_of(seconds: float | None) -> str | None:
+    """Return a time of the database as a person reads it."""
     from datetime import UTC, datetime
 
     if seconds is None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from valence_sched.drivers.connection import Answer, Connection
+from valence_sched.drivers.answers import Answer
+from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.hands import Reply
 from valence_sched.errors import InputError, PodmError
