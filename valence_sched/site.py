@@ -14,7 +14,7 @@ from valence_sched.drivers.hands import Hands
 from valence_sched.drivers.reached import reached
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.model.composed import Composed
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.registered import Registered
 from valence_sched.reaping import Reaper
 from valence_sched.store.claims import TTL_S
@@ -93,11 +93,22 @@ class Site:
         known = {node.uri for node in ours}
         for uri, node in uris.items():
             if uri not in known:
-                foreign = Composed(id=node.name or uri, podm=name, uri=uri, claim="-",
-                                   name=node.name, owner=node.owner, blocks=node.blocks)  # fmt: skip
-                yield foreign, "FOREIGN"
+                yield _foreign(name, node), "FOREIGN"
 
     def _target(self, name: str) -> driver.Target:
         if name not in self.members:
             raise PodmError(f"{name!r} is not registered here, so it cannot be asked (podm create)")
         return driver.Target(self.members[name], self.password(self.members[name]))
+
+
+def _foreign(podm: str, node: Node) -> Composed:
+    """Return a node that nobody here composed."""
+    return Composed(
+        id=node.name or node.uri,
+        podm=podm,
+        uri=node.uri,
+        claim="-",
+        name=node.name,
+        owner=node.owner,
+        blocks=node.blocks,
+    )
