@@ -92,7 +92,8 @@ class Login:
             try:
                 status = self._connection.delete(uri).status
             except (PodmError, InputError) as error:
-                LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, error)
+                found = str(error).partition(" (")[0]  # its hint is for reading
+                LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
             else:
                 if status >= 400 and status not in (401, 404, 410):
                     found = f"HTTP {status}"
