@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -20,14 +20,14 @@ from requests.utils import get_environ_proxies
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 
-from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
+from valence_sched.drivers.answers import Answer, goes_on
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Unreachable, body_of
+from valence_sched.drivers.transport import Adapter, Deadline, Trust, Unreachable, body_of
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.documents import decode
 from valence_sched.model.registered import Registered
 
 #: How often a read is tried, and how long to wait before the second time; then twice as long.
@@ -36,29 +36,8 @@ PAUSE_S = 0.1
 MAX_REDIRECTS = 5
 #: Answers that ask for another try.
 BUSY = (429, 503)
-#: States of a task that goes on.
-GOING = ("New", "Starting", "Running", "Pending", "Stopping", "Cancelling", "Service", "Suspended")
 #: How long the deletion of a session may take, also after the deadline.
 LOGOUT_S = 3.0
-
-
-class Answer(NamedTuple):
-    """What a pod manager answered: status, headers in whatever case, and the whole body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self, uri: str) -> Json:
-        """Return the body as an object.
-
-        Raises:
-            InputError: it is none.
-        """
-        if len(self.body) > MAX_DOCUMENT_BYTES:
-            expected = f"at most {MAX_DOCUMENT_BYTES}"
-            raise InputError(uri, "", "a document of more bytes", expected)
-        return object_of(self.body, uri)
 
 
 class Connection:
@@ -68,12 +47,18 @@ class Connection:
     """
 
     def __init__(
-        self, registered: Registered, password: str | None, deadline: Deadline, parallel: int = 1
+        self,
+        registered: Registered,
+        password: str | None,
+        deadline: Deadline,
+        parallel: int = 1,
+        trust: Trust | None = None,
     ) -> None:
         self.name, self.deadline, self.requests = registered.name, deadline, 0
+        self._received = 0
         self.url = base_url(registered)
         self.host = host_and_path(self.url)[0]
-        self._adapter = Adapter(parallel)
+        self._adapter = Adapter(parallel, trust or Trust())
         self._ended = self._closing = False
         if registered.cacert and not Path(registered.cacert).exists():
             raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
@@ -162,7 +147,7 @@ class Connection:
             if not isinstance(found, str):
                 raise PodmError("answered 202 without saying where its task is")
             where = found
-        while where and _goes_on(answer):
+        while where and goes_on(answer):
             self.wait(retry_after_s(answer.headers, poll_s))
             answer = self.get(self.local(where))
         return answer
@@ -249,6 +234,9 @@ class Connection:
             body = body_of(answer, most)
             if self._ended and method != "DELETE":  # what was cut off can look whole
                 raise self.deadline.passed()
+            self._received += len(body)
+            if self._received > MAX_TREE_BYTES:
+                raise PodmError(f"sends more than {MAX_TREE_BYTES} bytes")
             return Answer(answer.status, answer.headers, body)
         except Unreachable:
             if self._ended or self.deadline.left_s <= 0:
@@ -298,18 +286,6 @@ def base_url(registered: Registered) -> str:
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
 
 
-def object_of(body: bytes, uri: str) -> Json:
-    """Return a body as an object.
-
-    Raises:
-        InputError: it is none; a page for people is called by its name.
-    """
-    data = body.removeprefix(b"\xef\xbb\xbf")
-    if data[:200].lstrip()[:1] == b"<":
-        raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
-    return decode(data, dict, uri, "")
-
-
 def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
     """Keep connections alive, and take nothing from the user's files or a server's cookies."""
     session.headers["Connection"] = "keep-alive"
@@ -324,11 +300,3 @@ def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
 def _refuse(response: requests.Response) -> None:
     if response.status_code >= 400:
         raise _Status(response)
-
-
-def _goes_on(answer: Answer) -> bool:
-    if answer.status == 202:
-        return True
-    if answer.status != 200 or not answer.body:
-        return False
-    return answer.json("task").get("TaskState") in GOING

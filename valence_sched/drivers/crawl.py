@@ -185,21 +185,24 @@ class Crawl:
 
     def _work(self) -> None:
         """Fetch until there is nothing left, or it makes no sense to go on."""
-        while want := self._next():
-            try:
-                found: dict[str, Json] | InputError | None = self._source.read(
-                    want.uri, want.levels
-                )
-            except InputError as error:
-                found = error
-            except BaseException as error:
-                found = None
+        try:
+            while want := self._next():
+                self._fetch(want)
+        except BaseException as error:
+            with self._changed:  # raised where the crawl was asked for
                 self._error = self._error or error
-            with self._changed:
-                self._busy -= 1
-                if self._error is None:
-                    self._took(want, found)
                 self._changed.notify_all()
+
+    def _fetch(self, want: Want) -> None:
+        found: dict[str, Json] | InputError
+        try:
+            found = self._source.read(want.uri, want.levels)
+        except InputError as error:
+            found = error
+        with self._changed:
+            self._busy -= 1
+            self._took(want, found)
+            self._changed.notify_all()
 
     def _next(self) -> Want | None:
         with self._changed:
@@ -230,7 +233,7 @@ class Crawl:
 
         self._threads += self._start(work)
 
-    def _took(self, want: Want, found: dict[str, Json] | InputError | None) -> None:
+    def _took(self, want: Want, found: dict[str, Json] | InputError) -> None:
         """Take what came for a want, and go on with what it leads to."""
         key = folded(want.uri)
         self._tried.setdefault(key, set()).add(want.uri)
@@ -241,8 +244,7 @@ class Crawl:
         if key not in self._found:
             self._failed[key] = found if isinstance(found, InputError) else None
         if len(self._found) + len(self._failed) > MAX_DOCUMENTS:
-            self._error = PodmError(f"links more than {MAX_DOCUMENTS} documents")
-            return
+            raise PodmError(f"links more than {MAX_DOCUMENTS} documents")
         for other in wants:
             self._want(other)
 

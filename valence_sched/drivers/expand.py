@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from valence_sched.drivers.answers import object_of
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.connection import Connection, object_of
+from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.fields import Json, flag, number
 from valence_sched.drivers.links import path_of
 from valence_sched.drivers.transport import Slow

@@ -15,12 +15,16 @@ from pathlib import Path
 from valence_sched.drivers.connection import LOGOUT_S
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.transport import Trust
 from valence_sched.drivers.visit import Visit
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
+#: Pod managers at once to begin with: more would only wait for the same processor. When no result
+#: comes for a while, those in hand are slow, and as many again are begun.
+FIRST_PODMS, PATIENCE_S = 32, 0.25
 #: How long a pod manager has to end after its deadline.
 GRACE_S = 0.5
 
@@ -42,12 +46,14 @@ class Settings:
     """How to read: seconds for each pod manager, and parallel requests to each.
 
     ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
+    Without ``raw`` readings do not carry their documents, which takes far less memory.
     """
 
     timeout_s: float = 30.0
     parallel: int = 4
     full: bool = False
     cache: Path | None = None
+    raw: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +114,14 @@ class _Site:
     ) -> None:
         self._dialects, self._settings, self._clock = dialects, settings, clock
         self._todo = deque(enumerate(targets))
+        self._trust = Trust()
         self._helpers = threading.Semaphore(MAX_HELPERS)
         self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
         self._running: dict[int, Visit] = {}
         self._told: set[int] = set()
         self._threads: list[threading.Thread] = []
-        for _ in range(min(MAX_PODMS, len(targets))):
-            self._hire()
+        self._last = time.monotonic()
+        self._begin()
 
     def next(self) -> tuple[int, Reading]:
         """Return the next result, whichever pod manager it is of."""
@@ -123,7 +130,10 @@ class _Site:
                 index, reading = self._results.get(timeout=self._pause_s())
             except queue.Empty:
                 self._overdue()
+                if time.monotonic() - self._last > PATIENCE_S:
+                    self._begin()
                 continue
+            self._last = time.monotonic()
             if index not in self._told:
                 self._told.add(index)
                 return index, reading
@@ -137,6 +147,12 @@ class _Site:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
+    def _begin(self) -> None:
+        """Begin with some more pod managers, as far as there are some and there may be."""
+        self._last = time.monotonic()
+        for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
+            self._hire()
+
     def _hire(self) -> None:
         thread = threading.Thread(target=self._work, daemon=True, name="podm")
         self._threads.append(thread)
@@ -149,11 +165,16 @@ class _Site:
             except IndexError:
                 return
             settings, read_at = self._settings, self._clock()
-            visit = Visit(target.registered, target.password, settings, read_at, self._help)
+            visit = Visit(
+                target.registered, target.password, settings, read_at, self._help, self._trust
+            )
             self._running[index] = visit
             reading = Reading(*visit.read(self._dialects))
+            if not settings.raw:
+                reading.documents.clear()
             self._running.pop(index, None)
             self._results.put((index, reading))
+            del reading  # it may be gone long before the session is
             visit.end()
 
     def _help(self, work: Callable[[], None]) -> bool:
@@ -172,6 +193,8 @@ class _Site:
 
     def _pause_s(self) -> float | None:
         running = [visit.left_s for visit in list(self._running.values())]
+        if self._todo:
+            running.append(PATIENCE_S)
         return max(0.01, min(running, default=0.05))
 
     def _overdue(self) -> None:

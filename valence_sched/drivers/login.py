@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from valence_sched.model.registered import Registered
 
 if TYPE_CHECKING:
     from valence_sched.drivers.connection import Connection
+
+LOG = logging.getLogger(__name__)
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 _REGISTER = "register another with `podm set --username --password-prompt`"
@@ -83,16 +86,18 @@ class Login:
         return Refused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
-        """Delete every session of ours; one that cannot be deleted is remarked on."""
+        """Delete every session of ours; one that stays is logged, for all else is said."""
         while self._open:
             uri = self._open.pop(0)  # the one we are in comes last
             try:
                 status = self._connection.delete(uri).status
             except (PodmError, InputError) as error:
-                self._remark(f"{uri}: could not be deleted: {error}")
+                found = str(error).partition(" (")[0]  # its hint is for reading
+                LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
             else:
                 if status >= 400 and status not in (401, 404, 410):
-                    self._remark(f"{uri}: could not be deleted: HTTP {status}")
+                    found = f"HTTP {status}"
+                    LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
 
     def _place(self, root: Json | None) -> str | None:
         """Return where sessions are made, None where they are not."""

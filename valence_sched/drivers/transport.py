@@ -8,7 +8,10 @@ sushy's Connector sends through this adapter. What fails below HTTP becomes an
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import ssl
+import threading
 import time
 from typing import Any
 from weakref import WeakSet
@@ -63,10 +66,29 @@ class Deadline:
         return Unreachable(f"{what} (allow it more with --timeout)")
 
 
+class Trust:
+    """The authorities that are trusted; reading them costs more than a request, so read once."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._lock = threading.Lock()
+
+    def of(self, authorities: str) -> ssl.SSLContext:
+        """Return how to verify by a file or folder of authorities."""
+        with self._lock:
+            if authorities not in self._contexts:
+                folder = authorities if os.path.isdir(authorities) else None
+                file = None if folder else authorities
+                context = ssl.create_default_context(cafile=file, capath=folder)
+                self._contexts[authorities] = context
+            return self._contexts[authorities]
+
+
 class Adapter(HTTPAdapter):
     """Keeps connections alive, knows them all, and says plainly what fails."""
 
-    def __init__(self, parallel: int) -> None:
+    def __init__(self, parallel: int, trust: Trust) -> None:
+        self._trust = trust
         self._open: WeakSet[Any] = WeakSet()
         self._pool: HTTPConnectionPool | None = None
         self._sent: dict[str, str] = {}
@@ -86,6 +108,14 @@ class Adapter(HTTPAdapter):
             pool.ConnectionCls = remembered  # type: ignore[assignment]
             self._pool = None if pool.proxy else pool
         return pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Have connections verify by what is trusted already, instead of reading it each time."""
+        super().cert_verify(conn, url, verify, cert)
+        authorities = conn.ca_certs or conn.ca_cert_dir if url.startswith("https") else None
+        if authorities:
+            conn.conn_kw["ssl_context"] = self._trust.of(authorities)
+            conn.ca_certs = conn.ca_cert_dir = None
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
         """Send one request, once.
@@ -155,7 +185,7 @@ def body_of(answer: Any, most: int) -> bytes:
 def unreachable(error: BaseException) -> Unreachable:
     """Return what an error of the transport means, in a few words."""
     causes = _causes(error)
-    if any(isinstance(cause, SSLError | PoolSSLError) for cause in causes):
+    if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
         hint = "name its authority with --cacert; --insecure reads it unchecked"
         return Unreachable(f"TLS: {_plain(causes[-1])} ({hint})", sent=False)
     refused = any(isinstance(cause, NewConnectionError) for cause in causes)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -12,18 +13,18 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from valence_sched.drivers.connection import Answer, Connection
-from valence_sched.drivers.crawl import Crawl, Start, Want
+from valence_sched.drivers.answers import Answer
+from valence_sched.drivers.connection import Connection
+from valence_sched.drivers.crawl import Crawl, Start
 from valence_sched.drivers.dialect import Dialect, told
 from valence_sched.drivers.expand import Documents
-from valence_sched.drivers.fields import Json, Link
+from valence_sched.drivers.fields import Json
 from valence_sched.drivers.kept import Kept
-from valence_sched.drivers.links import ROOT, Service
-from valence_sched.drivers.notes import Notes
-from valence_sched.drivers.transport import Deadline, Unreachable
+from valence_sched.drivers.links import ROOT
+from valence_sched.drivers.passes import understood
+from valence_sched.drivers.transport import Deadline, Trust, Unreachable
 from valence_sched.errors import (
     InputError,
-    PodmError,
     Remark,
     SchedulerError,
     UnknownName,
@@ -32,8 +33,7 @@ from valence_sched.errors import (
 from valence_sched.model.inventory import FullPodm, PodmStatus
 from valence_sched.model.registered import Registered
 
-#: How often the reader may say that it wants more.
-MAX_PASSES = 20
+LOG = logging.getLogger(__name__)
 
 
 class Pace(Protocol):
@@ -64,8 +64,15 @@ class Visit:
     """One reading of one pod manager."""
 
     def __init__(
-        self, registered: Registered, password: str | None, pace: Pace, at: datetime, start: Start
+        self,
+        registered: Registered,
+        password: str | None,
+        pace: Pace,
+        at: datetime,
+        start: Start,
+        trust: Trust,
     ) -> None:
+        self._trust = trust
         self._registered, self._pace, self._start = registered, pace, start
         self._at = at.astimezone(UTC).replace(microsecond=0)
         self._began = time.monotonic()
@@ -101,12 +108,15 @@ class Visit:
 
     def end(self) -> None:
         """Log out; never raises."""
-        if self._connection:
-            self._connection.close()
+        try:
+            if self._connection:
+                self._connection.close()
+        except Exception as error:
+            LOG.warning("%s: could not log out: %s", self._registered.name, error)
 
     def _read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> Found:
         known, pace = self._registered, self._pace
-        connection = Connection(known, self._password, self._deadline, pace.parallel)
+        connection = Connection(known, self._password, self._deadline, pace.parallel, self._trust)
         self._connection = connection
         root = _root(connection)
         name = told(root) if known.driver == "auto" else known.driver
@@ -185,41 +195,3 @@ def _shown(answer: Answer) -> Json | None:
     if answer.status != 200:
         raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
     return answer.json(ROOT)
-
-
-def understood(
-    crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str
-) -> tuple[Notes, FullPodm, dict[str, Json]]:
-    """Return what the documents say: read them again as long as the reader wants more."""
-    if root is None:
-        for way in vars(dialect.root).values():
-            if isinstance(way, Link):
-                crawl.put_off(Want(f"{ROOT}/{way.path}", way.to, way.levels))
-    else:
-        crawl.add(ROOT, root)
-    crawl.fetch([Want(ROOT, dialect.root)] if root is not None else [])
-    for _ in range(MAX_PASSES):
-        notes = Notes()
-        read: dict[str, Json] = {}
-        missing: list[str] = []
-
-        def get(
-            uri: str, read: dict[str, Json] = read, missing: list[str] = missing
-        ) -> Json | None:
-            try:
-                found = crawl.get(uri)
-            except KeyError:
-                missing.append(uri)
-                return None
-            if found is not None:
-                read[uri] = found
-            return found
-
-        service = Service(get, notes.add, crawl.known(), host)
-        podm = dialect.read(service, name, dialect.name)
-        if not missing:
-            return notes, podm, read
-        for uri in (*read, *missing):
-            crawl.ask(uri)
-        crawl.fetch([])
-    raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")

@@ -18,9 +18,9 @@ from valence_sched.drivers.kept import Kept
 from valence_sched.drivers.links import folded, path_of
 from valence_sched.drivers.live import Settings, Target, read
 from valence_sched.drivers.mockup import podm_of, tree_of_map
+from valence_sched.drivers.passes import understood
 from valence_sched.drivers.redfish import redfish
 from valence_sched.drivers.transport import Deadline
-from valence_sched.drivers.visit import understood
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registered import Registered
 

@@ -313,6 +313,9 @@ class TlsTest(FaultsTest):
         server, _ = self.secure(x509.DNSName("other.example"))
         (reading,) = self.read(server, known={"cacert": "/nowhere/ca.pem"})
         self.assertIn("/nowhere/ca.pem", reading.failure)
+        nonsense = self.folder / "nonsense.pem"
+        nonsense.write_bytes(b"nonsense")
+        self.failure_tls(server, "--cacert", known={"cacert": str(nonsense)})
 
 
 class DocumentsTest(FaultsTest):
