@@ -79,6 +79,12 @@ class TestSchemas(Case):
         run("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", file)
         validator("inventory").validate(json.loads(file.read_bytes()))
 
+    def test_the_example_of_pod_managers_keeps_to_its_schema_and_a_password_does_not(self):
+        document = yaml.safe_load((ROOT / "examples" / "podms.yaml").read_text())
+        validator("podms").validate(document)
+        document["podms"]["gpu-east"]["password"] = "a-password"
+        self.assertFalse(validator("podms").is_valid(document))
+
     def test_a_wrong_inventory_does_not_keep_to_it(self):
         site = json.loads(Path(SITE).read_bytes())
         site["podms"][0]["blocks"][0]["devices"] = {"processors": [{"cores": -1}]}
