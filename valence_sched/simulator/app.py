@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from valence_sched.simulator.podm import Asked, Reply, SimulatedPodm, encoded
+from valence_sched.simulator.podm import Reply, SimulatedPodm, encoded
+from valence_sched.simulator.reads import Asked
 from valence_sched.simulator.refusals import error, refused
 
 WRITES = ("POST", "PATCH", "PUT", "DELETE")

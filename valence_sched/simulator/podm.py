@@ -4,36 +4,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from valence_sched.simulator import writes
 from valence_sched.simulator.composition import Composition
-from valence_sched.simulator.documents import Answer, Documents, Json, etag_of
-from valence_sched.simulator.expand import asked, expanded
+from valence_sched.simulator.documents import Answer, Documents, etag_of
 from valence_sched.simulator.faults import Faults
 from valence_sched.simulator.furnish import furnish
-from valence_sched.simulator.links import object_of
-from valence_sched.simulator.paging import page_number, paged
-from valence_sched.simulator.refusals import Refused, error, forbidden_method, missing, refused
+from valence_sched.simulator.reads import Asked, Reads
+from valence_sched.simulator.refusals import Refused, error, forbidden_method
 from valence_sched.simulator.sessions import Login, Sessions
 from valence_sched.simulator.sessions import furnish as furnish_sessions
 
 #: Documents that nobody must log in for.
 OPEN = ("/redfish", "/redfish/v1")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """An HTTP request: the path decoded, names of headers in lower case."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +67,7 @@ class SimulatedPodm:
             collection=furnish_sessions(documents, settings.session_timeout_s),
         )
         self.writes = writes.Writes(documents, self.faults, settings.clock, settings.task_s)
+        self._reads = Reads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, Reply] = {}
         self._cached_changes = -1
 
@@ -122,45 +110,11 @@ class SimulatedPodm:
         key = f"{ask.path}?{ask.query}" if ask.query else ask.path
         reply = self._cache.get(key)
         if reply is None:
-            reply = self._cache[key] = encoded(self._read(ask))
+            reply = self._cache[key] = encoded(self._reads.answer(ask))
         tag = reply.headers.get("ETag")
         if tag and tag in [one.strip() for one in ask.headers.get("if-none-match", "").split(",")]:
             return Reply(304, b"", {"ETag": tag})
         return reply
-
-    def _read(self, ask: Asked) -> Answer:
-        if ask.path.rstrip("/") == "/redfish":
-            return Answer(200, {"v1": "/redfish/v1/"})
-        if (monitored := self.writes.tasks.monitor(ask.path)) is not None:
-            return monitored
-        json = self.documents.get(ask.path)
-        if json is None:
-            return missing(ask.path)
-        if (page := self.documents.get(_page_uri(ask))) is not None:
-            return Answer(200, self._expanded(page, ask))
-        unknown = [name for name in ask.query if name.startswith("$")]
-        unknown = [name for name in unknown if name not in ("$expand", "$skip", "$top")]
-        if unknown:
-            text = f"The query parameter {unknown[0]} is not supported."
-            return refused(501, "QueryNotSupported", text)
-        return Answer(200, self._expanded(self._page(json, ask), ask))
-
-    def _page(self, json: Json, ask: Asked) -> Json:
-        size, lost = self.settings.page_size, self.faults.number("page-missing")
-        if lost is not None and "Members" in json and page_number(ask.query, size) == lost:
-            raise Refused(404, "ResourceMissingAtURI", f"There is no page {lost}.", ask.path)
-        return paged(json, ask.path.rstrip("/"), ask.query, size)
-
-    def _expanded(self, json: Json, ask: Asked) -> Json:
-        value = ask.query.get("$expand")
-        if value is None or "expand-ignored" in self.faults:
-            return json
-        if "expand-404" in self.faults:
-            raise Refused(404, "ResourceMissingAtURI", "There is no such resource.", ask.path)
-        root = self.documents.get("/redfish/v1")
-        offered = object_of(object_of(root, "ProtocolFeaturesSupported"), "ExpandQuery")
-        found = expanded(self.documents, json, ask.path.rstrip("/"), asked(value, offered))
-        return _without_names(found) if "expand-drops" in self.faults else found
 
     def _written(self, ask: Asked, user: str) -> Answer:
         path = ask.path.rstrip("/")
@@ -198,23 +152,6 @@ def encoded(answer: Answer) -> Reply:
     if answer.status == 200:
         headers["ETag"] = etag_of(body)
     return Reply(answer.status, body, headers)
-
-
-def _page_uri(ask: Asked) -> str:
-    """Return where the page of a collection that was recorded in pages stands."""
-    words = (f"{name}={value}" for name, value in ask.query.items() if name != "$expand")
-    return f"{ask.path.rstrip('/')}?{'&'.join(words)}"
-
-
-def _without_names(json: Json) -> Json:
-    members = json.get("Members")
-    if not isinstance(members, list):
-        return json
-    bare = [
-        {key: value for key, value in member.items() if key not in ("Id", "Name")}
-        for member in members
-    ]
-    return {**json, "Members": bare}
 
 
 def _unauthorized() -> Answer:
