@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UsageError, one_line
@@ -16,7 +17,7 @@ from valence_sched.model.composed import Composed
 from valence_sched.store import claim_rows, settle, sweep, tables
 from valence_sched.store.columns import key_of, now
 from valence_sched.store.database import Database
-from valence_sched.store.hold import Sweepable, hold
+from valence_sched.store.hold import Sweepable, hold, lock
 
 TTL_S = 600.0
 PREPARE_TTL_S = 60.0  # how long the parts of a claim of several podms wait for each other
@@ -204,9 +205,11 @@ class Claims:
                 mine := claim_rows.found(connection, tables.claims.c.id == claim.id)
             ):
                 return mine[0]  # the answer to the commit was lost, the commit was not
-            claim_rows.insert(connection, claim, ttl_s)
+            at = lock(connection, part)
+            timed = msgspec.structs.replace(claim, created_at=at, expires_at=at + ttl_s)
+            claim_rows.insert(connection, timed)
             hold(connection, claim.id, part)
-            return claim_rows.one(connection, claim.id)
+            return timed
 
         return self._sweeping(work)
 
@@ -262,6 +265,7 @@ def _join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
         )
     )
     if had is None:
+        lock(connection, part)
         hold(connection, claim_id, part)
     # after the podm's row, as everybody locks them
     state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
