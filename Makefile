@@ -34,7 +34,7 @@ test: .venv/installed-test
 	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)
 
 soak: .venv/installed-test
-	VALENCE_SCHED_SOAK=1 $(BIN)/python -m unittest -v tests.unit.store.test_races $(ARGS)
+	VALENCE_SCHED_SOAK=300 $(BIN)/python -m unittest -v tests.unit.store.test_races $(ARGS)
 
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

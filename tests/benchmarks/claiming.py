@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tests.benchmarks.measure import Measurement, against, median_ms
 from tests.unit.store.engines import SERVERS, _admin, raw_engine
 from tests.unit.store.site import part, podm
+from valence_sched.store import podms
 from valence_sched.store.address import Address
 from valence_sched.store.store import Store
 
@@ -35,12 +36,12 @@ def claiming() -> Iterator[Measurement]:
         for processes in (1, 4, 8):
             url, drop = make()
             spread = _rate(_bare, _made(url), processes)
-            for kind, podms in (("hot", 1), ("spread", processes)):
+            for kind, spread_over in (("hot", 1), ("spread", processes)):
                 fresh, away = make()
                 with Store(fresh) as store:
-                    for number in range(podms):
+                    for number in range(spread_over):
                         store.remember(podm(f"p{number}", processes * EACH))
-                took = _rate(_take, fresh, processes, podms)
+                took = _rate(_take, fresh, processes, spread_over)
                 name = f"claims {engine} {kind} {processes}"
                 yield against(name, took, spread, 2.0, "ms a claim")
                 away()
@@ -50,8 +51,8 @@ def claiming() -> Iterator[Measurement]:
 def looking() -> Iterator[Measurement]:
     """Yield a look when one of many moved against one when none did."""
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/s.db") as store:
-        for number in range(MANY):
-            store.remember(podm(f"p{number}", 1))
+        many = [podm(f"p{number}", 1) for number in range(MANY)]
+        store._database.write(lambda c: [podms.remember(c, one) for one in many])
         known = store.look().known
         none = median_ms(lambda: store.look(known), 20)
         store.remember(podm("p5", 2))

@@ -28,23 +28,22 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
     return None if key is None else key_of(owner or "", key)
 
 
-def insert(connection: sa.Connection, claim: Claim, ttl_s: float) -> None:
-    """Write a new claim that ends ``ttl_s`` from now by the database's clock."""
-    connection.execute(
-        sa.insert(_table).values(
-            id=claim.id,
-            state=claim.state,
-            owner=claim.owner,
-            group_name=claim.group,
-            idempotency_key=claim.key,
-            consumer_key=consumer_key(claim.owner, claim.key),
-            content=claim.content,
-            created_at=now(),
-            expires_at=now() + ttl_s,
-            sweep_at=now() + ttl_s,
-            document=to_json(claim.parts),
-        )
-    )
+def insert(connection: sa.Connection, claim: Claim) -> None:
+    """Write a new claim that may be swept once its time is over."""
+    row = {
+        "id": claim.id,
+        "state": claim.state,
+        "owner": claim.owner,
+        "group_name": claim.group,
+        "idempotency_key": claim.key,
+        "consumer_key": consumer_key(claim.owner, claim.key),
+        "content": claim.content,
+        "created_at": claim.created_at,
+        "expires_at": claim.expires_at,
+        "sweep_at": claim.expires_at,
+        "document": to_json(claim.parts),
+    }
+    connection.execute(sa.insert(_table), row)
     event(connection, claim.state.lower(), claim.id, words=claim.owner)
 
 

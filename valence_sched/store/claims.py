@@ -8,15 +8,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UsageError, one_line
+from valence_sched.errors import ClaimLost, ClaimState, InUse, UsageError, one_line
 from valence_sched.model.claim import LIVE, Claim, Part, State
 from valence_sched.model.composed import Composed
-from valence_sched.store import claim_rows, settle, sweep, tables
+from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables
 from valence_sched.store.columns import key_of, now
 from valence_sched.store.database import Database
-from valence_sched.store.hold import Sweepable, hold
+from valence_sched.store.hold import Sweepable, hold, lock
 from valence_sched.store.split import split
 
 TTL_S = 600.0
@@ -75,8 +76,10 @@ class Claims:
             return taken
         try:
             for part in others:
-                self._sweeping(lambda c, part=part: _join(c, claim.id, part))  # type: ignore[misc]
-            return self._database.write(lambda c: _commit(c, claim.id, ttl_s), "claiming")
+                self._sweeping(lambda c, part=part: claim_steps.join(c, claim.id, part))  # type: ignore[misc]
+            return self._database.write(
+                lambda c: claim_steps.commit(c, claim.id, ttl_s), "claiming"
+            )
         except BaseException:
             self._abort(claim.id)
             raise
@@ -84,7 +87,9 @@ class Claims:
     def by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
         """Return the claim that a key stands for, None for none; NameTaken for other content."""
         try:
-            return self._database.read(lambda c: _of_key(c, owner, key, key_of(content)), "reading")
+            return self._database.read(
+                lambda c: claim_steps.of_key(c, owner, key, key_of(content)), "reading"
+            )
         except Sweepable:
             sweep.sweep(self._database)
             return None
@@ -122,8 +127,8 @@ class Claims:
             node = connection.scalar(sa.select(nodes.id).where(nodes.claim_id == claim_id))
             if node is not None:
                 raise InUse(f"claim {claim_id} is what node {node} is made of: delete the node")
-            return _end(connection, claim_id, ("PREPARED", "HELD", "COMPOSED", "SETTLED"),
-                        "RELEASED", note)  # fmt: skip
+            states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
+            return claim_steps.end(connection, claim_id, states, "RELEASED", note)
 
         return self._ended(claim_id, work, "releasing a claim", "RELEASED")
 
@@ -131,7 +136,7 @@ class Claims:
         """Give up a claim that could not be composed, and of which nothing is left there."""
 
         def work(connection: sa.Connection) -> bool:
-            return _end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
+            return claim_steps.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
 
         return self._ended(claim_id, work, "giving up a claim", "FAILED")
 
@@ -210,16 +215,18 @@ class Claims:
 
         def work(connection: sa.Connection) -> Claim:
             if claim.key is not None:
-                other = _of_key(connection, claim.owner, claim.key, claim.content)
+                other = claim_steps.of_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
                     return other
             if next(tries) and (
                 mine := claim_rows.found(connection, tables.claims.c.id == claim.id)
             ):
                 return mine[0]  # the answer to the commit was lost, the commit was not
-            claim_rows.insert(connection, claim, ttl_s)
+            at = lock(connection, part)
+            timed = msgspec.structs.replace(claim, created_at=at, expires_at=at + ttl_s)
+            claim_rows.insert(connection, timed)
             hold(connection, claim.id, part)
-            return claim_rows.one(connection, claim.id)
+            return timed
 
         return self._sweeping(work)
 
@@ -234,7 +241,9 @@ class Claims:
 
     def _abort(self, claim_id: str) -> None:
         self._database.write(
-            lambda c: _end(c, claim_id, ("PREPARED",), "FAILED", "not all of it could be had"),
+            lambda c: claim_steps.end(
+                c, claim_id, ("PREPARED",), "FAILED", "not all of it could be had"
+            ),
             "giving up a claim",
         )
         sweep.free(self._database, claim_id)
@@ -245,71 +254,8 @@ class Claims:
         done = self._database.write(work, doing)
         claim = self.show(claim_id)
         if not done and claim.state != state:
-            raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {_hint(claim)}"))
+            raise ClaimState(
+                one_line(f"claim {claim_id} is {claim.state}: {claim_steps.hint(claim)}")
+            )
         sweep.free(self._database, claim_id)
         return claim
-
-
-def _hint(claim: Claim) -> str:
-    if claim.state == "COMPOSING":
-        return "something may be there by now: reap it once its time is over"
-    return "it has ended already" if claim.state not in LIVE else "that is not for this state"
-
-
-def _end(
-    connection: sa.Connection, claim_id: str, before: tuple[State, ...], after: State,
-    note: str | None,
-) -> bool:  # fmt: skip
-    """End a claim; from now on what it holds may be swept, and its key is free."""
-    return claim_rows.move(
-        connection, claim_id, before, after, note=note, consumer_key=None, sweep_at=0.0
-    )
-
-
-def _join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
-    """Add a part to a prepared claim; what it holds of this podm already, it keeps."""
-    parts, of = tables.claim_parts.c, tables.claims.c
-    had = connection.scalar(
-        sa.select(parts.claim_id).where(
-            parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
-        )
-    )
-    if had is None:
-        hold(connection, claim_id, part)
-    # after the podm's row, as everybody locks them
-    state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
-    if state != "PREPARED":
-        raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {state}", part.podm)
-    return claim_rows.one(connection, claim_id)
-
-
-def _commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
-    of = tables.claims.c
-    ends = now() + ttl_s
-    done = claim_rows.move(
-        connection, claim_id, ["PREPARED"], "HELD", of.sweep_at > now(),
-        expires_at=ends, sweep_at=ends,
-    )  # fmt: skip
-    claim = claim_rows.one(connection, claim_id)
-    if not done and claim.state != "HELD":  # held: the answer to an earlier commit was lost
-        raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {claim.state}")
-    return claim
-
-
-def _of_key(
-    connection: sa.Connection, owner: str | None, key: str, content: str
-) -> Claim | None:  # fmt: skip
-    of = tables.claims.c
-    claims = claim_rows.found(connection, of.consumer_key == claim_rows.consumer_key(owner, key))
-    if not claims:
-        return None
-    claim = claims[0]
-    ended = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id))
-    if ended:
-        raise Sweepable
-    if claim.content != content:
-        raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
-                                 "something else: choose another key"))  # fmt: skip
-    if claim.state == "PREPARED":
-        raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
-    return claim

@@ -31,32 +31,36 @@ class Winner(NamedTuple):
         return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
 
 
-def hold(connection: sa.Connection, claim_id: str, part: Part) -> None:
-    """Hold a part for a claim that is there, if it is still what was decided on.
+def lock(connection: sa.Connection, part: Part) -> float:
+    """Lock a podm if it still is at the generation that was decided on; return the time.
 
-    Locks the podm's row, so claims of one podm come one after another.
+    Claims of one podm come one after another from here on.
 
     Raises:
-        ClaimLost: the podm moved since, or somebody holds some of it; the message says who.
-        Sweepable: only a claim whose time is over is in the way.
+        ClaimLost: it moved since.
     """
-    key = key_of(part.podm)
-    check_generation(connection, key, part)
-    connection.execute(sa.insert(tables.claim_parts), {"podm_key": key, "claim_id": claim_id})
-    _hold_blocks(connection, claim_id, key, part)
-    _hold_amounts(connection, claim_id, key, part)
-    podms.moved(connection, key)
-
-
-def check_generation(connection: sa.Connection, key: str, part: Part) -> None:
-    """Lock a podm and refuse when it is not at the generation that was decided on."""
-    row = podms.locked(connection, key)
+    row = podms.locked(connection, key_of(part.podm))
     if row is None or row.gone:
         raise ClaimLost(f"pod manager {part.podm!r} is no longer here", part.podm)
     if row.generation != part.generation:
         raise ClaimLost(
             f"pod manager {part.podm!r} moved from generation {part.generation} to "
             f"{row.generation} since it was decided on", part.podm)  # fmt: skip
+    return row.looked_at
+
+
+def hold(connection: sa.Connection, claim_id: str, part: Part) -> None:
+    """Hold a part for a claim that is there, if all of it is free; its podm is locked.
+
+    Raises:
+        ClaimLost: somebody holds some of it; the message says who.
+        Sweepable: only a claim whose time is over is in the way.
+    """
+    key = key_of(part.podm)
+    connection.execute(sa.insert(tables.claim_parts), {"podm_key": key, "claim_id": claim_id})
+    _hold_blocks(connection, claim_id, key, part)
+    _hold_amounts(connection, claim_id, key, part)
+    podms.moved(connection, key)
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:

@@ -36,6 +36,7 @@ class Row(NamedTuple):
     read_at: str | None
     gone: bool
     stats: bytes | None
+    looked_at: float
 
 
 def shard_of(key: str) -> int:
@@ -47,7 +48,7 @@ def locked(connection: sa.Connection, key: str) -> Row | None:
     """Return a podm's row after locking it, None when it was never read."""
     of = _table.c
     row = connection.execute(
-        sa.select(of.generation, of.digest, of.read_at, of.gone, of.stats)
+        sa.select(of.generation, of.digest, of.read_at, of.gone, of.stats, now())
         .where(of.podm_key == key)
         .with_for_update()
     ).one_or_none()

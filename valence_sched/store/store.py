@@ -12,7 +12,7 @@ from typing import Self
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
 from valence_sched.model.stats import Stats, name_of
-from valence_sched.store import podms, registry, schema, sweep
+from valence_sched.store import decisions, podms, registry, schema, sweep
 from valence_sched.store.address import Address
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
@@ -141,3 +141,13 @@ class Store:
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
         """Return what happened ``last``, to one claim or to all, the oldest first."""
         return self._database.read(lambda c: events(c, claim, last), "reading events")
+
+    def keep_decision(self, decision_id: str, document: bytes) -> None:
+        """Keep a decision as a document, for who asks later why; one kept already stays."""
+        self._database.write(
+            lambda c: decisions.keep(c, decision_id, document), "keeping a decision"
+        )
+
+    def decision(self, decision_id: str) -> bytes:
+        """Return a decision that was kept; UnknownName when there is none."""
+        return self._database.read(lambda c: decisions.kept(c, decision_id), "reading a decision")

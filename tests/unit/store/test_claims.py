@@ -90,6 +90,26 @@ class TestTake:
         take(0.1)
         self.assertAlmostEqual(9.0, held(self.one).amounts["m"])
 
+    def test_of_many_at_once_as_many_get_an_amount_as_there_is(self):
+        stock = {"uri": "m", "resource": "memory", "total": 3}
+        self.generation = self.one.remember(podm(stocks=[stock]))
+        stores = [self.store() for _ in range(6)]
+        barrier, won, lost = threading.Barrier(len(stores)), [], []
+
+        def run(store):
+            barrier.wait()
+            try:
+                won.append(store.claims.take([part("p", self.generation, m=1)]))
+            except ClaimLost as error:
+                lost.append(error)
+
+        threads = [threading.Thread(target=run, args=(store,)) for store in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((3, 3), (len(won), len(lost)))
+
     def test_declared_amounts_are_held_up_to_what_was_declared(self):
         one = part("p", self.generation, **{"declared:power": 300})
         declared = Part(podm=one.podm, generation=one.generation, shares=one.shares,

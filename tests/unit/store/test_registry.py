@@ -94,3 +94,16 @@ class TestRemember:
         store = self.store()
         store.remember(podm(blocks=20_000))
         self.assertEqual(20_000, len(store.last()["p"].blocks))
+
+
+@on_each_engine
+class TestDecisions:
+    """Kept for who asks later."""
+
+    def test_a_decision_is_kept_once_and_as_it_was(self):
+        store = self.store()
+        store.keep_decision("d-1", b'{"a": 1}')
+        store.keep_decision("d-1", b"{}")
+        self.assertEqual(b'{"a": 1}', self.store().decision("d-1"))
+        with self.assertRaisesRegex(UnknownName, "no decision named 'd-2' .*'d-1'"):
+            store.decision("d-2")

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions as documents, for who asks later why."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from valence_sched.errors import UnknownName
+from valence_sched.store import tables
+from valence_sched.store.columns import now
+
+_table = tables.decisions
+
+
+def keep(connection: sa.Connection, decision_id: str, document: bytes) -> None:
+    """Write a decision unless one of this id is kept already."""
+    if connection.scalar(sa.select(_table.c.id).where(_table.c.id == decision_id)) is None:
+        connection.execute(
+            sa.insert(_table).values(id=decision_id, decided_at=now(), document=document)
+        )
+
+
+def kept(connection: sa.Connection, decision_id: str) -> bytes:
+    """Return a decision; UnknownName, with the latest ones, when there is none."""
+    found = connection.scalar(sa.select(_table.c.document).where(_table.c.id == decision_id))
+    if found is None:
+        latest = sa.select(_table.c.id).order_by(_table.c.decided_at.desc()).limit(20)
+        raise UnknownName("decision", decision_id, connection.scalars(latest))
+    return bytes(found)
