@@ -27,14 +27,11 @@ def split(connection: sa.Connection, claim_id: str) -> list[Claim]:
     if not claim_rows.move(connection, claim_id, ["HELD"], "RELEASED", valid, consumer_key=None,
                            note="one claim a node by now"):  # fmt: skip
         raise claim_rows.refuse(connection, claim_id, "only one that is held can be split")
-    left_s = connection.scalar(
-        sa.select(_claims.c.expires_at - now()).where(_claims.c.id == claim_id)
-    )
     made = []
     for part in claim.parts:
         for share in part.shares:
             one = _one(claim, part, share)
-            claim_rows.insert(connection, one, float(left_s or 0))
+            claim_rows.insert(connection, one)
             _hand_over(connection, claim_id, one, part.podm, share)
             made.append(one.id)
     for table in (_amounts, _parts):
