@@ -26,14 +26,17 @@ def fragmentation(
 
     ``F`` is how much of what is free on a pool the mix is expected to have no use for: for each
     flavor by its weight all of it where the pool cannot make its node, else what is of another
-    kind or left in too small pieces. The score is ``0.5 - g / (2 * (|g| + one))``, where ``g`` is
-    the growth of ``F`` when this very node is taken: 0.5 where nothing is lost, less where use
-    is lost, more where useless rests are used up. The scarce thing is ``accelerators`` of blocks,
-    or ``of`` names a stock resource; ``one`` is one device, or the most that a flavor asks of one
-    stock. Growths that round to one multiple of ``step``, in parts of ``one``, are equal. A pool
-    where one of the needs finds too little scores 0. A request without a mix is its own. Source:
-    the fragmentation gradient of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's
-    blocks and stocks, and absolute.
+    kind, left in too small pieces, or more than three times what ``m`` nodes take: of all else
+    that they need, the pool has enough for ``m``, the least of ``free / needed`` and no whole
+    number. The score is ``0.5 - g / (2 * (|g| + one))``, where ``g`` is the growth of ``F`` when
+    this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
+    rests are used up. The scarce thing is ``accelerators`` of blocks, or ``of`` names a stock
+    resource; ``one`` is one device, or the most that a flavor asks of one stock. Growths that
+    round to one multiple of ``step``, in parts of ``one``, are equal. A pool where one of the
+    needs finds too little scores 0. A request without a mix is its own. Source: the fragmentation
+    gradient of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks and stocks,
+    and absolute. There, what can take one node is of use as a whole; the bound by what runs out
+    first is ours: thrice what this flavor alone could use, for nodes of others need less besides.
     """
     mix = request.mix if request.mix.shares else Mix((Share(request.needs, request.traits),))
     workload = mix.workload(of)

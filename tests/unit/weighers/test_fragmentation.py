@@ -30,7 +30,7 @@ def needs(cores, milli, count):
 
 
 def useless(cores, cards, traits, mix):
-    """Return F of one pool by the words of the paper."""
+    """Return F of one pool by the words of the paper, as far as the cores go round."""
     shares = [share for share in mix if share[2]]
     weights = sum(share[4] for share in shares)
     found = 0.0
@@ -38,6 +38,7 @@ def useless(cores, cards, traits, mix):
         fits = cores >= asked and sum(left // milli for left in cards) >= count
         fits = fits and (trait is None or trait in traits)
         useful = sum(left for left in cards if left >= milli) if fits else 0
+        useful = min(useful, 3 * cores / asked * count * milli)
         found += weight / weights * (sum(cards) - useful)
     return found
 
@@ -134,8 +135,13 @@ class TestBlocks(unittest.TestCase):
         def f(cores, cards, others):
             shares = [share for share in mix if share[1]]
             weights = sum(weight for _, _, weight in shares)
-            return sum(weight / weights * (cards + others - (cards if cores >= c and cards >= g
-                       else 0)) for c, g, weight in shares)  # fmt: skip
+            return sum(
+                weight / weights * (cards + others - useful(cores, cards, c, g))
+                for c, g, weight in shares
+            )
+
+        def useful(cores, cards, c, g):
+            return min(cards, 3 * g * cores / c) if cores >= c and cards >= g else 0
 
         shares = Mix(tuple(Share(wanted(c, g).needs, weight=w) for c, g, w in mix))
         for cores, cards, _ in mix:
@@ -154,11 +160,12 @@ class TestBlocks(unittest.TestCase):
         both = cpu("b", 8, 64)
         site = view({"id": "a", "blocks": [both, gpu("g", 2)]})
         asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 64}})
-        mix = Mix((Share(request({"processor": {"total_cores": 8}, "accelerators": [{}]}).needs),))
+        mix = Mix((Share(request({"processor": {"total_cores": 8},
+                                    "accelerators": [{"count": 2}]}).needs),))  # fmt: skip
         self.assertAlmostEqual(scored(2.0), fragmentation(site, replaced(asked, mix))[0])
 
     def test_without_a_mix_the_request_is_its_own(self):
-        site = view({"id": "a", "blocks": [cpu("c", 8), gpu("g", 2)]})
+        site = view({"id": "a", "blocks": [cpu("c", 8), gpu("g")]})
         asked = request({"processor": {"total_cores": 8}, "accelerators": [{}]})
         self.assertEqual(0.5, fragmentation(site, asked)[0])  # the node takes all there is
         self.assertEqual(0.5, fragmentation(site, request({"processor": {"total_cores": 8}}))[0])
@@ -173,6 +180,21 @@ class TestBlocks(unittest.TestCase):
         exact, near = (fragmentation(site, asked, of="milli", step=s) for s in (0.0, 0.25))
         self.assertNotEqual(*exact)
         self.assertEqual(*near)
+
+    def test_cards_count_as_far_as_the_cores_beside_them_go_round(self):
+        few, many = ({"id": str(n), "stocks": stocks(n, [CARD] * 4)} for n in (7, 16))
+        mix = Mix((Share(request({"stocks": needs(6, CARD, 1)}).needs),))
+        asked = replaced(request({"stocks": needs(1, CARD, 1)}), mix)
+        # with 7 cores 3.5 of 4 cards are of use, then 3 of 3; with 16 all 4, then all 3
+        found = fragmentation(view(few, many), asked, of="milli")
+        self.assertEqual([scored(-0.5), scored(0.0)], found.tolist())
+
+    def test_cores_alone_go_where_they_feed_no_card(self):
+        rich, poor = ({"id": str(n), "stocks": stocks(n, [CARD] * 4)} for n in (16, 8))
+        mix = Mix((Share(request({"stocks": needs(6, CARD, 1)}).needs),))
+        asked = replaced(request({"stocks": needs(2, 0, 0)}), mix)
+        found = fragmentation(view(rich, poor), asked, of="milli")
+        self.assertEqual([scored(0.0), scored(1.0)], found.tolist())
 
 
 class TestPolicy(unittest.TestCase):
