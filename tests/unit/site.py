@@ -94,6 +94,9 @@ def request(**fields) -> Request:
 
 @contextlib.contextmanager
 def site(*fail: str, source: str = EXAMPLE, url: str | None = None) -> Iterator[Site]:
-    with tempfile.TemporaryDirectory() as folder, served(source, fail=fail) as podms:
-        with Store(url or f"sqlite:///{folder}/state.sqlite") as store:
-            yield Site(podms, store)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(source, fail=fail) as podms,
+        Store(url or f"sqlite:///{folder}/state.sqlite") as store,
+    ):
+        yield Site(podms, store)

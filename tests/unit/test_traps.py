@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
-from valence_sched.core.decision import inventory_digest
 from valence_sched.core.rank import ranked
+from valence_sched.core.source import inventory_digest
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view

@@ -4,28 +4,22 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import msgspec
-import numpy as np
 
 from valence_sched.core.batch import Batch, Placed
 from valence_sched.core.case import Case
 from valence_sched.core.explain import explained
 from valence_sched.core.fit import Fit
 from valence_sched.core.founding import Part
-from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel
-from valence_sched.core.policies import BoundFilter
+from valence_sched.core.judge import NEVER, SCALE, funnel
+from valence_sched.core.source import digest, inventory_source
+from valence_sched.core.verdicts import Verdicts
 from valence_sched.errors import nearest, one_line
 from valence_sched.model import decision as words
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import to_json
-from valence_sched.model.opinion import Term
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
@@ -86,7 +80,7 @@ class Decision:
     def _spared(self, placed: Placed) -> Placed:
         if not placed.alternates:
             return placed
-        spare = [other for other in placed.alternates if not self._fitting_on[self._podm(other[0])]]
+        spare = [other for other in placed.alternates if not self.fitting_on[self._podm(other[0])]]
         return replace(placed, alternates=tuple(spare[: self.request.alternates]))
 
     @property
@@ -142,7 +136,8 @@ class Decision:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
         if not self.whole:
             return
-        found = [self._verdict(podm) for podm in range(len(self.view.podms))]
+        verdicts = Verdicts(self)
+        found = [verdicts.of(podm) for podm in range(len(self.view.podms))]
         rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
         yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
 
@@ -180,90 +175,22 @@ class Decision:
 
     def reasons(self, row: int) -> list[words.Reason]:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
-        part = self.batch.view.take([row])
-        found: list[words.Reason] = []
-        for filter_, verdict in zip(
-            self.case.bound.filters, self.batch.judgement.verdicts, strict=True
-        ):
-            if verdict[row]:
-                continue
-            found += self._reasons_of(filter_, part)
-        if not found:
-            label, need, have = self.case.plan.shortfall(self.batch.view, row)
-            found.append(_reason("fit", label, need, have))
-        return found
+        return Verdicts(self).reasons(row)
 
     def no_more(self, podm: int) -> words.Reason | None:
         """Return why a podm took no more nodes, None when no more were asked for."""
         if self.outcome != "placed_in_part":
             return None
         first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        return self.reasons(self._furthest(first, last))[0]
+        return self.reasons(Verdicts(self).furthest(first, last))[0]
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
         rows = [placed.chosen.row for _, placed in self.placed]
         return list(dict.fromkeys(self.view.podm_of[rows].tolist()))
 
-    def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
-        """Return what a filter has against a view of one row, in as many words as it has."""
-        plain = _reason(filter_.name, "this filter", "yes", "no")
-        if filter_.terms is None or filter_.name in self.batch.judgement.failed:
-            return [plain]
-        try:
-            terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
-        except Exception as error:  # it could judge, so its verdict stands
-            text = f"filter {filter_.name!r} cannot explain itself: {type(error).__name__}: {error}"
-            if one_line(text) not in self.warnings:
-                self.batch.judgement.notes.append(one_line(text))
-            return [plain]
-        return [_from_term(filter_.name, term) for term in terms] or [plain]
-
-    def _verdict(self, podm: int) -> words.PodmVerdict:
-        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        passed = int(self.case.judgement.verdicts[:, first:last].all(axis=0).sum())
-        common: dict[str, Any] = {
-            "podm": self.view.podms[podm].id,
-            "pools": last - first,
-            "pools_passed": passed,
-            "fitting": self._fitting_on[podm],
-        }
-        chosen = self._outcomes.get(podm)
-        if chosen is not None:
-            outcome, row, cost = chosen
-            verdict = self._fitting(outcome, row, cost, common)
-            reason = self.no_more(podm) if outcome == "chosen" else None
-            return msgspec.structs.replace(verdict, reason=reason)
-        cost_, row = min((int(self.case.judgement.cost[r]), r) for r in self._by_fit(first, last))
-        still = NEVER not in (cost_, self.batch.judgement.cost[row])
-        if still and self.case.plan.fit(self.batch.view, row) is not None:
-            return self._fitting("fits", row, cost_, common)
-        row = self._furthest(first, last)
-        return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
-                                 behind=None, reason=self.reasons(row)[0], **common)  # fmt: skip
-
-    def _fitting(
-        self, outcome: Any, row: int, cost: int, common: dict[str, Any]
-    ) -> words.PodmVerdict:
-        best = self.placed[0][1].cost if self.placed else cost
-        behind = self._score(best) - self._score(cost)
-        return words.PodmVerdict(
-            pool=self.view.pools[row].id,
-            outcome=outcome,
-            score=self._score(cost),
-            behind=round(behind, 6),
-            reason=None,
-            **common,
-        )
-
-    def _by_fit(self, first: int, last: int) -> Sequence[int]:
-        """Return the rows of a podm that still make a node, or all when none does."""
-        rows = range(first, last)
-        passed = [row for row in rows if self.batch.judgement.cost[row] != NEVER]
-        return [row for row in passed if self.case.plan.fit(self.batch.view, row)] or rows
-
     @functools.cached_property
-    def _outcomes(self) -> dict[int, tuple[str, int, int]]:
+    def outcomes(self) -> dict[int, tuple[str, int, int]]:
         """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
         found: dict[int, tuple[str, int, int]] = {}
         for _, node in self.placed:
@@ -274,24 +201,12 @@ class Decision:
         return found
 
     @functools.cached_property
-    def _fitting_on(self) -> Counter[int]:
+    def fitting_on(self) -> Counter[int]:
+        """Return how many nodes fit on each podm."""
         return Counter(self._podm(node.chosen) for part in self.parts for node in part.batch.placed)
 
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])
-
-    def _furthest(self, first: int, last: int) -> int:
-        """Return the pool of a podm that got through most filters before it was rejected."""
-        failed = first_failures(self.batch.judgement.verdicts[:, first:last])
-        far = [math.inf if index < 0 else index for index in failed]
-        return first + max(
-            range(last - first), key=lambda row: (far[row], self._closeness(first + row))
-        )
-
-    def _closeness(self, row: int) -> float:
-        """Return how many of the needs a pool's free blocks and stocks meet, parts included."""
-        met = ((self.batch.view.free(need)[row], need.amount) for need in self.request.needs)
-        return sum(min(1.0, float(free) / amount) for free, amount in met if amount)
 
     def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> words.Candidate:
         shelf = self.view.shelves[self.view.podm_of[fit.row]]
@@ -301,7 +216,7 @@ class Decision:
         return words.Candidate(
             podm=self.view.podm(fit.row).id,
             pool=self.view.pools[fit.row].id,
-            score=self._score(cost),
+            score=self.score(cost),
             cost=cost,
             scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
             blocks=tuple(
@@ -315,20 +230,10 @@ class Decision:
             waste=fit.waste,
         )
 
-    def _score(self, cost: int) -> float:
+    def score(self, cost: int) -> float:
+        """Return the score 0..1 that a cost stands for."""
         worst = self.case.bound.worst * SCALE
         return round(1.0 - cost / worst, 6) if worst else 1.0
-
-
-def inventory_source(view: View, skipped: Sequence[str]) -> words.Source:
-    """Return what a View was built from, as reports name it."""
-    return words.Source(
-        digest=inventory_digest(view),
-        podms=len(view.podms),
-        pools=len(view),
-        blocks=view.block_count,
-        skipped=tuple(skipped),
-    )
 
 
 def unknown_resources(view: View, request: Request) -> list[str]:
@@ -339,49 +244,3 @@ def unknown_resources(view: View, request: Request) -> list[str]:
         for name in dict.fromkeys(asked)
         if name not in view.resources
     ]
-
-
-def inventory_digest(view: View) -> str:
-    """Return a digest of all that the View was built from, whatever kind of file held it."""
-    total = hashlib.blake2b(digest_size=16)
-    order = [kind.order for kind in view.kinds.kinds]
-    for podm, shelf in zip(view.podms, view.shelves, strict=True):
-        total.update(to_json(podm))
-        total.update("\0".join(shelf.uris).encode())
-        total.update(b"\0".join(order[kind] for kind in shelf.kinds))
-        total.update(repr((shelf.slots, shelf.pools, shelf.stock_pools)).encode())
-        total.update(to_json(shelf.stocks))
-        if shelf.places:
-            total.update(to_json(shelf.places))
-    return total.hexdigest()
-
-
-def digest(data: bytes) -> str:
-    """Return a short digest of a document."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> words.Reason:
-    return words.Reason(filter=name, label=label, need=need, have=have, unit=unit)
-
-
-def _from_term(name: str, term: Term) -> words.Reason:
-    reason = _reason(name, term.label, _plain(term.need), _plain(term.have[0]), term.unit)
-    if term.podm_have is None or term.podm_have[0] < term.need:
-        return reason
-    return msgspec.structs.replace(reason, podm_have=_plain(term.podm_have[0]))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it: numbers whole where they are, sets as sorted lists."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return int(value) if value.is_integer() else value
-    if isinstance(value, (set, frozenset, tuple)):
-        return sorted(str(item) for item in value)
-    if isinstance(value, dict):
-        return {str(key): [str(item) for item in items] for key, items in value.items()}
-    return value

@@ -11,10 +11,11 @@ import msgspec
 from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.company import Earlier
-from valence_sched.core.decision import Decision, inventory_source
+from valence_sched.core.decision import Decision
 from valence_sched.core.founding import Part
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.parts import tried
+from valence_sched.core.source import inventory_source
 from valence_sched.model import decision as words
 from valence_sched.model.draft import Draft
 from valence_sched.model.request import Request

@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.core.decision import inventory_digest
+from valence_sched.core.source import inventory_digest
 from valence_sched.testing import view
 
 
