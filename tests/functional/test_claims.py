@@ -52,9 +52,9 @@ class TestClaims(Case):
         found = []
         while not found:  # until its second is over
             found = self.asked("reap", "--dry-run", "-f", "json").data
-        self.assertEqual((self.claim.id, "HELD"), (found[0]["ID"], found[0]["State"]))
+        self.assertEqual((self.claim.id, "claim"), (found[0]["ID"], found[0]["Kind"]))
         (row,) = self.asked("reap", "-f", "json").data
-        self.assertEqual("expired: freed what it held", row["What"])
+        self.assertEqual("expired: freed what it held", row["Done"])
         self.assertEqual([], self.asked("reap", "-f", "json").data)
 
     def test_asking_makes_no_state(self):
