@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -47,6 +48,8 @@ _SAID = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
+#: Without one of these a text holds no credential that is looked for: most texts are names.
+_SUSPECT = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"((?:[a-z][\w+.-]*:)?//)[^\s/?#\"'<>]*@", re.IGNORECASE)
 _PAIR = re.compile(r"(?<![\w/@:.-])[^\s/@:\"']+:[^\s/@\"']+@(?=[\w\[])")
 _PEM = re.compile(
@@ -82,7 +85,7 @@ def is_private(uri: str, json: Any) -> bool:
     """Return whether a document is about accounts, sessions or keys, wherever it stands."""
     kind = json.get("@odata.type") if isinstance(json, dict) else None
     return bool(
-        _PRIVATE.search(unquote(uri))
+        (uri and _PRIVATE.search(unquote(uri)))
         or (isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()))
     )
 
@@ -98,6 +101,8 @@ def clean(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def _clean(text: str) -> str:
+    if not _SUSPECT.search(text):
+        return text
     text = _PEM.sub(GONE, text)
     text = _USERINFO.sub(r"\1", text)
     text = _SAID.sub(rf"\1{GONE}", text)
@@ -126,6 +131,7 @@ def _scrubbed(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
     }
 
 
+@functools.lru_cache(maxsize=65_536)
 def is_secret(key: str) -> bool:
     """Return whether what stands under this key is taken for a credential."""
     folded = _folded(key.partition("@")[0])
