@@ -91,14 +91,17 @@ class Inventories(Configuration):
         """Return the registry whose state is at a URL, None for the usual one."""
         return Registry(self, state)
 
-    def readings(self, live: Live) -> Readings:
-        """Return the live pod managers that a command is about, to be read one after another."""
+    def readings(self, live: Live, *, raw: bool = False) -> Readings:
+        """Return the live pod managers that a command is about, to be read one after another.
+
+        With ``raw`` readings carry their documents, which takes far more memory.
+        """
         from valence_sched.readings import Readings  # HTTP: only for who reads live ones
 
         home = self.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         cache = Path(home) / "valence-sched"
         registry = self.registry(live.state)
-        return Readings(registry, live, now=self.now, cache=cache, progress=self._progress)
+        return Readings(registry, live, now=self.now, cache=cache, progress=self._progress, raw=raw)
 
     def view(
         self,

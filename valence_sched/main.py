@@ -218,7 +218,7 @@ class Main(Inventories):
             podms = self._only(self.podms(named, live=live), live.only)
             found = capturing.recorded(podms, documents=tree is not None)
         else:
-            readings = self.readings(live)
+            readings = self.readings(live, raw=tree is not None)
             if not readings.members:
                 raise UsageError(self._nobody(live))
             secrets = readings.passwords()
