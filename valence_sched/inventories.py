@@ -146,6 +146,18 @@ class Inventories(Configuration):
         live: Live = EVERY,
     ) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
+        for podm, _ in self.whole(sources, strict=strict, resource_files=resource_files, live=live):
+            yield podm
+
+    def whole(
+        self,
+        sources: Sequence[str],
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
+        live: Live = EVERY,
+    ) -> Iterator[tuple[FullPodm, recorded.Record]]:
+        """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
         builder = ViewBuilder()
         declared = self._declared(resource_files)
         for number, record in enumerate(self._records(sources, live), 1):
@@ -156,7 +168,7 @@ class Inventories(Configuration):
                     record.place,
                 )
                 podm = decode(record.json, FullPodm, record.file, record.place)
-                yield replaced(self._aged(podm, record, live), declared)
+                yield replaced(self._aged(podm, record, live), declared), record
             except InputError as error:
                 self._skip(error)
             self._progress(number)

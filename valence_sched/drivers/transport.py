@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import ssl
 import threading
@@ -34,6 +35,10 @@ from urllib3.exceptions import (
 from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.errors import PodmError
+
+#: What OpenSSL says around its words, and its words for an answer that is not TLS at all.
+_OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
+_NO_TLS = ("wrong version number", "http request", "packet length too long")
 
 
 class Unreachable(PodmError):
@@ -206,8 +211,11 @@ def unreachable(error: BaseException) -> Unreachable:
     """Return what an error of the transport means, in a few words."""
     causes = _causes(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
+        said = _OPENSSL.sub("", _plain(causes[-1]))
         hint = "name its authority with --cacert; --insecure reads it unchecked"
-        return Unreachable(f"TLS: {_plain(causes[-1])} ({hint})", sent=False)
+        if said in _NO_TLS:
+            hint = "does it speak HTTP without TLS there?"
+        return Unreachable(f"TLS: {said} ({hint})", sent=False)
     refused = any(isinstance(cause, NewConnectionError) for cause in causes)
     if not refused and any(
         isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes

@@ -68,11 +68,15 @@ def scrub(json: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def documents(found: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
-    """Return recorded documents by URI without credentials and without private documents."""
+    """Return recorded documents by URI without credentials and without private documents.
+
+    Links to private documents go too: they would lead nowhere.
+    """
+    gone = {path for path, json in found.items() if is_private(path, json)}
     return {
-        clean(uri, secrets): scrub(json, secrets)
+        clean(uri, secrets): _unlinked(scrub(json, secrets), gone)
         for uri, json in found.items()
-        if not is_private(uri, json)
+        if uri not in gone
     }
 
 
@@ -136,6 +140,24 @@ def is_secret(key: str) -> bool:
     """Return whether what stands under this key is taken for a credential."""
     folded = _folded(key.partition("@")[0])
     return folded.endswith(_ENDS) or any(word in folded for word in _WORDS)
+
+
+def _unlinked(json: Any, gone: Collection[str]) -> Any:
+    """Return scrubbed JSON without links to what is private, or is one of ``gone``."""
+    if isinstance(json, list):
+        return [_unlinked(item, gone) for item in json if not _leads_to(item, gone)]
+    if not isinstance(json, dict):
+        return json
+    return {
+        key: _unlinked(value, gone) for key, value in json.items() if not _leads_to(value, gone)
+    }
+
+
+def _leads_to(json: Any, gone: Collection[str]) -> bool:
+    target = json.get("@odata.id") if isinstance(json, dict) and len(json) == 1 else None
+    if not isinstance(target, str):
+        return False
+    return bool(target.rstrip("/") in gone or _PRIVATE.search(unquote(target)))
 
 
 def _names_a_secret(json: dict[str, Any]) -> bool:
