@@ -29,7 +29,7 @@ from urllib3.util import make_headers
 from valence_sched.drivers.answers import Answer, goes_on
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import host_and_path
+from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.drivers.login import Login
 from valence_sched.drivers.transport import Adapter, Deadline, Trust, Unreachable, body_of, sent
 from valence_sched.drivers.waits import retry_after_s
@@ -357,6 +357,9 @@ def base_url(registered: Registered) -> str:
         raise PodmError(f"{error} (expected https://host or https://host:port)") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise PodmError("found no such URL, expected https://host or https://host:port")
+    if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
+        found = f"found the path {parts.path[:80]!r} in its URL"
+        raise PodmError(f"{found}, expected https://host or https://host:port")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
 
