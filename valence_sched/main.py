@@ -247,11 +247,13 @@ class Main(Inventories):
 
     def _told(self, readings: Readings) -> Iterator[Reading]:
         """Yield live readings; what is doubtful in them is told when the command ends."""
-        for reading in readings:
-            self.problems += reading.problems
-            yield reading
-        self._progress(None)
-        self.remarks += readings.remarks
+        try:
+            for reading in readings:
+                self.problems += reading.problems
+                yield reading
+        finally:
+            self._progress(None)
+            self.remarks += readings.remarks
 
     @staticmethod
     def _only(
