@@ -73,14 +73,14 @@ def recorded(
     else those that its driver would read. ``problems`` gets a line for each that is left out.
     """
     for podm, record in found:
-        # Credentials go before rendering: a document spells them in other ways than a field.
-        clean = scrub.podm(podm)
         if not documents:
-            yield Reading(clean)
+            yield Reading(podm)
         elif record.tree is None:
+            # Credentials go before rendering: a document spells them in other ways than a field.
+            clean = scrub.podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            yield Reading(clean, documents=dict(of_tree(record.tree, record.file, problems)))
+            yield Reading(podm, documents=dict(of_tree(record.tree, record.file, problems)))
 
 
 def to_file(

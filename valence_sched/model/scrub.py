@@ -168,6 +168,7 @@ def _names_a_secret(json: dict[str, Any]) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=65_536)
 def _folded(key: str) -> str:
     return "".join(letter for letter in key.casefold() if letter.isalnum())
 
