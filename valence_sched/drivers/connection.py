@@ -217,6 +217,7 @@ class Connection:
             self._login.log_out()
         finally:
             self._adapter.close()
+            vars(self).pop("_pool", None)
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
