@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from valence_sched import files
 from valence_sched.drivers import tree_files
 from valence_sched.drivers.live import Reading
+from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model import anonymous, scrub
 from valence_sched.model.alias import Aliases
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.render import documents_of
+from valence_sched.simulator.sources import of_tree
 
 
 class Captured(NamedTuple):
@@ -52,8 +54,8 @@ class Clean:
         """Yield readings without credentials, and without names where there are aliases."""
         for reading in readings:
             if reading.failure is not None:
-                why = scrub.clean(reading.failure, self._secrets)
-                self.failures[reading.podm.id] = one_line(why)
+                why = reading.failure.removeprefix(f"{reading.podm.id}: ")
+                self.failures[reading.podm.id] = one_line(scrub.clean(why, self._secrets))
             podm = scrub.podm(reading.podm, self._secrets)
             documents = scrub.documents(reading.documents, self._secrets)
             if self._aliases is not None:
@@ -62,15 +64,23 @@ class Clean:
             yield Reading(podm, reading.failure, documents=documents)
 
 
-def recorded(podms: Iterable[FullPodm], *, documents: bool = False) -> Iterator[Reading]:
+def recorded(
+    found: Iterable[tuple[FullPodm, Record]], problems: list[str], *, documents: bool = False
+) -> Iterator[Reading]:
     """Yield pod managers of an inventory as if they had been read now.
 
-    With ``documents`` each has the Redfish documents that its driver would read.
+    With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
+    else those that its driver would read. ``problems`` gets a line for each that is left out.
     """
-    for podm in podms:
-        # Credentials go before rendering: a document spells them in other ways than a field.
-        clean = scrub.podm(podm)
-        yield Reading(clean, documents=documents_of(clean) if documents else {})
+    for podm, record in found:
+        if not documents:
+            yield Reading(podm)
+        elif record.tree is None:
+            # Credentials go before rendering: a document spells them in other ways than a field.
+            clean = scrub.podm(podm)
+            yield Reading(clean, documents=documents_of(clean))
+        else:
+            yield Reading(podm, documents=dict(of_tree(record.tree, record.file, problems)))
 
 
 def to_file(

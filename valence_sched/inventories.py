@@ -91,14 +91,17 @@ class Inventories(Configuration):
         """Return the registry whose state is at a URL, None for the usual one."""
         return Registry(self, state)
 
-    def readings(self, live: Live) -> Readings:
-        """Return the live pod managers that a command is about, to be read one after another."""
+    def readings(self, live: Live, *, raw: bool = False) -> Readings:
+        """Return the live pod managers that a command is about, to be read one after another.
+
+        With ``raw`` readings carry their documents, which takes far more memory.
+        """
         from valence_sched.readings import Readings  # HTTP: only for who reads live ones
 
         home = self.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         cache = Path(home) / "valence-sched"
         registry = self.registry(live.state)
-        return Readings(registry, live, now=self.now, cache=cache, progress=self._progress)
+        return Readings(registry, live, now=self.now, cache=cache, progress=self._progress, raw=raw)
 
     def view(
         self,
@@ -143,6 +146,18 @@ class Inventories(Configuration):
         live: Live = EVERY,
     ) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
+        for podm, _ in self.whole(sources, strict=strict, resource_files=resource_files, live=live):
+            yield podm
+
+    def whole(
+        self,
+        sources: Sequence[str],
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
+        live: Live = EVERY,
+    ) -> Iterator[tuple[FullPodm, recorded.Record]]:
+        """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
         builder = ViewBuilder()
         declared = self._declared(resource_files)
         for number, record in enumerate(self._records(sources, live), 1):
@@ -153,7 +168,7 @@ class Inventories(Configuration):
                     record.place,
                 )
                 podm = decode(record.json, FullPodm, record.file, record.place)
-                yield replaced(self._aged(podm, record, live), declared)
+                yield replaced(self._aged(podm, record, live), declared), record
             except InputError as error:
                 self._skip(error)
             self._progress(number)

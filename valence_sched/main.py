@@ -33,6 +33,7 @@ from valence_sched.model.request import Mix, Near, Request, Share
 if TYPE_CHECKING:
     from valence_sched.capturing import Captured
     from valence_sched.drivers.live import Reading
+    from valence_sched.drivers.recorded import Record
     from valence_sched.readings import Readings
 
 LEAST_KEY = 16  # characters of a key for aliases
@@ -215,10 +216,10 @@ class Main(Inventories):
         if named := self.sources(sources, live):
             if live.chosen:
                 raise UsageError("record either inventories or live pod managers, not both")
-            podms = self._only(self.podms(named, live=live), live.only)
-            found = capturing.recorded(podms, documents=tree is not None)
+            whole = self._only(self.whole(named, live=live), live.only)
+            found = capturing.recorded(whole, self.problems, documents=tree is not None)
         else:
-            readings = self.readings(live)
+            readings = self.readings(live, raw=tree is not None)
             if not readings.members:
                 raise UsageError(self._nobody(live))
             secrets = readings.passwords()
@@ -246,22 +247,26 @@ class Main(Inventories):
 
     def _told(self, readings: Readings) -> Iterator[Reading]:
         """Yield live readings; what is doubtful in them is told when the command ends."""
-        for reading in readings:
-            self.problems += reading.problems
-            yield reading
-        self._progress(None)
-        self.remarks += readings.remarks
+        try:
+            for reading in readings:
+                self.problems += reading.problems
+                yield reading
+        finally:
+            self._progress(None)
+            self.remarks += readings.remarks
 
     @staticmethod
-    def _only(podms: Iterable[FullPodm], names: Sequence[str]) -> Iterator[FullPodm]:
+    def _only(
+        found: Iterable[tuple[FullPodm, Record]], names: Sequence[str]
+    ) -> Iterator[tuple[FullPodm, Record]]:
         """Yield the pod managers of these names, all without names."""
         known: list[str] = []
         missing = dict.fromkeys(names)
-        for podm in podms:
+        for podm, record in found:
             known.append(podm.id)
             if not names or podm.id in names:
                 missing.pop(podm.id, None)
-                yield podm
+                yield podm, record
         for name in missing:
             raise UnknownName("pod manager", name, known)
 

@@ -35,7 +35,8 @@ class Readings:
 
     ``progress`` is told how many were read, of how many, and who holds up the others.
     ``remarks`` gets a line when the state could not remember what was read, and for each
-    password of a file that anybody on the way can read.
+    password of a file that anybody on the way can read. With ``raw`` readings carry their
+    documents.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Readings:
         now: Now,
         cache: Path | None = None,
         progress: Progress | None = None,
+        raw: bool = False,
     ) -> None:
-        self._registry, self._live, self._now = registry, live, now
+        self._registry, self._live, self._now, self._raw = registry, live, now, raw
         self.members = registry.members(live)
         self._keeps = any(member.kept for member in self.members)
         self._cache = cache if self._keeps else None
@@ -97,7 +99,12 @@ class Readings:
 
     def _answers(self, targets: Sequence[Target]) -> Generator[Reading, None, None]:
         """Yield what came of reading targets, in their order."""
-        settings = Settings(timeout_s=self._live.timeout_s, full=self._live.full, cache=self._cache)
+        settings = Settings(
+            timeout_s=self._live.timeout_s,
+            full=self._live.full,
+            cache=self._cache,
+            raw=self._raw,
+        )
 
         def tell(read: int, every: int) -> None:
             self._progress(read, every, self._awaited if read < every else "")

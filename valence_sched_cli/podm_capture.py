@@ -55,7 +55,8 @@ class CapturePodm(command.ShowOne):
 
         if parsed_args.name and parsed_args.all:
             raise UsageError("name pod managers or give --all, not both")
-        if not (parsed_args.name or parsed_args.all or parsed_args.inventory):
+        chosen = parsed_args.inventory or parsed_args.podm_file or parsed_args.from_catalog
+        if not (parsed_args.name or parsed_args.all or chosen):
             raise UsageError("what is to be recorded? name pod managers, or give --all")
         if parsed_args.resource_file:
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import claiming, deciding, reading, starting, trace
+from tests.benchmarks import claiming, deciding, live, reading, starting, trace
 
 ALL = {
     "amounts": deciding.amounts,
@@ -16,6 +16,7 @@ ALL = {
     "trace": trace.trace,
     "claiming": claiming.claiming,
     "looking": claiming.looking,
+    "live": live.live,
     "reading": reading.reading,
     "starting": starting.starting,
 }

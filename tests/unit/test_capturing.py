@@ -10,6 +10,7 @@ import msgspec
 
 from valence_sched import capturing
 from valence_sched.drivers.live import Reading
+from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError
 from valence_sched.main import Main
 from valence_sched.model.alias import Aliases
@@ -127,6 +128,6 @@ class CapturingTest(unittest.TestCase):
         self.assertNotIn(b"example.org", first)
 
     def test_a_recorded_inventory_loses_its_credentials_before_it_is_rendered(self) -> None:
-        (found,) = capturing.recorded([podm("a")], documents=True)
+        (found,) = capturing.recorded([(podm("a"), Record(b"", "file", "$"))], [], documents=True)
         self.assertEqual("https://a.example.org/redfish/v1", found.podm.url)
         self.assertNotIn(CANARY, str(found.documents))

@@ -7,7 +7,9 @@ OpenStackClient loads each command module of each plugin at each start, and clif
 import json
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 # Loaded only when a command of ours does its work.
 HEAVY = (
@@ -83,3 +85,41 @@ class TestImportWeight(unittest.TestCase):
         ours = ("valence_sched", "valence_sched_cli")
         libraries = {name.partition(".")[0] for name in self.seen["new"]}
         self.assertEqual(set(), libraries - set(ours) - set(sys.stdlib_module_names))
+
+
+# Libraries that only a live pod manager, the state, or a served pod manager needs.
+ELSEWHERE = ("aiohttp", "alembic", "requests", "sqlalchemy", "sushy", "urllib3")
+ONE_JOB = """
+import json, sys
+from valence_sched_cli.shell import main
+code = main(sys.argv[1:])
+names = sorted({name.partition(".")[0] for name in sys.modules})
+json.dump({"code": code, "loaded": names}, sys.stderr)
+"""
+
+
+class TestRecorded(unittest.TestCase):
+    """Whoever decides on a file pays for no network and no database."""
+
+    def loaded(self, *words: str) -> set[str]:
+        run = subprocess.run(
+            [sys.executable, "-c", ONE_JOB, *words], capture_output=True, text=True, check=True
+        )
+        told = json.loads(run.stderr[run.stderr.index('{"code"') :])
+        self.assertEqual(0, told["code"], run.stderr)
+        return set(told["loaded"])
+
+    def test_a_recorded_inventory_is_read_without_the_libraries_of_live_ones(self):
+        site = str(Path(__file__).parents[2] / "examples" / "site.json")
+        for words in (("list",), ("schedule", "--flavor", "gpu-large")):
+            found = self.loaded("podm", *words, "--inventory", site)
+            self.assertIn("numpy", found)
+            self.assertEqual(set(), found & set(ELSEWHERE))
+
+    def test_a_live_pod_manager_is_read_without_what_only_composing_needs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "podms.yaml")
+            file.write_text("podms: {gone: {url: 'http://127.0.0.1:9'}}")
+            found = self.loaded("podm", "list", "--podm-file", str(file), "--timeout", "1")
+        self.assertIn("urllib3", found)
+        self.assertEqual(set(), found & {"aiohttp", "alembic", "sqlalchemy", "sushy"})

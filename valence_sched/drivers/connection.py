@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to one pod manager, on sushy's Connector: logged in, bounded, within a deadline.
 
+What is done once for every pod manager of a site (the login, and reading) takes a shorter way
+over the same connections, with the same headers; sushy is imported only for what composes, and
+for a proxy.
+
 Reads are tried again while the deadline allows it, writes never. A status is returned, not
 raised: what it means is for the caller to say. The session is deleted whatever happens.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Mapping
@@ -15,17 +20,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+import msgspec
 import requests
-from requests.utils import get_environ_proxies
-from sushy.connector import Connector  # type: ignore[import-untyped]
-from sushy.exceptions import SushyError  # type: ignore[import-untyped]
+from requests.utils import get_environ_proxies, select_proxy
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.util import make_headers
 
 from valence_sched.drivers.answers import Answer, goes_on
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import host_and_path
+from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Trust, Unreachable, body_of
+from valence_sched.drivers.transport import Adapter, Deadline, Trust, Unreachable, body_of, sent
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registered import Registered
@@ -38,6 +44,15 @@ MAX_REDIRECTS = 5
 BUSY = (429, 503)
 #: How long the deletion of a session may take, also after the deadline.
 LOGOUT_S = 3.0
+#: What every request carries; ``identity`` as sushy has it, for the sake of ETags.
+HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Connection": "keep-alive",
+    "OData-Version": "4.0",
+    "User-Agent": "valence-sched",
+}
+_JSON = {"Content-Type": "application/json"}
 
 
 class Connection:
@@ -62,14 +77,11 @@ class Connection:
         self._ended = self._closing = False
         if registered.cacert and not Path(registered.cacert).exists():
             raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
-        self._connector = Connector(
-            self.url,
-            verify=registered.cacert or not registered.insecure,
-            response_callback=_refuse,
-            server_side_retries=1,
-        )
-        _settle(self._connector._session, self._adapter, self.url)
-        self._login = Login(self, self._connector, registered, password)
+        self._verify: bool | str = registered.cacert or not registered.insecure
+        self._proxies = get_environ_proxies(self.url)
+        self._headers = HEADERS
+        self._basic: tuple[str, str] | None = None
+        self._login = Login(self, registered, password)
 
     def __repr__(self) -> str:
         return f"Connection({self.name!r}, {self.url!r})"
@@ -84,6 +96,19 @@ class Connection:
     def remarks(self) -> list[str]:
         """What is worth saying about how the login went."""
         return self._login.remarks
+
+    def carry(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
+        """Have every request from now on carry a token, or a user and a password, or neither."""
+        self._basic = basic
+        if token is not None:
+            self._headers = HEADERS | {"X-Auth-Token": token}
+        elif basic is not None:
+            word = ":".join(basic)
+            self._headers = HEADERS | make_headers(basic_auth=word)
+        else:
+            self._headers = HEADERS
+        if "_connector" in vars(self):
+            _signed(self._connector, self._headers, basic)
 
     def log_in(self, root: Json | None) -> None:
         """Log in as the service root offers it; without a user name, not at all.
@@ -133,6 +158,10 @@ class Connection:
     def delete(self, uri: str, headers: Mapping[str, str] | None = None) -> Answer:
         """Delete, once; raises as :meth:`post`."""
         return self._send("DELETE", uri, MAX_DOCUMENT_BYTES, headers=headers)
+
+    def session(self, method: str, uri: str, data: Json | None = None) -> Answer:
+        """Make or delete a session, once; raises as :meth:`post`."""
+        return self._send(method, uri, MAX_DOCUMENT_BYTES, data=data, short=True)
 
     def task(self, answer: Answer, poll_s: float = 1.0) -> Answer:
         """Wait for what a 202 promised; any other answer is returned as it is.
@@ -187,7 +216,8 @@ class Connection:
         try:
             self._login.log_out()
         finally:
-            self._connector.close()
+            self._adapter.close()
+            vars(self).pop("_pool", None)
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
@@ -209,7 +239,7 @@ class Connection:
         """Read, also where a redirect leads on this host."""
         at = uri
         for _ in range(MAX_REDIRECTS):
-            answer = self._send("GET", at, most, share)
+            answer = self._send("GET", at, most, share, short=True)
             where = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not where:
                 return answer
@@ -219,40 +249,86 @@ class Connection:
                 raise InputError(uri, "", found, f"an answer from {self.host}")
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
-    def _send(self, method: str, uri: str, most: int, share: float = 1.0, **more: Any) -> Answer:
+    def _send(
+        self,
+        method: str,
+        uri: str,
+        most: int,
+        share: float = 1.0,
+        *,
+        data: Json | None = None,
+        headers: Mapping[str, str] | None = None,
+        short: bool = False,
+    ) -> Answer:
+        """Send; with ``short`` on the short way, where no proxy is on it."""
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.passed()
         self.requests += 1
         try:
-            answer = None
-            if method == "GET":
-                session = self._connector._session
-                answer = self._adapter.get(uri, session, left_s * share)
-            if answer is None:
-                answer = self._through_sushy(method, uri, left_s * share, more)
-            body = body_of(answer, most)
+            if short and self._pool is not None:
+                body = None if data is None else msgspec.json.encode(data)
+                more = self._headers | ({} if body is None else _JSON)
+                answer = sent(self._pool, method, uri, more, left_s * share, body)
+            else:
+                answer = self._through_sushy(method, uri, left_s * share, data, headers)
+            content = body_of(answer, most)
             if self._ended and method != "DELETE":  # what was cut off can look whole
                 raise self.deadline.passed()
-            self._received += len(body)
+            self._received += len(content)
             if self._received > MAX_TREE_BYTES:
                 raise PodmError(f"sends more than {MAX_TREE_BYTES} bytes")
-            return Answer(answer.status, answer.headers, body)
+            return Answer(answer.status, answer.headers, content)
         except Unreachable:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.passed() from None
             raise
 
-    def _through_sushy(self, method: str, uri: str, timeout_s: float, more: Any) -> Any:
+    @functools.cached_property
+    def _pool(self) -> HTTPConnectionPool | None:
+        """The connections of the short way, None where a proxy is on it."""
+        if select_proxy(self.url, self._proxies):
+            return None
+        return self._adapter.pool(self.url, self._verify)
+
+    @functools.cached_property
+    def _connector(self) -> Any:
+        """The connector of sushy: the long way."""
+        from sushy.connector import Connector  # type: ignore[import-untyped]
+
+        connector = Connector(
+            self.url, verify=self._verify, response_callback=_refuse, server_side_retries=1
+        )
+        session = connector._session
+        session.headers.clear()
+        session.proxies = self._proxies
+        session.trust_env = False
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        session.mount("https://", self._adapter)
+        session.mount("http://", self._adapter)
+        _signed(connector, self._headers, self._basic)
+        return connector
+
+    def _through_sushy(
+        self,
+        method: str,
+        uri: str,
+        timeout_s: float,
+        data: Json | None,
+        headers: Mapping[str, str] | None,
+    ) -> Any:
+        from sushy.exceptions import SushyError  # type: ignore[import-untyped]
+
         try:
             response = self._connector._op(
                 method,
                 uri,
+                data=data,
+                headers=headers,
                 timeout=timeout_s,
                 allow_reauth=False,
                 stream=True,
                 allow_redirects=False,
-                **more,
             )
         except _Status as found:
             response = found.response
@@ -282,19 +358,18 @@ def base_url(registered: Registered) -> str:
         raise PodmError(f"{error} (expected https://host or https://host:port)") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise PodmError("found no such URL, expected https://host or https://host:port")
+    if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
+        found = f"found the path {parts.path[:80]!r} in its URL"
+        raise PodmError(f"{found}, expected https://host or https://host:port")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
 
 
-def _settle(session: requests.Session, adapter: Adapter, url: str) -> None:
-    """Keep connections alive, and take nothing from the user's files or a server's cookies."""
-    session.headers["Connection"] = "keep-alive"
-    session.headers["Accept"] = "application/json"
-    session.proxies = get_environ_proxies(url)
-    session.trust_env = False
-    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    session.mount("https://", adapter)
-    session.mount("http://", adapter)
+def _signed(connector: Any, headers: Mapping[str, str], basic: tuple[str, str] | None) -> None:
+    """Have a connector send what the short way does."""
+    connector._session.headers.clear()
+    connector._session.headers.update(headers)
+    connector._session.auth = basic
 
 
 def _refuse(response: requests.Response) -> None:

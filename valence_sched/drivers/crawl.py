@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from valence_sched.drivers.bounds import MAX_DOCUMENTS
 from valence_sched.drivers.expand import Documents
-from valence_sched.drivers.fields import MAX_TEXT, Json, Link, Parts, Resource
+from valence_sched.drivers.fields import MAX_TEXT, Json, Parts, Resource
 from valence_sched.drivers.kept import Kept
 from valence_sched.drivers.links import Service, folded, path_of
 from valence_sched.drivers.resources import Collection
@@ -41,6 +41,7 @@ class Crawl:
     def __init__(self, documents: Documents, kept: Kept, host: str, parallel: int, start: Start):
         self._source, self._kept, self._parallel, self._start = documents, kept, parallel, start
         self._found: dict[str, Json] = {}
+        self._levels: dict[str, int] = {}
         self._failed: dict[str, InputError | None] = {}
         self._spelled: dict[str, str] = {}
         self._tried: dict[str, set[str]] = {}
@@ -52,7 +53,6 @@ class Crawl:
         self._busy = self._threads = 0
         self._error: BaseException | None = None
         self._links = Service(lambda _: None, lambda _: None, host=host)
-        self._ways: dict[type[Resource], list[Link | Parts]] = {}
         self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
@@ -126,7 +126,7 @@ class Crawl:
                 if (key, want.to) not in self._visited:
                     self._visited.add((key, want.to))
                     json = self._found[key]
-                    if self._ways_of(want.to) or "Members" in json:
+                    if want.to.ways or "Members" in json:
                         todo += reversed(list(self._below(want, json)))
             elif key in self._pending:
                 self._pending[key].append(want)
@@ -148,14 +148,16 @@ class Crawl:
     def _linked(self, resource: Resource) -> Iterator[Want]:
         if not resource.leads:
             return
-        for way in self._ways_of(type(resource)):
+        for way in resource.ways:
+            raw = way.raw(resource)
+            if raw is None:
+                continue
             if isinstance(way, Parts):
                 for json in way.of(resource):
                     yield from self._linked(resource.part(way.to, json, way.path))
                 continue
             targets = way.of(resource)
-            alone = not isinstance(way.raw(resource), list)
-            levels = self._kept.levels(way) if alone else 0
+            levels = 0 if isinstance(raw, list) else self._kept.levels(way)
             for want in self._named(targets, resource, way.to, levels):
                 if way.late:
                     self.put_off(want)
@@ -176,12 +178,6 @@ class Crawl:
         if self._links.uri(target, where) is None:
             return None
         return path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
-
-    def _ways_of(self, type_: type[Resource]) -> list[Link | Parts]:
-        if type_ not in self._ways:
-            fields = (getattr(type_, name) for name in dir(type_) if not name.startswith("_"))
-            self._ways[type_] = [way for way in fields if isinstance(way, Link | Parts)]
-        return self._ways[type_]
 
     def _work(self) -> None:
         """Fetch until there is nothing left, or it makes no sense to go on."""
@@ -239,7 +235,7 @@ class Crawl:
         self._tried.setdefault(key, set()).add(want.uri)
         if isinstance(found, dict):
             for uri, json in found.items():
-                self._keep(uri, json)
+                self._keep(uri, json, want.levels)
         wants = self._pending.pop(key, [want])
         if key not in self._found:
             self._failed[key] = found if isinstance(found, InputError) else None
@@ -253,10 +249,19 @@ class Crawl:
         if uri < self._spelled.setdefault(key, uri):
             self._spelled[key] = uri
 
-    def _keep(self, uri: str, json: Json) -> None:
+    def _keep(self, uri: str, json: Json, levels: int) -> None:
+        """Take a document; of two that differ, the one that fewer were expanded around.
+
+        Where a document misspells its own URI, expanding changes the links to it, and which
+        answer comes first is chance.
+        """
         if exact := self._exact(uri, uri):
             key = folded(exact)
-            self._found.setdefault(key, json)
+            known = self._found.setdefault(key, json)
+            if known is json:
+                self._levels[key] = levels
+            elif known != json and levels < self._levels.get(key, 0):
+                self._found[key], self._levels[key] = json, levels
             self._spell(key, exact)
 
 

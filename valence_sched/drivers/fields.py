@@ -30,6 +30,12 @@ class Resource:
     """
 
     lasting: ClassVar[bool] = False
+    #: Its fields that lead to other documents, in the order of their names.
+    ways: ClassVar[tuple[Link | Parts, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        fields = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
+        cls.ways = tuple(way for way in fields if isinstance(way, Link | Parts))
 
     def __init__(self, uri: str, json: Json, note: Note) -> None:
         self.uri, self.json, self.note = uri, json, note
@@ -49,32 +55,39 @@ class Field(Generic[T]):
 
     def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
         self.path, self.read, self.doc, self.unit = path, read, doc, unit
-        self._keys = path.split("/")
+        self._first, *self._rest = path.split("/")
+        self._absent = read(None)  # most properties are absent: this is what most reads return
 
     @overload
     def __get__(self, resource: None, owner: type[Resource]) -> Self: ...
     @overload
     def __get__(self, resource: Resource, owner: type[Resource]) -> T: ...
     def __get__(self, resource: Resource | None, owner: type[Resource]) -> Self | T:
-        return self if resource is None else self.of(resource)
+        if resource is None:
+            return self
+        return self._absent if resource.json.get(self._first) is None else self.of(resource)
 
     def raw(self, resource: Resource) -> Any:
         """Return what stands there, None where nothing does."""
-        value: Any = resource.json
-        for key in self._keys:
+        value: Any = resource.json.get(self._first)
+        for key in self._rest:
+            if value is None:
+                break
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
     def of(self, resource: Resource) -> T:
         """Return the value; what cannot be read is noted and read as if it were absent."""
         value = self.raw(resource)
+        if value is None:
+            return self._absent
         try:
             return self.read(value)
         except ValueError as error:
             found = repr(value)
             found = found if len(found) <= 60 else found[:57] + "…"
             resource.note(Remark(f"{resource.uri}: {self.path}: found {found}, expected {error}"))
-            return self.read(None)
+            return self._absent
 
 
 class Link(Field[tuple[str, ...]]):
@@ -172,7 +185,7 @@ def objects(value: Any) -> tuple[Json, ...]:
 def links(value: Any) -> tuple[str, ...]:
     """Read one link or an array of links. A link without ``@odata.id`` becomes empty text."""
     items = value if isinstance(value, list) else [value]
-    return tuple(_link(item) for item in items if item is not None)
+    return tuple([_link(item) for item in items if item is not None])
 
 
 def choice(*options: str) -> Callable[[Any], str | None]:

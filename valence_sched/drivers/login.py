@@ -7,8 +7,6 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from sushy.connector import Connector  # type: ignore[import-untyped]
-
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, Remark, one_line
@@ -33,11 +31,10 @@ class Login:
     def __init__(
         self,
         connection: Connection,
-        connector: Connector,
         registered: Registered,
         password: str | None,
     ) -> None:
-        self._connection, self._connector = connection, connector
+        self._connection = connection
         self._user, self._auth, self._password = registered.username, registered.auth, password
         self._open: list[str] = []
         self._sessions: str | None = None
@@ -72,7 +69,7 @@ class Login:
             if self._sessions is None or self._renewed:
                 return False
             self._renewed = True
-            self._connector.set_http_session_auth(None)
+            self._connection.carry()
             self._session(self._sessions)
             self.count += 1  # last: who sees it finds the new session in place
             return True
@@ -90,7 +87,7 @@ class Login:
         while self._open:
             uri = self._open.pop(0)  # the one we are in comes last
             try:
-                status = self._connection.delete(uri).status
+                status = self._connection.session("DELETE", uri).status
             except (PodmError, InputError) as error:
                 found = str(error).partition(" (")[0]  # its hint is for reading
                 LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
@@ -111,14 +108,15 @@ class Login:
         return None
 
     def _session(self, uri: str) -> None:
-        answer = self._connection.post(uri, {"UserName": self._user, "Password": self._password})
+        who = {"UserName": self._user, "Password": self._password}
+        answer = self._connection.session("POST", uri, who)
         where, token = answer.headers.get("Location"), answer.headers.get("X-Auth-Token")
         if answer.status < 300 and not where and answer.body:
             where = answer.json(uri).get("@odata.id")
         if answer.status < 300 and where:
             self._open.append(self._connection.local(where))
         if answer.status < 300 and token:
-            self._connector.set_http_session_auth(token)
+            self._connection.carry(token=token)
         elif answer.status == 401:
             raise self.refused()
         else:
@@ -131,7 +129,7 @@ class Login:
             self._basic()
 
     def _basic(self) -> None:
-        self._connector.set_http_basic_auth(self._user, self._password or "")
+        self._connection.carry(basic=(self._user or "", self._password or ""))
 
     def _remark(self, text: str) -> None:
         self.remarks.append(Remark(one_line(text)))

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """How bytes come from one pod manager: no surprises, and a way to end all that is under way.
 
-sushy's Connector sends through this adapter. What fails below HTTP becomes an
-:class:`Unreachable` at once, so that nothing above sends a request a second time.
+sushy's Connector sends through this adapter, and what is read by the thousand goes past it over
+the same connections. What fails below HTTP becomes an :class:`Unreachable` at once, so that
+nothing above sends a request a second time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -20,16 +23,22 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ConnectTimeout, SSLError, Timeout
 from requests.utils import requote_uri
+from urllib3 import BaseHTTPResponse, disable_warnings
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    InsecureRequestWarning,
     NewConnectionError,
     ReadTimeoutError,
 )
 from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.errors import PodmError
+
+#: What OpenSSL says around its words, and its words for an answer that is not TLS at all.
+_OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
+_NO_TLS = ("wrong version number", "http request", "packet length too long")
 
 
 class Unreachable(PodmError):
@@ -90,8 +99,6 @@ class Adapter(HTTPAdapter):
     def __init__(self, parallel: int, trust: Trust) -> None:
         self._trust = trust
         self._open: WeakSet[Any] = WeakSet()
-        self._pool: HTTPConnectionPool | None = None
-        self._sent: dict[str, str] = {}
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
@@ -106,7 +113,6 @@ class Adapter(HTTPAdapter):
                 return connection
 
             pool.ConnectionCls = remembered  # type: ignore[assignment]
-            self._pool = None if pool.proxy else pool
         return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -123,38 +129,29 @@ class Adapter(HTTPAdapter):
         Raises:
             Unreachable: no answer came.
         """
-        if request.method == "GET":
-            self._sent = dict(request.headers)
         try:
             return super().send(request, *args, **kwargs)
         except (requests.RequestException, HTTPError, OSError) as error:
             raise unreachable(error) from None
 
-    def get(self, path: str, session: requests.Session, timeout_s: float) -> Any:
-        """Send a read as the one before it was sent; None where that does not fit any more.
+    def pool(self, url: str, verify: bool | str) -> HTTPConnectionPool:
+        """Return the connections to a host, which verify as those of sushy do.
 
-        The headers, the connections and the trust are those of the first; preparing them anew
-        costs more than all the rest of a request.
+        ``verify`` is whether to, or a file of authorities.
 
         Raises:
-            Unreachable: no answer came.
+            Unreachable: the authorities cannot be read.
         """
-        pool, headers = self._pool, self._sent
-        token, known = session.headers.get("X-Auth-Token"), "Authorization" in headers
-        if pool is None or headers.get("X-Auth-Token") != token or known != bool(session.auth):
-            return None
+        request = requests.PreparedRequest()
+        request.url = url
         try:
-            return pool.urlopen(
-                "GET",
-                requote_uri(path),
-                headers=headers,
-                timeout=timeout_s,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-        except (HTTPError, OSError, ValueError) as error:
+            pool = self.get_connection_with_tls_context(request, verify)
+            self.cert_verify(pool, url, verify, None)
+        except OSError as error:
             raise unreachable(error) from None
+        if not verify:  # who asked for it knows
+            disable_warnings(InsecureRequestWarning)
+        return pool
 
     def cut(self) -> None:
         """End every request that is under way, whoever waits for it."""
@@ -162,6 +159,34 @@ class Adapter(HTTPAdapter):
             sock = getattr(connection, "sock", None)
             if sock is not None:
                 _shut(sock)
+
+
+def sent(
+    pool: HTTPConnectionPool,
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    body: bytes | None = None,
+) -> BaseHTTPResponse:
+    """Send one request, once, and return its answer, whose body is still to be read.
+
+    Raises:
+        Unreachable: no answer came.
+    """
+    try:
+        return pool.urlopen(
+            method,
+            requote_uri(path),
+            body=body,
+            headers=headers,
+            timeout=timeout_s,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+        )
+    except (HTTPError, OSError, ValueError) as error:
+        raise unreachable(error) from None
 
 
 def body_of(answer: Any, most: int) -> bytes:
@@ -186,8 +211,11 @@ def unreachable(error: BaseException) -> Unreachable:
     """Return what an error of the transport means, in a few words."""
     causes = _causes(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
+        said = _OPENSSL.sub("", _plain(causes[-1]))
         hint = "name its authority with --cacert; --insecure reads it unchecked"
-        return Unreachable(f"TLS: {_plain(causes[-1])} ({hint})", sent=False)
+        if said in _NO_TLS:
+            hint = "does it speak HTTP without TLS there?"
+        return Unreachable(f"TLS: {said} ({hint})", sent=False)
     refused = any(isinstance(cause, NewConnectionError) for cause in causes)
     if not refused and any(
         isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes

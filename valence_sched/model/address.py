@@ -28,13 +28,18 @@ def fault(url: str) -> str | None:
         return f"{shown}, which is not http://HOST or https://HOST"
     if parts.query or parts.fragment:
         return f"{shown}, a URL with a query or fragment"
+    if parts.path.rstrip("/") not in ("", "/redfish", SERVICE_ROOT):
+        return (
+            f"{shown}, a URL with the path {parts.path[:80]!r}: every link of a pod manager begins "
+            "at the root of its host, so behind a proxy it needs a host or port of its own"
+        )
     return None
 
 
 def tidy(url: str) -> str:
     """Return a URL without the path of the service root, which every pod manager has."""
     bare = url.rstrip("/")
-    return bare.removesuffix(SERVICE_ROOT).rstrip("/") or url
+    return bare.removesuffix(SERVICE_ROOT).removesuffix("/redfish").rstrip("/") or url
 
 
 def same_place(url: str, other: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -47,6 +48,8 @@ _SAID = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
+#: Without one of these a text holds no credential that is looked for: most texts are names.
+_SUSPECT = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"((?:[a-z][\w+.-]*:)?//)[^\s/?#\"'<>]*@", re.IGNORECASE)
 _PAIR = re.compile(r"(?<![\w/@:.-])[^\s/@:\"']+:[^\s/@\"']+@(?=[\w\[])")
 _PEM = re.compile(
@@ -65,11 +68,15 @@ def scrub(json: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def documents(found: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
-    """Return recorded documents by URI without credentials and without private documents."""
+    """Return recorded documents by URI without credentials and without private documents.
+
+    Links to private documents go too: they would lead nowhere.
+    """
+    gone = {path for path, json in found.items() if is_private(path, json)}
     return {
-        clean(uri, secrets): scrub(json, secrets)
+        clean(uri, secrets): _unlinked(scrub(json, secrets), gone)
         for uri, json in found.items()
-        if not is_private(uri, json)
+        if uri not in gone
     }
 
 
@@ -82,7 +89,7 @@ def is_private(uri: str, json: Any) -> bool:
     """Return whether a document is about accounts, sessions or keys, wherever it stands."""
     kind = json.get("@odata.type") if isinstance(json, dict) else None
     return bool(
-        _PRIVATE.search(unquote(uri))
+        (uri and _PRIVATE.search(unquote(uri)))
         or (isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()))
     )
 
@@ -98,6 +105,8 @@ def clean(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def _clean(text: str) -> str:
+    if not _SUSPECT.search(text):
+        return text
     text = _PEM.sub(GONE, text)
     text = _USERINFO.sub(r"\1", text)
     text = _SAID.sub(rf"\1{GONE}", text)
@@ -126,10 +135,29 @@ def _scrubbed(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
     }
 
 
+@functools.lru_cache(maxsize=65_536)
 def is_secret(key: str) -> bool:
     """Return whether what stands under this key is taken for a credential."""
     folded = _folded(key.partition("@")[0])
     return folded.endswith(_ENDS) or any(word in folded for word in _WORDS)
+
+
+def _unlinked(json: Any, gone: Collection[str]) -> Any:
+    """Return scrubbed JSON without links to what is private, or is one of ``gone``."""
+    if isinstance(json, list):
+        return [_unlinked(item, gone) for item in json if not _leads_to(item, gone)]
+    if not isinstance(json, dict):
+        return json
+    return {
+        key: _unlinked(value, gone) for key, value in json.items() if not _leads_to(value, gone)
+    }
+
+
+def _leads_to(json: Any, gone: Collection[str]) -> bool:
+    target = json.get("@odata.id") if isinstance(json, dict) and len(json) == 1 else None
+    if not isinstance(target, str):
+        return False
+    return bool(target.rstrip("/") in gone or _PRIVATE.search(unquote(target)))
 
 
 def _names_a_secret(json: dict[str, Any]) -> bool:
@@ -140,6 +168,7 @@ def _names_a_secret(json: dict[str, Any]) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=65_536)
 def _folded(key: str) -> str:
     return "".join(letter for letter in key.casefold() if letter.isalnum())
 

@@ -40,10 +40,11 @@ def documented(records: Iterable[Record], problems: list[str]) -> Iterator[tuple
 def _documents(record: Record, podm: FullPodm, problems: list[str]) -> Documents:
     if record.tree is None:
         return Documents(documents_of(podm))
-    return Documents(dict(_of_tree(record.tree, record.file, problems)))
+    return Documents(dict(of_tree(record.tree, record.file, problems)))
 
 
-def _of_tree(tree: Tree, file: str, problems: list[str]) -> Iterator[tuple[str, Json]]:
+def of_tree(tree: Tree, file: str, problems: list[str]) -> Iterator[tuple[str, Json]]:
+    """Yield URI and content of every document; ``problems`` as for :func:`documented`."""
     for uri in tree.documents:
         try:
             json = tree.get(uri)

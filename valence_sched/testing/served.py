@@ -96,6 +96,10 @@ def served(
                 await stop.wait()
         finally:
             ready.set()
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in rest:  # what a fault rule keeps waiting
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()

@@ -136,7 +136,8 @@ class ConnectionTest(unittest.TestCase):
         }
         for url, expected in good.items():
             self.assertEqual(expected, base_url(Registered(name="p", url=url)))
-        for url in ("h", "ftp://h", "https://", "https://h:x", "https://[", "file:///etc/passwd"):
+        for url in ("h", "ftp://h", "https://", "https://h:x", "https://[", "file:///etc/passwd",
+                    "https://h/podm1/redfish/v1", "https://h/redfish/v2"):  # fmt: skip
             with self.assertRaisesRegex(PodmError, "https://"):
                 base_url(Registered(name="p", url=url))
 

@@ -455,7 +455,7 @@ class SecretsTest(FaultsTest):
         basic = "b3BlcmF0b3I6"
         said = [line for line in lines if any(s in line for s in (PASSWORD, TOKEN, basic))]
         self.assertEqual([], said)
-        self.assertTrue(any("HTTP request" in line for line in lines))
+        self.assertTrue(any("POST /redfish/v1/SessionService" in line for line in lines))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valence_sched.model import scrub
@@ -133,6 +133,23 @@ class ScrubTest(unittest.TestCase):
                          (found.facts, found.capabilities))  # fmt: skip
         self.assertEqual("https://h/redfish/v1", found.url)
 
+    def test_links_to_what_is_left_out_go_too(self) -> None:
+        root, private = "/redfish/v1", "/redfish/v1/Oem/Private"
+        systems = {"@odata.id": f"{root}/Systems"}
+        found = scrub.documents({
+            root: {
+                "@odata.id": root,
+                "AccountService": {"@odata.id": f"{root}/AccountService/"},
+                "Links": {"Sessions": {"@odata.id": f"{root}/SessionService/Sessions"}},
+                "Oem": [systems, {"@odata.id": private}],
+                "Systems": systems,
+            },
+            private: {"@odata.id": private, "@odata.type": "#Session.v1_0_0.Session"},
+        })  # fmt: skip
+        kept = {"@odata.id": root, "Links": {}, "Oem": [systems], "Systems": systems}
+        self.assertEqual({root: kept}, found)
+
+    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast a site of live pod managers is read, against its floor and against plain sushy.
+
+The pod managers are served by a process of their own, each answer 20 ms late. It takes processor
+time too: on two processors and with fifty pod managers it is a good part of what is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+from sushy import Sushy
+from sushy.auth import SessionAuth
+
+from tests.benchmarks.measure import Measurement, against
+from valence_sched.core import plugins
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.live import Reading, Settings, Target, read
+from valence_sched.drivers.notes import Notes
+from valence_sched.model.registered import Registered
+
+PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
+#: Pod managers that sushy reads one after another; the time of all is worked out from these.
+SAMPLE = 2
+#: Pod managers of the measurement of memory, many of which stand behind one URL.
+MANY = 1000
+USER, PASSWORD, VARIABLE = "reader", "for a benchmark", "BENCHMARK_PASSWORD"
+PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
+
+
+def live() -> Iterator[Measurement]:
+    """Fifty pod managers: 40 times faster than one after another, twice the floor at most."""
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as urls:
+        targets = [_target(name, url) for name, url in urls.items()]
+        _read(targets)
+        walls, cpus, found = zip(*(_read(targets) for _ in range(TIMES)), strict=True)
+        reading_ms, cpu_ms = statistics.median(walls), statistics.median(cpus) / PODMS
+        floor_ms = max(reading.requests for reading in found[0]) * LATENCY_MS
+        sample = [_target(name, urls[name]) for name in list(urls)[:SAMPLE]]
+        whole = _read(sample, raw=True)[2]
+        alone_ms = PODMS / SAMPLE * sum(
+            _one_after_another(target, reading.documents)
+            for target, reading in zip(sample, whole, strict=True)
+        )  # fmt: skip
+        understood_ms = statistics.median(_understood(reading.documents) for reading in whole)
+        yield against("live: reading, share of one after another", reading_ms, alone_ms, 1 / 40)
+        listing_ms, _ = _command(Path(folder), urls)
+        yield against("live: podm list, share of one after another", listing_ms, alone_ms, 1 / 40)
+        yield against("live: reading, times the floor", reading_ms, floor_ms, 2.0)
+        yield against("live: podm list, times the floor", listing_ms, floor_ms, 2.0)
+        yield against("live: CPU a pod manager, times understanding", cpu_ms, understood_ms, 3.0)
+        many = {f"{name}-{copy}": url for copy in range(MANY // PODMS)
+                for name, url in urls.items()}  # fmt: skip
+        _, peak_mib = _command(Path(folder), many)
+        yield against("live: podm list of 1,000, peak memory", peak_mib, 160.0, 1.0, "MiB")
+
+
+def _target(name: str, url: str) -> Target:
+    return Target(Registered(name=name, url=url, username=USER), PASSWORD)
+
+
+def _read(targets: list[Target], *, raw: bool = False) -> tuple[float, float, list[Reading]]:
+    """Return wall ms and CPU ms of reading, sessions deleted, and the readings."""
+    dialects = plugins.installed(plugins.DIALECTS).found
+    started, cpu = time.perf_counter(), time.process_time()
+    found = list(read(targets, dialects, Settings(raw=raw)))
+    took = (time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000
+    if failures := [reading.failure for reading in found if reading.failure]:
+        raise RuntimeError(failures[0])
+    return *took, found
+
+
+def _one_after_another(target: Target, documents: Iterable[str]) -> float:
+    """Return the ms in which plain sushy reads the documents that we read, one by one."""
+    started = time.perf_counter()
+    auth = SessionAuth(USER, PASSWORD)
+    root = Sushy(target.registered.url, auth=auth, verify=False)
+    for uri in documents:
+        root._conn.get(uri).json()
+    auth.close()
+    return (time.perf_counter() - started) * 1000
+
+
+def _understood(documents: dict[str, Json]) -> float:
+    """Return the least CPU ms of understanding documents that are there."""
+    dialect = plugins.installed(plugins.DIALECTS).get("redfish")()
+    took = []
+    for _ in range(20):
+        notes, started = Notes(), time.thread_time()
+        dialect.read(Service(documents.get, notes.add, documents), "podm", "redfish")
+        took.append((time.thread_time() - started) * 1000)
+    return min(took)
+
+
+def _command(folder: Path, urls: dict[str, str]) -> tuple[float, float]:
+    """Return median wall ms and peak MiB of ``podm list``, the start of Python included."""
+    podms = {
+        name: {"url": url, "username": USER, "password": {"env": VARIABLE}}
+        for name, url in urls.items()
+    }
+    file = folder / "podms.yaml"
+    file.write_text(yaml.safe_dump({"podms": podms}))
+    walls, peak = [], 0.0
+    for _ in range(TIMES if len(urls) <= PODMS else 1):
+        started = time.perf_counter()
+        words = [PROGRAM, "podm", "list", "--strict", "--podm-file", str(file), "-f", "csv"]
+        pid = os.posix_spawn(
+            words[0], words, os.environ | {VARIABLE: PASSWORD},
+            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+        )  # fmt: skip
+        _, status, usage = os.wait4(pid, 0)
+        walls.append((time.perf_counter() - started) * 1000)
+        if status:
+            raise RuntimeError(f"podm list: exit code {os.waitstatus_to_exitcode(status)}")
+        peak = max(peak, usage.ru_maxrss / 1024)
+    return statistics.median(walls), peak
+
+
+@contextlib.contextmanager
+def _served(folder: Path) -> Iterator[dict[str, str]]:
+    """Serve a site in a process of its own; yield the URLs by id."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    inventory = str(folder / "site.jsonl")
+    subprocess.run([sys.executable, "-m", "valence_sched.testing.generate", "--podms", str(PODMS),
+                    "--blocks", str(BLOCKS), "--seed", str(SEED), "--output", inventory],
+                   check=True)  # fmt: skip
+    words = [PROGRAM, "podm", "serve", inventory, "--port", "0", "--latency-ms", str(LATENCY_MS),
+             "--username", USER, "--password-env", VARIABLE, "--session-limit", "1000"]  # fmt: skip
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True,
+                              env=os.environ | {VARIABLE: PASSWORD})  # fmt: skip
+    try:
+        assert server.stdout is not None
+        lines = (server.stdout.readline().split() for _ in range(PODMS))
+        yield {id_: url.removesuffix("/redfish/v1") for id_, url in lines}
+    finally:
+        server.terminate()
+        server.wait()
