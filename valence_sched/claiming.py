@@ -69,6 +69,7 @@ class Claimant:
         self._crowded: set[str] = set()
         self._known = Known()
         self._podms: dict[str, LeanPodm] = {}
+        self._held: dict[str, Held] = {}
         self._engine: Engine | None = None
         chosen = list(policies)
 
@@ -89,7 +90,9 @@ class Claimant:
             else:
                 base = replaced(seen.podm, self._declared) if seen.podm else self._podms[seen.id]
             self._podms[seen.id] = base
-            fresh.append((base, seen.held))
+            held = self._held[seen.id].plus(seen.held) if seen.more else seen.held
+            self._held[seen.id] = held
+            fresh.append((base, held))
         self._known = look.known
         self._take_in(fresh)
         assert self._engine is not None

@@ -33,6 +33,15 @@ class Held(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.blocks or self.amounts or self.nodes)
 
+    def plus(self, other: Held) -> Held:
+        """Return both together."""
+        blocks, amounts = dict(self.blocks), dict(self.amounts)
+        for uri, nodes in other.blocks.items():
+            blocks[uri] = blocks.get(uri, 0) + nodes
+        for uri, amount in other.amounts.items():
+            amounts[uri] = amounts.get(uri, 0.0) + amount
+        return Held(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+
 
 NOTHING_HELD = Held()
 

@@ -38,8 +38,7 @@ def join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
         )
     )
     if had is None:
-        lock(connection, part)
-        hold(connection, claim_id, part)
+        hold(connection, claim_id, part, lock(connection, part))
     # after the podm's row, as everybody locks them
     state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
     if state != "PREPARED":

@@ -222,10 +222,12 @@ class Claims:
                 mine := claim_rows.found(connection, tables.claims.c.id == claim.id)
             ):
                 return mine[0]  # the answer to the commit was lost, the commit was not
-            at = lock(connection, part)
-            timed = msgspec.structs.replace(claim, created_at=at, expires_at=at + ttl_s)
+            locked = lock(connection, part)
+            timed = msgspec.structs.replace(
+                claim, created_at=locked.at, expires_at=locked.at + ttl_s
+            )
             claim_rows.insert(connection, timed)
-            hold(connection, claim.id, part)
+            hold(connection, claim.id, part, locked)
             return timed
 
         return self._sweeping(work)

@@ -29,6 +29,7 @@ class Counts:
         self.retries = 0
         self.rows_looked_at = 0
         self.podms_decoded = 0
+        self.holdings_read = 0
 
 
 class Database:

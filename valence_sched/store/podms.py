@@ -39,6 +39,25 @@ class Row(NamedTuple):
     looked_at: float
 
 
+def count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
+    """Return the count of a shard as an expression."""
+    return sa.select(tables.shards.c.moved).where(tables.shards.c.shard == shard).scalar_subquery()
+
+
+_NUMBER = sa.bindparam("number", type_=sa.Integer)
+_COUNT = (
+    sa.update(tables.shards)
+    .where(tables.shards.c.shard == _NUMBER)
+    .values(moved=tables.shards.c.moved + 1)
+)
+_PART = sa.insert(tables.claim_parts).values(
+    podm_key=sa.bindparam("key", type_=sa.String),
+    claim_id=sa.bindparam("claim", type_=sa.String),
+    shard=_NUMBER,
+    moved=count_of(_NUMBER),
+)
+
+
 def shard_of(key: str) -> int:
     """Return the shard that counts the changes of a podm."""
     return int(key[:8], 16) % tables.SHARDS
@@ -55,19 +74,26 @@ def locked(connection: sa.Connection, key: str) -> Row | None:
     return Row(*row) if row else None
 
 
-def moved(connection: sa.Connection, key: str) -> None:
-    """Note that a podm, or what is claimed of it, changed.
+def moved(connection: sa.Connection, key: str, *, read: bool = False) -> None:
+    """Note that a podm changed: what it has, where it was ``read``, else what is held of it.
 
     The last statement of its transaction: whoever changes a podm of the same shard waits for it,
     so that the counts of a shard become visible in their order.
     """
     shard = shard_of(key)
-    counts = tables.shards
+    connection.execute(_COUNT, {"number": shard})
+    columns = ("moved", "read_moved") if read else ("moved",)
     connection.execute(
-        sa.update(counts).where(counts.c.shard == shard).values(moved=counts.c.moved + 1)
+        sa.update(_table)
+        .where(_table.c.podm_key == key)
+        .values(dict.fromkeys(columns, count_of(sa.literal(shard))))
     )
-    count = sa.select(counts.c.moved).where(counts.c.shard == shard).scalar_subquery()
-    connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(moved=count))
+
+
+def taken(connection: sa.Connection, key: str, claim_id: str) -> None:
+    """Note that a claim took its part of a podm; the last statement, as with ``moved``."""
+    connection.execute(_COUNT, {"number": shard_of(key)})
+    connection.execute(_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
 
 
 def remember(connection: sa.Connection, podm: FullPodm) -> int:
@@ -129,11 +155,12 @@ def written(connection: sa.Connection, podm: FullPodm, row: Row | None, told: To
     if row:
         connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(values))
     else:
-        new = {"podm_key": key, "name": podm.id, "shard": shard_of(key), "moved": 0, **values}
+        new = {"podm_key": key, "name": podm.id, "shard": shard_of(key)}
+        new |= {"moved": 0, "read_moved": 0, **values}
         connection.execute(sa.insert(_table), new)
     _write_supplies(connection, key, podm)
     settle.settled(connection, podm)
-    moved(connection, key)
+    moved(connection, key, read=True)
     return generation
 
 
@@ -165,7 +192,7 @@ def forget(connection: sa.Connection, key: str) -> None:
         .where(_table.c.podm_key == key)
         .values(generation=_table.c.generation + 1, **nothing)
     )
-    moved(connection, key)
+    moved(connection, key, read=True)
 
 
 def decoded(generation: int, read_at: str | None, document: bytes) -> FullPodm:

@@ -16,8 +16,9 @@ from valence_sched.store import decisions, podms, registry, schema, sweep
 from valence_sched.store.address import Address
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
+from valence_sched.store.events import Event, events
 from valence_sched.store.look import Known, Look, look
-from valence_sched.store.nodes import Event, Nodes, events
+from valence_sched.store.nodes import Nodes
 
 
 class Store:
@@ -133,7 +134,13 @@ class Store:
 
         One consistent snapshot. What claims hold whose time is over is freed before.
         """
-        sweep.sweep(self._database)
+        found = self._look(known)
+        if found.over:
+            sweep.sweep(self._database)
+            found = self._look(known)
+        return found
+
+    def _look(self, known: Known | None) -> Look:
         return self._database.read(
             lambda c: look(c, known or Known(), self._database.counts), "looking"
         )
