@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from tests.benchmarks.measure import Measurement, against, median_ms
 from tests.unit.store.engines import SERVERS, _admin
 from tests.unit.store.site import part, podm
-from valence_sched.store.podms import remember
 from valence_sched.store.address import Address
+from valence_sched.store.podms import remember
 from valence_sched.store.store import Store
 
 EACH = 60  # claims of each process

@@ -58,6 +58,27 @@ def less(podm: LeanPodm, held: Held) -> LeanPodm:
     )
 
 
+class Remaining:
+    """What is left of a podm while claims take of it; ``podm`` is that podm as it is by now."""
+
+    def __init__(self, podm: LeanPodm, held: Held) -> None:
+        self.podm = less(podm, held)
+        self._places: dict[str, int] | None = None  # of blocks, once claims are counted one by one
+        self._written: dict[tuple[bytes, int], Raw] = {}
+
+    def take(self, held: Held) -> None:
+        """Take away what is held besides; only the blocks that are meant are touched."""
+        if self._places is None:
+            self._places = {block.uri: at for at, block in enumerate(self.podm.blocks)}
+        blocks = list(self.podm.blocks)
+        for uri, nodes in held.blocks.items():
+            at = self._places.get(uri)
+            if at is not None:  # it may be one that is there no longer
+                blocks[at] = _taken(blocks[at], nodes, self._written)
+        rest = less(self.podm, Held(amounts=held.amounts, nodes=held.nodes))
+        self.podm = msgspec.structs.replace(rest, blocks=tuple(blocks))
+
+
 def used(status: Status, nodes: int) -> Status:
     """Return the status of a block that ``nodes`` more nodes use."""
     if not status.shareable or status.max_compositions is None:
@@ -86,16 +107,16 @@ def _in_use(status: Status) -> bool:
 def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
     """Return the blocks with those held in use; statuses that are alike are written once."""
     written: dict[tuple[bytes, int], Raw] = {}
-
-    def taken(block: LeanBlock, nodes: int) -> LeanBlock:
-        key = bytes(block.status or b""), nodes
-        if key not in written:
-            written[key] = Raw(to_json(used(_status(key[0]), nodes)))
-        return msgspec.structs.replace(block, status=written[key])
-
     return tuple(
-        taken(block, held[block.uri]) if held.get(block.uri) else block for block in blocks
+        _taken(block, held[block.uri], written) if block.uri in held else block for block in blocks
     )
+
+
+def _taken(block: LeanBlock, nodes: int, written: dict[tuple[bytes, int], Raw]) -> LeanBlock:
+    key = bytes(block.status or b""), nodes
+    if key not in written:
+        written[key] = Raw(to_json(used(_status(key[0]), nodes)))
+    return msgspec.structs.replace(block, status=written[key])
 
 
 def _status(text: bytes) -> Status:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import Part
-from valence_sched.store import podms, tables
+from valence_sched.store import moves, tables
 from valence_sched.store.columns import key_of, now, pairs
 
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
@@ -104,7 +104,7 @@ def hold(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -
     key = key_of(part.podm)
     _hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, key, part)
-    podms.taken(connection, key, claim_id)
+    moves.taken(connection, key, claim_id)
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:

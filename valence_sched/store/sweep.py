@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from valence_sched.model.claim import Claim
-from valence_sched.store import claim_rows, hold, podms, tables
+from valence_sched.store import claim_rows, hold, moves, podms, tables
 from valence_sched.store.columns import began, now
 from valence_sched.store.database import Database
 
@@ -62,7 +62,7 @@ def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
     podms.locked(connection, key)
     ended = connection.scalar(sa.select(_of.sweep_at <= now()).where(_of.id == claim_id))
     if ended and hold.drop(connection, claim_id, key):
-        podms.moved(connection, key)
+        moves.moved(connection, [key])
 
 
 def _done(connection: sa.Connection, claim_id: str) -> None:
