@@ -21,6 +21,7 @@ from valence_sched.store.events import Event, events
 from valence_sched.store.faults import Refused
 from valence_sched.store.look import Known, Look, look
 from valence_sched.store.nodes import Nodes
+from valence_sched.store.purge import Purged, purge
 
 TOGETHER = 50  # pod managers that are stored in one transaction, and locked as long
 
@@ -176,6 +177,10 @@ class Store:
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
         """Return what happened ``last``, to one claim or to all, the oldest first."""
         return self._database.read(lambda c: events(c, claim, last), "reading events")
+
+    def purge(self, older_than_s: float, *, dry_run: bool = False) -> Purged:
+        """Forget claims that ended, events and decisions longer ago than so many seconds."""
+        return purge(self._database, older_than_s, dry_run=dry_run)
 
     def keep_decision(self, decision_id: str, document: bytes) -> None:
         """Keep a decision as a document, for who asks later why; one kept already stays."""
