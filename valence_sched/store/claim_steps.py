@@ -9,7 +9,8 @@ from valence_sched.errors import ClaimLost, NameTaken, one_line
 from valence_sched.model.claim import LIVE, Claim, Part, State
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.columns import key_of, now
-from valence_sched.store.hold import Sweepable, hold, lock
+from valence_sched.store.hold import hold, lock
+from valence_sched.store.losing import Sweepable
 
 
 def hint(claim: Claim) -> str:

@@ -17,7 +17,8 @@ from valence_sched.model.composed import Composed
 from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables
 from valence_sched.store.columns import key_of, now
 from valence_sched.store.database import Database
-from valence_sched.store.hold import Sweepable, hold, lock
+from valence_sched.store.hold import hold, lock
+from valence_sched.store.losing import Sweepable
 from valence_sched.store.split import split
 
 TTL_S = 600.0

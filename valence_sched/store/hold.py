@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import Part
 from valence_sched.store import moves, tables
-from valence_sched.store.columns import key_of, now, pairs
+from valence_sched.store.columns import key_of, now
+from valence_sched.store.losing import lose_amount, lose_block
 
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 SLACK = 1e-6  # of an amount, for sums of floats
@@ -41,22 +42,20 @@ def _locking() -> sa.Select[Any]:
     )
 
 
-_LOCK = _locking()
+def _left() -> sa.CompoundSelect[Any]:
+    """What there is of some stocks of a podm, and what is held of them."""
+    of = tables.stocks.c
+    known = sa.select(of.stock_key, of.left_over, sa.literal(1))
+    sums = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0))
+    return sa.union_all(
+        known.where(of.podm_key == _KEY, of.stock_key.in_(_WANTED)),
+        sums.where(_amounts.c.podm_key == _KEY, _amounts.c.stock_key.in_(_WANTED)).group_by(
+            _amounts.c.stock_key
+        ),
+    )
 
 
-class Sweepable(Exception):
-    """What is in the way belongs to a claim whose time is over: sweep, then try again."""
-
-
-class Winner(NamedTuple):
-    """The claim that holds what was chosen."""
-
-    id: str
-    owner: str | None
-    over: bool
-
-    def __str__(self) -> str:
-        return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
+_LOCK, _LEFT = _locking(), _left()
 
 
 class Locked(NamedTuple):
@@ -128,7 +127,7 @@ def _hold_blocks(connection: sa.Connection, claim_id: str, part: Part, locked: L
         taken = locked.taken.get(block, {})
         free = [slot for slot in range(locked.places.get(block, 1)) if slot not in taken]
         if len(free) < nodes:
-            _lose_block(connection, part.podm, uri, list(taken.values()))
+            lose_block(connection, part.podm, uri, list(taken.values()))
         rows += [
             {"podm_key": key, "block_key": block, "slot": slot, "claim_id": claim_id, "uri": uri}
             for slot in free[:nodes]
@@ -142,62 +141,15 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Part
     if not wanted:
         return
     supply = {key_of(grant.uri): grant.amount for grant in part.supplies}
-    of = tables.stocks.c
-    known = sa.select(of.stock_key, of.left_over).where(
-        of.podm_key == key, of.stock_key.in_(sorted(wanted))
-    )
-    supply |= pairs(connection.execute(known))
-    sums = (
-        sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount))
-        .where(_amounts.c.podm_key == key, _amounts.c.stock_key.in_(sorted(wanted)))
-        .group_by(_amounts.c.stock_key)
-    )
-    held = pairs(connection.execute(sums))
+    held: dict[str, float] = {}
+    for stock, number, known in connection.execute(_LEFT, {"key": key, "wanted": sorted(wanted)}):
+        (supply if known else held)[stock] = number
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:
-            _lose_amount(connection, part.podm, (key, stock, uri), amount, left)
+            lose_amount(connection, part.podm, (key, stock, uri), amount, left)
     rows = [
         {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri, "amount": amount}
         for stock, (uri, amount) in sorted(wanted.items())
     ]
     connection.execute(_INSERT_AMOUNTS, rows)
-
-
-def _lose_block(connection: sa.Connection, podm: str, uri: str, claims: list[str]) -> NoReturn:
-    winners = _winners(connection, tables.claims.c.id.in_(claims))
-    what = f"block {uri} of pod manager {podm!r}"
-    if not winners:
-        raise ClaimLost(f"{what} has no place for another node", podm)
-    raise ClaimLost(f"{what} is held by {winners[0]}", podm, winners[0].id)
-
-
-def _lose_amount(
-    connection: sa.Connection, podm: str, keys: tuple[str, str, str], asked: float, left: float
-) -> NoReturn:
-    key, stock, uri = keys
-    holding = sa.select(_amounts.c.claim_id).where(
-        _amounts.c.podm_key == key, _amounts.c.stock_key == stock
-    )
-    winners = _winners(connection, tables.claims.c.id.in_(holding))
-    text = f"stock {uri} of pod manager {podm!r} has {max(left, 0.0):g} left, {asked:g} were chosen"
-    if not winners:
-        raise ClaimLost(text, podm)
-    raise ClaimLost(f"{text}: the latest that holds of it is {winners[0]}", podm, winners[0].id)
-
-
-def _winners(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Winner]:
-    """Return the claims in the way, the latest first.
-
-    Raises:
-        Sweepable: the time of one of them is over.
-    """
-    of = tables.claims.c
-    over = sa.func.coalesce(of.sweep_at <= now(), sa.false())
-    rows = connection.execute(
-        sa.select(of.id, of.owner, over).where(which).order_by(of.created_at.desc())
-    )
-    winners = [Winner(*row) for row in rows]
-    if any(winner.over for winner in winners):
-        raise Sweepable
-    return winners
