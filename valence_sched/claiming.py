@@ -15,7 +15,7 @@ from valence_sched.engine import Engine
 from valence_sched.errors import ClaimLost
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.claim import Claim, parts_of
-from valence_sched.model.held import Held, less
+from valence_sched.model.held import NOTHING_HELD, Remaining
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
@@ -23,7 +23,7 @@ from valence_sched.model.resource import SCHEME, Declared, replaced
 from valence_sched.model.stocks import left
 from valence_sched.model.view import View
 from valence_sched.store.claims import TTL_S
-from valence_sched.store.look import Known
+from valence_sched.store.look import Known, Seen
 from valence_sched.store.store import Store
 
 MOST_ATTEMPTS = 32
@@ -69,6 +69,7 @@ class Claimant:
         self._crowded: set[str] = set()
         self._known = Known()
         self._podms: dict[str, LeanPodm] = {}
+        self._remaining: dict[str, Remaining] = {}
         self._engine: Engine | None = None
         chosen = list(policies)
 
@@ -79,19 +80,16 @@ class Claimant:
 
     def engine(self) -> Engine:
         """Return the engine after a look at the store: what is held is in use there."""
-        look = self._store.look(self._known)
-        fresh = []
-        for seen in look.seen:
-            if self._among is not None and seen.id not in self._among:
-                continue
-            if seen.gone:
-                base = LeanPodm(id=seen.id, status="Offline", enabled=False)
-            else:
-                base = replaced(seen.podm, self._declared) if seen.podm else self._podms[seen.id]
-            self._podms[seen.id] = base
-            fresh.append((base, seen.held))
+        known, self._known = self._known, Known()  # all anew, should this be broken off
+        look = self._store.look(known)
+        self._take_in(
+            [
+                self._left(seen)
+                for seen in look.seen
+                if self._among is None or seen.id in self._among
+            ]
+        )
         self._known = look.known
-        self._take_in(fresh)
         assert self._engine is not None
         return self._engine
 
@@ -122,7 +120,7 @@ class Claimant:
                 claim = self._take(decision, content, owner, key, ttl_s)
                 return Claimed(claim, decision, retries)
             except ClaimLost as error:
-                self._crowded.add(error.podm)
+                self._spread(error.podm)
                 lost = error
         raise ClaimLost(
             f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
@@ -145,8 +143,21 @@ class Claimant:
             ttl_s=ttl_s,
         )
 
-    def _take_in(self, fresh: Sequence[tuple[LeanPodm, Held]]) -> None:
-        podms = [self._ordered(less(base, held)) for base, held in fresh]
+    def _left(self, seen: Seen) -> LeanPodm:
+        """Return what is left of a podm that moved."""
+        if seen.more:
+            remaining = self._remaining[seen.id]
+            remaining.take(seen.held)
+            return remaining.podm
+        if seen.gone:
+            base = LeanPodm(id=seen.id, status="Offline", enabled=False)
+        else:
+            base = replaced(seen.podm, self._declared) if seen.podm else self._podms[seen.id]
+        self._podms[seen.id] = base = self._ordered(base)
+        self._remaining[seen.id] = Remaining(base, seen.held)
+        return self._remaining[seen.id].podm
+
+    def _take_in(self, podms: Sequence[LeanPodm]) -> None:
         if self._engine is not None:
             for podm in podms:
                 self._engine.replace(podm, self._store.address)
@@ -156,7 +167,17 @@ class Claimant:
             builder.add(podm, self._store.address)
         self._engine = self._make(builder.view())
 
+    def _spread(self, podm: str) -> None:
+        """Try the blocks of a podm in an order of our own from now on."""
+        if podm and podm not in self._crowded:
+            self._crowded.add(podm)
+            if podm in self._remaining:
+                left = self._ordered(self._remaining[podm].podm)
+                self._podms[podm] = self._ordered(self._podms[podm])
+                self._remaining[podm] = Remaining(left, NOTHING_HELD)
+
     def _ordered(self, podm: LeanPodm) -> LeanPodm:
+        """Return a podm with its blocks in our own order where others try them, too."""
         if podm.id not in self._crowded:
             return podm
         blocks = sorted(podm.blocks, key=lambda block: _lot(self._salt, block.uri))

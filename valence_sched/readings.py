@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable, Generator, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,15 @@ from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Registered
-from valence_sched.registry import AUTO, Registry
+from valence_sched.registry import AUTO, Member, Registry
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]
 Progress = Callable[[int, int, str], None]
+Asked = tuple[Member, Target | Reading]
+TOGETHER = 50  # readings that the state remembers in one go
 
 
 class Readings:
@@ -78,15 +81,25 @@ class Readings:
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._keeps else None
             answers = stack.enter_context(contextlib.closing(self._answers(targets)))
-            for member, one in zip(self.members, asked, strict=True):
-                self._awaited = member.registered.name
-                reading = next(answers) if isinstance(one, Target) else one
-                mine = store if member.kept else None
-                if reading.failure is None:
-                    podm = self._remembered(reading.podm, mine)
-                else:
-                    podm = self._last(member.registered, reading.podm, mine)
-                yield dataclasses.replace(reading, podm=podm)
+            for some in _together(zip(self.members, asked, strict=True)):
+                read = [(member, self._reading(member, one, answers)) for member, one in some]
+                kept = [reading.podm for member, reading in read
+                        if member.kept and reading.failure is None]  # fmt: skip
+                generations = self._remembered(kept, store)
+                for member, reading in read:
+                    if reading.failure is None:
+                        number = generations.get(reading.podm.id) if member.kept else None
+                        podm = _at(reading.podm, number)
+                    else:
+                        mine = store if member.kept else None
+                        podm = self._last(member.registered, reading.podm, mine)
+                    yield dataclasses.replace(reading, podm=podm)
+
+    def _reading(
+        self, member: Member, one: Target | Reading, answers: Iterator[Reading]
+    ) -> Reading:
+        self._awaited = member.registered.name
+        return next(answers) if isinstance(one, Target) else one
 
     def _target(self, one: Registered) -> Target | Reading:
         """Return whom to ask, or why nobody can be."""
@@ -113,16 +126,20 @@ class Readings:
             tell(0, len(targets))
             yield from driver.read(targets, self._dialects.found, settings, tell)
 
-    def _remembered(self, podm: FullPodm, store: Store | None) -> FullPodm:
-        """Return a podm with the generation that the state gives it."""
+    def _remembered(self, podms: Sequence[FullPodm], store: Store | None) -> dict[str, int]:
+        """Return the generations that the state gives podms, by name, as far as it does."""
         if store is None or self._forgets:
-            return podm
+            return {}
         try:
-            return msgspec.structs.replace(podm, generation=store.remember(podm))
+            told = store.remember_all(podms)
         except StoreError as error:
             self._forgets = True
             self.remarks.append(f"what was read is not remembered: {error}")
-            return podm
+            return {}
+        self.remarks += [f"what was read is not remembered: {error}"
+                         for error in told if isinstance(error, StoreError)]  # fmt: skip
+        return {podm.id: number for podm, number in zip(podms, told, strict=True)
+                if isinstance(number, int)}  # fmt: skip
 
     def _last(self, one: Registered, podm: FullPodm, store: Store | None) -> FullPodm:
         """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
@@ -143,6 +160,18 @@ class Readings:
             traits=podm.traits or known.traits,
             facts=known.facts | podm.facts,
         )
+
+
+def _at(podm: FullPodm, generation: int | None) -> FullPodm:
+    """Return a podm with the generation that the state gave it, if it gave it one."""
+    return podm if generation is None else msgspec.structs.replace(podm, generation=generation)
+
+
+def _together(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
+    """Yield as many at once as the state is to remember in one go."""
+    rest = iter(asked)
+    while some := list(itertools.islice(rest, TOGETHER)):
+        yield some
 
 
 def _silent(one: Registered) -> FullPodm:

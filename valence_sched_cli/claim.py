@@ -116,13 +116,21 @@ class ReapClaim(command.Lister):
     """Bring claims and nodes to terms with what each pod manager really has.
 
     Claims whose time is over are freed. A claim that died while it was being composed becomes
-    its node where that is there, and is freed where nothing is. Nodes that went are forgotten.
+    its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
+    and so is what ended long ago.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        )
+        parser.add_argument(
+            "--keep",
+            metavar="<age>",
+            type=age,
+            default=30 * 86400.0,
+            help="forget claims that ended, and decisions, longer ago than this (default: 30d)",
         )
         command.add_live_options(parser)
         return parser
@@ -133,7 +141,14 @@ class ReapClaim(command.Lister):
             return columns, ()
         with self.main.site(self.live(parsed_args)) as site:
             deeds = list(site.reaper(dry_run=parsed_args.dry_run).reap())
-        return columns, [(deed.kind, deed.id, deed.podm, deed.done) for deed in deeds]
+            purged = site.store.purge(parsed_args.keep, dry_run=parsed_args.dry_run)
+        rows = [(deed.kind, deed.id, deed.podm, deed.done) for deed in deeds]
+        rows += [
+            (kind, "", "", f"forgot {number} that ended long ago")
+            for kind, number in (("claims", purged.claims), ("decisions", purged.decisions))
+            if number
+        ]
+        return columns, rows
 
 
 def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> None:

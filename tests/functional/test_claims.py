@@ -52,10 +52,17 @@ class TestClaims(Case):
         found = []
         while not found:  # until its second is over
             found = self.asked("reap", "--dry-run", "-f", "json").data
-        self.assertEqual((self.claim.id, "claim"), (found[0]["ID"], found[0]["Kind"]))
-        (row,) = self.asked("reap", "-f", "json").data
-        self.assertEqual("expired: freed what it held", row["Done"])
+        self.assertEqual((self.claim.id, "expired: freed what it held"),
+                         (found[0]["ID"], found[0]["Done"]))  # fmt: skip
+        self.assertEqual(found, self.asked("reap", "-f", "json").data)
         self.assertEqual([], self.asked("reap", "-f", "json").data)
+
+    def test_reaping_forgets_what_ended_longer_ago_than_is_to_be_kept(self):
+        self.assertEqual(0, self.asked("release", self.claim.id).code)
+        self.assertEqual([], self.asked("reap", "--keep", "1h", "-f", "json").data)
+        (row,) = self.asked("reap", "--keep", "0s", "-f", "json").data
+        self.assertEqual(("claims", "forgot 1 that ended long ago"), (row["Kind"], row["Done"]))
+        self.assertEqual([], self.asked("list", "--all", "-f", "json").data)
 
     def test_asking_makes_no_state(self):
         for verb in ("list", "reap"):

@@ -33,6 +33,15 @@ class Held(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.blocks or self.amounts or self.nodes)
 
+    def plus(self, other: Held) -> Held:
+        """Return both together."""
+        blocks, amounts = dict(self.blocks), dict(self.amounts)
+        for uri, nodes in other.blocks.items():
+            blocks[uri] = blocks.get(uri, 0) + nodes
+        for uri, amount in other.amounts.items():
+            amounts[uri] = amounts.get(uri, 0.0) + amount
+        return Held(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+
 
 NOTHING_HELD = Held()
 
@@ -47,6 +56,27 @@ def less(podm: LeanPodm, held: Held) -> LeanPodm:
         stocks=tuple(_stock(stock, held.amounts) for stock in podm.stocks),
         nodes=(*podm.nodes, *held.nodes),
     )
+
+
+class Remaining:
+    """What is left of a podm while claims take of it; ``podm`` is that podm as it is by now."""
+
+    def __init__(self, podm: LeanPodm, held: Held) -> None:
+        self.podm = less(podm, held)
+        self._places: dict[str, int] | None = None  # of blocks, once claims are counted one by one
+        self._written: dict[tuple[bytes, int], Raw] = {}
+
+    def take(self, held: Held) -> None:
+        """Take away what is held besides; only the blocks that are meant are touched."""
+        if self._places is None:
+            self._places = {block.uri: at for at, block in enumerate(self.podm.blocks)}
+        blocks = list(self.podm.blocks)
+        for uri, nodes in held.blocks.items():
+            at = self._places.get(uri)
+            if at is not None:  # it may be one that is there no longer
+                blocks[at] = _taken(blocks[at], nodes, self._written)
+        rest = less(self.podm, Held(amounts=held.amounts, nodes=held.nodes))
+        self.podm = msgspec.structs.replace(rest, blocks=tuple(blocks))
 
 
 def used(status: Status, nodes: int) -> Status:
@@ -77,16 +107,16 @@ def _in_use(status: Status) -> bool:
 def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
     """Return the blocks with those held in use; statuses that are alike are written once."""
     written: dict[tuple[bytes, int], Raw] = {}
-
-    def taken(block: LeanBlock, nodes: int) -> LeanBlock:
-        key = bytes(block.status or b""), nodes
-        if key not in written:
-            written[key] = Raw(to_json(used(_status(key[0]), nodes)))
-        return msgspec.structs.replace(block, status=written[key])
-
     return tuple(
-        taken(block, held[block.uri]) if held.get(block.uri) else block for block in blocks
+        _taken(block, held[block.uri], written) if block.uri in held else block for block in blocks
     )
+
+
+def _taken(block: LeanBlock, nodes: int, written: dict[tuple[bytes, int], Raw]) -> LeanBlock:
+    key = bytes(block.status or b""), nodes
+    if key not in written:
+        written[key] = Raw(to_json(used(_status(key[0]), nodes)))
+    return msgspec.structs.replace(block, status=written[key])
 
 
 def _status(text: bytes) -> Status:

@@ -21,6 +21,7 @@ _COLUMNS = (
     _table.c.id, _table.c.state, _table.c.owner, _table.c.group_name, _table.c.idempotency_key,
     _table.c.content, _table.c.created_at, _table.c.expires_at, _table.c.note, _table.c.document,
 )  # fmt: skip
+_INSERT = sa.insert(_table)
 
 
 def consumer_key(owner: str | None, key: str | None) -> str | None:
@@ -29,7 +30,7 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
 
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
-    """Write a new claim that may be swept once its time is over."""
+    """Write a new claim that may be swept once its time is over; that it is new, its row says."""
     row = {
         "id": claim.id,
         "state": claim.state,
@@ -43,8 +44,7 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
         "sweep_at": claim.expires_at,
         "document": to_json(claim.parts),
     }
-    connection.execute(sa.insert(_table), row)
-    event(connection, claim.state.lower(), claim.id, words=claim.owner)
+    connection.execute(_INSERT, row)
 
 
 def found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:

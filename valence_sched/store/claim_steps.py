@@ -9,7 +9,8 @@ from valence_sched.errors import ClaimLost, NameTaken, one_line
 from valence_sched.model.claim import LIVE, Claim, Part, State
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.columns import key_of, now
-from valence_sched.store.hold import Sweepable, hold, lock
+from valence_sched.store.hold import hold, lock
+from valence_sched.store.losing import Sweepable
 
 
 def hint(claim: Claim) -> str:
@@ -38,8 +39,7 @@ def join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
         )
     )
     if had is None:
-        lock(connection, part)
-        hold(connection, claim_id, part)
+        hold(connection, claim_id, part, lock(connection, part))
     # after the podm's row, as everybody locks them
     state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
     if state != "PREPARED":

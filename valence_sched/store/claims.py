@@ -17,7 +17,8 @@ from valence_sched.model.composed import Composed
 from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables
 from valence_sched.store.columns import key_of, now
 from valence_sched.store.database import Database
-from valence_sched.store.hold import Sweepable, hold, lock
+from valence_sched.store.hold import hold, lock
+from valence_sched.store.losing import Sweepable
 from valence_sched.store.split import split
 
 TTL_S = 600.0
@@ -222,10 +223,12 @@ class Claims:
                 mine := claim_rows.found(connection, tables.claims.c.id == claim.id)
             ):
                 return mine[0]  # the answer to the commit was lost, the commit was not
-            at = lock(connection, part)
-            timed = msgspec.structs.replace(claim, created_at=at, expires_at=at + ttl_s)
+            locked = lock(connection, part)
+            timed = msgspec.structs.replace(
+                claim, created_at=locked.at, expires_at=locked.at + ttl_s
+            )
             claim_rows.insert(connection, timed)
-            hold(connection, claim.id, part)
+            hold(connection, claim.id, part, locked)
             return timed
 
         return self._sweeping(work)

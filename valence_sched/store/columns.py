@@ -8,7 +8,7 @@ how long a key may be: every key is a digest, and the text stands beside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
 
+CHUNK = 500  # of values in one statement
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 EVERYWHERE: dict[str, Any] = {
@@ -42,6 +43,18 @@ def pairs(rows: Iterable[Any]) -> dict[Any, Any]:
     return {row[0]: row[1] for row in rows}
 
 
+def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield values in parts that one statement can name."""
+    return (values[first : first + CHUNK] for first in range(0, len(values), CHUNK))
+
+
+class began(FunctionElement[float]):  # noqa: N801
+    """Seconds since 1970 when the statement began: what an index can be asked about."""
+
+    type = sa.Double()
+    inherit_cache = True
+
+
 class now(FunctionElement[float]):  # noqa: N801
     """Seconds since 1970 by the database's own clock."""
 
@@ -49,8 +62,9 @@ class now(FunctionElement[float]):  # noqa: N801
     inherit_cache = True
 
 
+@compiles(began, "sqlite")
 @compiles(now, "sqlite")
-def _sqlite_now(_element: now, _compiler: Any, **_words: Any) -> str:
+def _sqlite_now(_element: object, _compiler: Any, **_words: Any) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
@@ -63,3 +77,14 @@ def _postgresql_now(_element: now, _compiler: Any, **_words: Any) -> str:
 @compiles(now, "mariadb")
 def _mysql_now(_element: now, _compiler: Any, **_words: Any) -> str:
     return "(unix_timestamp(sysdate(6)) + 0e0)"
+
+
+@compiles(began, "postgresql")
+def _postgresql_began(_element: began, _compiler: Any, **_words: Any) -> str:
+    return "extract(epoch from statement_timestamp())::double precision"
+
+
+@compiles(began, "mysql")
+@compiles(began, "mariadb")
+def _mysql_began(_element: began, _compiler: Any, **_words: Any) -> str:
+    return "(unix_timestamp(now(6)) + 0e0)"

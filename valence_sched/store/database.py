@@ -29,6 +29,7 @@ class Counts:
         self.retries = 0
         self.rows_looked_at = 0
         self.podms_decoded = 0
+        self.holdings_read = 0
 
 
 class Database:
@@ -115,6 +116,8 @@ def _engine(address: Address, *, write: bool) -> sa.Engine:
     else:
         arguments = {"connect_args": {"connect_timeout": 10}}
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
+    # every transaction has ended when its connection is given back: no need to roll back again
+    arguments["pool_reset_on_return"] = None
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"

@@ -48,6 +48,10 @@ def from_driver(error: Exception) -> sa.exc.DBAPIError:
     return sa.exc.OperationalError(None, None, error)
 
 
+class Refused(StoreError):
+    """What was to be stored is what the engine cannot store: of others it may well store theirs."""
+
+
 def store_error(error: Exception, address: Address, doing: str = "") -> StoreError:
     """Return one line for a person: where, what the engine says, what to do."""
     if not isinstance(error, sa.exc.DBAPIError):
@@ -57,7 +61,8 @@ def store_error(error: Exception, address: Address, doing: str = "") -> StoreErr
     if address.url.password:  # some drivers repeat what they were given
         said = said.replace(str(address.url.password), "***")
     what = f"{doing}: " if doing else ""
-    return StoreError(one_line(f"{address}: {what}{said}" + (f" ({hint})" if hint else "")))
+    kind = Refused if isinstance(error, sa.exc.DataError) else StoreError
+    return kind(one_line(f"{address}: {what}{said}" + (f" ({hint})" if hint else "")))
 
 
 def _said(error: BaseException) -> str:

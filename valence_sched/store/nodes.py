@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a store, and what happened, in order."""
+"""The nodes of a store."""
 
 from __future__ import annotations
 
@@ -10,23 +10,11 @@ import sqlalchemy as sa
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.composed import Composed
-from valence_sched.model.noun import Noun
 from valence_sched.store import claim_rows, sweep, tables
 from valence_sched.store.columns import key_of
 from valence_sched.store.database import Database
 
 _of = tables.nodes.c
-
-
-class Event(Noun, frozen=True, kw_only=True):
-    """What happened; ``at`` is seconds since 1970 by the clock of the database."""
-
-    number: int
-    at: float
-    kind: str
-    claim: str | None = None
-    podm: str | None = None
-    words: str | None = None
 
 
 class Nodes:
@@ -76,16 +64,3 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
         consumer_key=None, sweep_at=0.0,
     )  # fmt: skip
     return claim_id
-
-
-def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
-    """Return the ``last`` events, of one claim or of all, the oldest first."""
-    of = tables.events.c
-    query = sa.select(of.number, of.at, of.kind, of.claim_id, of.podm, of.words)
-    if claim is not None:
-        query = query.where(of.claim_id == claim)
-    rows = connection.execute(query.order_by(of.number.desc()).limit(last)).all()
-    return [
-        Event(number=number, at=at, kind=kind, claim=claim_id, podm=podm, words=words)
-        for number, at, kind, claim_id, podm, words in reversed(rows)
-    ]

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from valence_sched.model.inventory import FREE, FullPodm, to_json
 from valence_sched.model.noun import Noun
 from valence_sched.model.stats import Stats, merged, overlaid
 from valence_sched.model.stocks import left
-from valence_sched.store import settle, tables
+from valence_sched.store import moves, settle, tables
 from valence_sched.store.columns import key_of, now
 
 _table = tables.podms
@@ -39,11 +40,6 @@ class Row(NamedTuple):
     looked_at: float
 
 
-def shard_of(key: str) -> int:
-    """Return the shard that counts the changes of a podm."""
-    return int(key[:8], 16) % tables.SHARDS
-
-
 def locked(connection: sa.Connection, key: str) -> Row | None:
     """Return a podm's row after locking it, None when it was never read."""
     of = _table.c
@@ -55,32 +51,42 @@ def locked(connection: sa.Connection, key: str) -> Row | None:
     return Row(*row) if row else None
 
 
-def moved(connection: sa.Connection, key: str) -> None:
-    """Note that a podm, or what is claimed of it, changed.
+class Written(NamedTuple):
+    """What became of a podm: its generation, and whether what is held, or was read, changed."""
 
-    The last statement of its transaction: whoever changes a podm of the same shard waits for it,
-    so that the counts of a shard become visible in their order.
+    generation: int
+    held: bool = False
+    read: bool = False
+
+
+def remember(connection: sa.Connection, podms: Sequence[FullPodm]) -> list[int]:
+    """Store podms as they were read; return their generations, which move only with their content.
+
+    They are locked in the order of their keys, as everybody locks several.
     """
-    shard = shard_of(key)
-    counts = tables.shards
-    connection.execute(
-        sa.update(counts).where(counts.c.shard == shard).values(moved=counts.c.moved + 1)
-    )
-    count = sa.select(counts.c.moved).where(counts.c.shard == shard).scalar_subquery()
-    connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(moved=count))
+    keys = [key_of(podm.id) for podm in podms]
+    found = {key: _remember(connection, podm, key)
+             for key, podm in sorted(zip(keys, podms, strict=True), key=itemgetter(0))}  # fmt: skip
+    _note(connection, found)
+    return [found[key].generation for key in keys]
 
 
-def remember(connection: sa.Connection, podm: FullPodm) -> int:
-    """Store a podm as it was read; return its generation, which moves only with its content.
+def _note(connection: sa.Connection, found: Mapping[str, Written]) -> None:
+    read = [key for key, one in found.items() if one.read]
+    held = [key for key, one in found.items() if one.held and not one.read]
+    moves.moved(connection, held, read)
+
+
+def _remember(connection: sa.Connection, podm: FullPodm, key: str) -> Written:
+    """Store a podm as it was read.
 
     A reading that began before the one that is stored is left aside. What claims composed and
     this reading shows is from now on counted by the reading alone.
     """
-    key = key_of(podm.id)
     row = locked(connection, key)
     told = _told(row)
     if row and not row.gone and not told.alone and _older(podm.read_at, row.read_at):
-        return row.generation
+        return Written(row.generation)
     if told.stats:
         podm = overlaid(podm, told.stats)
     return written(connection, podm, row, Told(told.stats) if told.stats else None)
@@ -100,7 +106,9 @@ def report(connection: sa.Connection, name: str, stats: Stats) -> int:
     if told.alone:
         read_at = datetime.fromtimestamp(connection.scalar(sa.select(now())) or 0.0, UTC)
         podm = msgspec.structs.replace(podm, read_at=read_at.isoformat(timespec="seconds"))
-    return written(connection, podm, row, told)
+    done = written(connection, podm, row, told)
+    _note(connection, {key_of(name): done})
+    return done.generation
 
 
 def _told(row: Row | None) -> Told:
@@ -109,8 +117,10 @@ def _told(row: Row | None) -> Told:
     return msgspec.json.decode(row.stats, type=Told)
 
 
-def written(connection: sa.Connection, podm: FullPodm, row: Row | None, told: Told | None) -> int:
-    """Write a podm whose row is locked; return its generation."""
+def written(
+    connection: sa.Connection, podm: FullPodm, row: Row | None, told: Told | None
+) -> Written:
+    """Write a podm whose row is locked."""
     key = key_of(podm.id)
     content = to_json(msgspec.structs.replace(podm, generation=0, read_at=None))
     digest = key_of(content.decode())
@@ -120,21 +130,19 @@ def written(connection: sa.Connection, podm: FullPodm, row: Row | None, told: To
         connection.execute(
             sa.update(_table).where(_table.c.podm_key == key).values(read_at=read_at, stats=stats)
         )
-        if settle.settled(connection, podm):
-            moved(connection, key)
-        return row.generation
+        return Written(row.generation, held=bool(settle.settled(connection, podm)))
     generation = row.generation + 1 if row else max(1, podm.generation)
     values: dict[str, Any] = {"generation": generation, "digest": digest, "read_at": read_at,
                               "gone": False, "document": content, "stats": stats}  # fmt: skip
     if row:
         connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(values))
     else:
-        new = {"podm_key": key, "name": podm.id, "shard": shard_of(key), "moved": 0, **values}
+        new = {"podm_key": key, "name": podm.id, "shard": moves.shard_of(key)}
+        new |= {"moved": 0, "read_moved": 0, **values}
         connection.execute(sa.insert(_table), new)
     _write_supplies(connection, key, podm)
     settle.settled(connection, podm)
-    moved(connection, key)
-    return generation
+    return Written(generation, read=True)
 
 
 def last(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
@@ -165,7 +173,7 @@ def forget(connection: sa.Connection, key: str) -> None:
         .where(_table.c.podm_key == key)
         .values(generation=_table.c.generation + 1, **nothing)
     )
-    moved(connection, key)
+    moves.moved(connection, read=[key])
 
 
 def decoded(generation: int, read_at: str | None, document: bytes) -> FullPodm:

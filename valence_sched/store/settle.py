@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from valence_sched.model.composed import Composed
 from valence_sched.model.inventory import FREE, FullPodm, to_json
-from valence_sched.store import claim_rows, hold, podms, tables
+from valence_sched.store import claim_rows, hold, moves, podms, tables
 from valence_sched.store.columns import key_of
 
 _nodes = tables.nodes
@@ -33,7 +33,7 @@ def settle_stored(connection: sa.Connection, podm: str) -> None:
     row = podms.locked(connection, key)
     stored = podms.last(connection, [podm]).get(podm)
     if row and stored and settled(connection, stored):
-        podms.moved(connection, key)
+        moves.moved(connection, [key])
 
 
 def settled(connection: sa.Connection, podm: FullPodm) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from valence_sched.errors import StoreError, one_line
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
 from valence_sched.model.stats import Stats, name_of
@@ -16,8 +17,13 @@ from valence_sched.store import decisions, podms, registry, schema, sweep
 from valence_sched.store.address import Address
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
+from valence_sched.store.events import Event, events
+from valence_sched.store.faults import Refused
 from valence_sched.store.look import Known, Look, look
-from valence_sched.store.nodes import Event, Nodes, events
+from valence_sched.store.nodes import Nodes
+from valence_sched.store.purge import Purged, purge
+
+TOGETHER = 50  # pod managers that are stored in one transaction, and locked as long
 
 
 class Store:
@@ -109,7 +115,31 @@ class Store:
         The generation moves only when something other than the time of reading did. A reading
         older than the stored one changes nothing.
         """
-        return self._database.write(lambda c: podms.remember(c, podm), "storing what was read")
+        return self._remember([podm])[0]
+
+    def remember_all(self, podms: Sequence[FullPodm]) -> list[int | StoreError]:
+        """Store pod managers as they were read, many in one transaction.
+
+        Returns for each its generation, or the error that names it where it alone cannot be
+        stored. StoreError is raised where nothing can be.
+        """
+        found: list[int | StoreError] = []
+        for first in range(0, len(podms), TOGETHER):
+            some = podms[first : first + TOGETHER]
+            try:
+                found += self._remember(some)
+            except Refused:
+                found += [self._generation(podm) for podm in some]
+        return found
+
+    def _remember(self, some: Sequence[FullPodm]) -> list[int]:
+        return self._database.write(lambda c: podms.remember(c, some), "storing what was read")
+
+    def _generation(self, podm: FullPodm) -> int | StoreError:
+        try:
+            return self.remember(podm)
+        except Refused as error:
+            return StoreError(one_line(f"{podm.id}: {error}"))
 
     def stats(self, name: str | tuple[str, str], stats: Stats) -> int:
         """Take in what a pod manager reports by itself; return its generation.
@@ -133,7 +163,13 @@ class Store:
 
         One consistent snapshot. What claims hold whose time is over is freed before.
         """
-        sweep.sweep(self._database)
+        found = self._look(known)
+        if found.over:
+            sweep.sweep(self._database)
+            found = self._look(known)
+        return found
+
+    def _look(self, known: Known | None) -> Look:
         return self._database.read(
             lambda c: look(c, known or Known(), self._database.counts), "looking"
         )
@@ -141,6 +177,10 @@ class Store:
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
         """Return what happened ``last``, to one claim or to all, the oldest first."""
         return self._database.read(lambda c: events(c, claim, last), "reading events")
+
+    def purge(self, older_than_s: float, *, dry_run: bool = False) -> Purged:
+        """Forget claims that ended, events and decisions longer ago than so many seconds."""
+        return purge(self._database, older_than_s, dry_run=dry_run)
 
     def keep_decision(self, decision_id: str, document: bytes) -> None:
         """Keep a decision as a document, for who asks later why; one kept already stays."""

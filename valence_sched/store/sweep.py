@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from valence_sched.model.claim import Claim
-from valence_sched.store import claim_rows, hold, podms, tables
-from valence_sched.store.columns import now
+from valence_sched.store import claim_rows, hold, moves, podms, tables
+from valence_sched.store.columns import began, now
 from valence_sched.store.database import Database
 
 _of = tables.claims.c
@@ -19,18 +19,19 @@ _of = tables.claims.c
 
 def over(connection: sa.Connection) -> list[Claim]:
     """Return claims that hold what they may no longer hold."""
-    return claim_rows.found(connection, _of.sweep_at <= now())
+    return claim_rows.found(connection, _of.sweep_at <= began())
 
 
 def stuck(connection: sa.Connection) -> list[Claim]:
     """Return claims that are being composed for longer than was meant."""
-    return claim_rows.found(connection, _of.state == "COMPOSING", _of.expires_at <= now())
+    return claim_rows.found(connection, _of.state == "COMPOSING", _of.expires_at <= began())
 
 
 def sweep(database: Database) -> int:
     """End all claims whose time is over and free what they held; return how many."""
     ids = database.read(
-        lambda c: c.scalars(sa.select(_of.id).where(_of.sweep_at <= now())).all(), "reading claims"
+        lambda c: c.scalars(sa.select(_of.id).where(_of.sweep_at <= began())).all(),
+        "reading claims",
     )
     for claim_id in ids:
         database.write(lambda c, id_=claim_id: _expire(c, id_), "ending a claim")  # type: ignore[misc]
@@ -61,7 +62,7 @@ def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
     podms.locked(connection, key)
     ended = connection.scalar(sa.select(_of.sweep_at <= now()).where(_of.id == claim_id))
     if ended and hold.drop(connection, claim_id, key):
-        podms.moved(connection, key)
+        moves.moved(connection, [key])
 
 
 def _done(connection: sa.Connection, claim_id: str) -> None:

@@ -22,9 +22,9 @@ registry = table(
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
-#: Pod managers as last read. ``generation`` moves with the content, ``moved`` with the content
-#: and with whatever is claimed of it; ``moved`` is the count of its shard at that moment. One that
-#: is ``gone`` keeps its row, so that its generation never repeats and others see that it went.
+#: Pod managers as last read. ``generation`` moves with the content. ``moved`` and ``read_moved``
+#: are the counts of the shard when anything but a new claim changed, and when the content did. One
+#: that is ``gone`` keeps its row, so that its generation never repeats and others see that it went.
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -34,6 +34,7 @@ podms = table(
     sa.Column("read_at", sa.String(64)),
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("moved", sa.BigInteger, nullable=False),
+    sa.Column("read_moved", sa.BigInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
     sa.Column("stats", DOCUMENT),
@@ -84,12 +85,16 @@ claims = table(
     sa.Index("claims_sweep_at", "sweep_at"),
 )
 
-#: The parts of claims that still hold something, one for each podm.
+#: The parts of claims that still hold something, one for each podm; ``moved`` is the count of the
+#: podm's shard when the part was taken, so that a claim changes no wide row of a podm.
 claim_parts = table(
     "claim_parts",
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
+    sa.Column("shard", sa.Integer, nullable=False, default=0),
+    sa.Column("moved", sa.BigInteger, nullable=False, default=0),
     sa.Index("claim_parts_claim", "claim_id"),
+    sa.Index("claim_parts_moved", "shard", "moved"),
 )
 
 #: Blocks held, once for each node that may use one; this key is what no two claims can have.
@@ -133,7 +138,7 @@ decisions = table(
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
-#: What happened, in order.
+#: What happened to claims after they were made, in order.
 events = table(
     "events",
     sa.Column("number", SERIAL, primary_key=True, autoincrement=True),

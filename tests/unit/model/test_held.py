@@ -7,7 +7,7 @@ import msgspec
 
 from tests.unit.core.engines import cpu, engine_of, lean
 from tests.unit.store.site import podm
-from valence_sched.model.held import Held, foreign, less
+from valence_sched.model.held import Held, Remaining, foreign, less
 from valence_sched.model.inventory import Node, Status
 from valence_sched.testing import request
 
@@ -43,6 +43,17 @@ class TestLess(unittest.TestCase):
         node = Node(uri="claim:1#1", owner="o")
         found = less(site, Held(amounts={"m": 2.5}, nodes=(node,)))
         self.assertEqual((3.5, (node,)), (found.stocks[0].used, found.nodes))
+
+    def test_taken_one_by_one_the_same_is_left_as_taken_at_once(self):
+        shared = cpu("s", 8, status={"shareable": True, "max_compositions": 3})
+        stock = {"uri": "m", "resource": "r", "total": 9, "used": 1}
+        site = lean({"id": "p", "blocks": [shared, cpu("a", 8), cpu("b", 8)], "stocks": [stock]})
+        nodes = [Node(uri=f"claim:{number}#1", owner="o") for number in range(3)]
+        remaining = Remaining(site, Held(blocks={"s": 1}, nodes=tuple(nodes[:1])))
+        remaining.take(Held(blocks={"a": 1, "s": 1, "went": 1}, nodes=tuple(nodes[1:2])))
+        remaining.take(Held(amounts={"m": 2.5}, nodes=tuple(nodes[2:])))
+        whole = Held(blocks={"s": 2, "a": 1}, amounts={"m": 2.5}, nodes=tuple(nodes))
+        self.assertEqual(less(site, whole), remaining.podm)
 
     def test_nothing_held_is_the_same_podm(self):
         site = lean({"id": "p", "blocks": [cpu("a", 8)]})

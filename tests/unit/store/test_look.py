@@ -3,8 +3,11 @@
 
 import threading
 
-from tests.unit.store.engines import on_each_engine
+from tests.unit.core.engines import cpu
+from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimant, part, podm
+from valence_sched.core.decision import inventory_digest
+from valence_sched.errors import StoreError
 from valence_sched.model.registered import Registered
 from valence_sched.testing import request
 
@@ -91,10 +94,105 @@ class TestLook:
         thread.join()
         self.assertEqual([], wrong)
 
+    def test_a_look_reads_what_claims_took_since_and_not_what_all_hold(self):
+        """S30: on one pod manager that many claim of."""
+        store = self.store()
+        generation = store.remember(podm(blocks=30))
+        known, read, claims = store.look().known, [], []
+        for number in range(12):
+            claims.append(store.claims.take([part("p", generation, f"c{number}")], owner="o"))
+            before = store.counts.holdings_read
+            look = store.look(known)
+            read.append(store.counts.holdings_read - before)
+            known = look.known
+        (seen,) = look.seen
+        self.assertEqual(([1] * 12, True, {"c11": 1}), (read, seen.more, seen.held.blocks))
+        store.claims.release(claims[0].id)
+        (seen,) = store.look(known).seen
+        self.assertEqual((False, 11, 11), (seen.more, len(seen.held.blocks), len(seen.held.nodes)))
+
+    def test_who_looked_all_the_time_sees_what_one_sees_who_looks_now(self):
+        store = self.store()
+        stock = {"uri": "m", "resource": "memory", "total": 10}
+        shared = {"uri": "s", "status": {"shareable": True, "max_compositions": 3}}
+        blocks = [cpu(f"c{number}", 8) for number in range(9)]
+        generation = store.remember(podm(blocks=[shared, *blocks], stocks=[stock]))
+        mine, claims = claimant(store), []
+        for turn in range(9):
+            if turn % 4 == 3:
+                store.claims.release(claims.pop(0).id)
+            elif turn == 6:
+                generation = store.remember(podm(blocks=[shared, *blocks[1:]], stocks=[stock]))
+            else:
+                names = ["s", f"c{turn}"] if turn < 3 else [f"c{turn}"]
+                parts = [part("p", generation, *names, m=1)]
+                claims.append(store.claims.take(parts, owner=f"o{turn}"))
+            found, anew = mine.engine().look(), claimant(self.store()).engine().look()
+            self.assertEqual(inventory_digest(anew), inventory_digest(found), turn)
+
+
+class TestManyMore(StoreCase):
+    """As many pod managers as there may be."""
+
+    def test_one_of_ten_thousand_costs_as_much_as_none(self):
+        """S30: but for its own row and document."""
+        store = self.store()
+        store.remember_all([podm(f"p{number}", 0) for number in range(10_000)])
+        known = store.look().known
+        rows, decoded = store.counts.rows_looked_at, store.counts.podms_decoded
+        self.assertEqual((), store.look(known).seen)
+        none = store.counts.rows_looked_at - rows
+        store.remember(podm("p5", 2))
+        rows = store.counts.rows_looked_at
+        self.assertEqual(["p5"], [seen.id for seen in store.look(known).seen])
+        self.assertEqual(none + 1, store.counts.rows_looked_at - rows)
+        self.assertEqual(decoded + 1, store.counts.podms_decoded)
+
+
+@on_each_engine
+class TestRemember:
+    """Many readings in few transactions."""
+
+    def test_each_has_the_generation_that_it_would_have_alone(self):
+        store = self.store()
+        many = [podm(f"p{number}", 1) for number in range(120)]
+        before = store.counts.transactions
+        self.assertEqual([1] * 120, store.remember_all(many))
+        self.assertEqual(3, store.counts.transactions - before)
+        known = store.look().known
+        many[7] = podm("p7", 2)
+        self.assertEqual([1] * 7 + [2] + [1] * 112, store.remember_all(many))
+        self.assertEqual(["p7"], [seen.id for seen in store.look(known).seen])
+        self.assertEqual([], store.remember_all([]))
+
+    def test_one_that_cannot_be_stored_is_named_and_the_others_are_stored(self):
+        if self.engine == "sqlite":
+            self.skipTest("it stores words of any length")
+        store = self.store()
+        told = store.remember_all([podm("a"), podm("c", read_at="x" * 100), podm("b")])
+        self.assertEqual((1, 1), (told[0], told[2]))
+        self.assertIsInstance(told[1], StoreError)
+        self.assertTrue(str(told[1]).startswith("c: "), told[1])
+        self.assertEqual(["a", "b"], sorted(store.last()))
+
 
 @on_each_engine
 class TestDecide:
     """What one process claims, another decides without."""
+
+    def test_an_edit_of_aggregates_is_in_the_next_decision_and_loads_nothing_else(self):
+        """S24."""
+        store = self.store()
+        for name in ("a", "b", "c"):
+            store.remember(podm(name))
+        mine = claimant(self.store())
+        asked = request(CORES, aggregates=["fast"])
+        self.assertFalse(mine.engine().select_destinations(asked).placed)
+        decoded = mine._store.counts.podms_decoded
+        store.remember(podm("b", aggregates=["fast"]))
+        decision = mine.engine().select_destinations(asked)
+        self.assertEqual(["b"], [placement.chosen.podm for placement in decision.placements])
+        self.assertEqual(1, mine._store.counts.podms_decoded - decoded)
 
     def test_one_that_starts_anew_decides_on_what_was_read_before(self):
         """S23: no pod manager is asked."""

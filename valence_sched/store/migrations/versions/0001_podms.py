@@ -28,6 +28,7 @@ def upgrade() -> None:
         sa.Column("read_at", sa.String(64)),
         sa.Column("shard", sa.Integer, nullable=False),
         sa.Column("moved", sa.BigInteger, nullable=False),
+        sa.Column("read_moved", sa.BigInteger, nullable=False),
         sa.Column("gone", sa.Boolean, nullable=False),
         sa.Column("document", DOCUMENT, nullable=False),
         sa.Column("stats", DOCUMENT),

@@ -33,9 +33,12 @@ def upgrade() -> None:
         "claim_parts",
         sa.Column("podm_key", KEY, primary_key=True),
         sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
+        sa.Column("shard", sa.Integer, nullable=False),
+        sa.Column("moved", sa.BigInteger, nullable=False),
         **EVERYWHERE,
     )
     op.create_index("claim_parts_claim", "claim_parts", ["claim_id"])
+    op.create_index("claim_parts_moved", "claim_parts", ["shard", "moved"])
     op.create_table(
         "claimed_blocks",
         sa.Column("podm_key", KEY, primary_key=True),

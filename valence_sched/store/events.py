@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened to claims, in order: that they were made, their rows say; the rest is noted."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from valence_sched.model.noun import Noun
+from valence_sched.store import claim_rows, tables
+
+
+class Event(Noun, frozen=True, kw_only=True):
+    """What happened; ``at`` is seconds since 1970 by the clock of the database."""
+
+    at: float
+    kind: str
+    claim: str | None = None
+    podm: str | None = None
+    words: str | None = None
+
+
+def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
+    """Return the ``last`` events, of one claim or of all, the oldest first."""
+    of = tables.events.c
+    query = sa.select(of.at, of.kind, of.claim_id, of.podm, of.words)
+    if claim is not None:
+        query = query.where(of.claim_id == claim)
+    rows = connection.execute(query.order_by(of.number.desc()).limit(last)).all()
+    noted = [
+        Event(at=at, kind=kind, claim=claim_id, podm=podm, words=words)
+        for at, kind, claim_id, podm, words in reversed(rows)
+    ]
+    found = [*_made(connection, claim, last), *noted]
+    if claim is None:  # of one claim, that it was made always comes first
+        found.sort(key=lambda event: event.at)
+    return found[-last:]
+
+
+def _made(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
+    """Return that claims were made, the ``last`` of them, the oldest first."""
+    of = tables.claims.c
+    query = sa.select(of.created_at, of.id, of.owner, of.document)
+    if claim is not None:
+        query = query.where(of.id == claim)
+    rows = connection.execute(query.order_by(of.created_at.desc(), of.id.desc()).limit(last)).all()
+    return [
+        Event(
+            at=at,
+            kind="prepared" if len(claim_rows.parts(document)) > 1 else "held",
+            claim=claim_id,
+            words=owner,
+        )
+        for at, claim_id, owner, document in reversed(rows)
+    ]

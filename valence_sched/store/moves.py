@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counts by which a look knows what moved: of a shard, and of a podm or a part in it.
+
+They change in the last statements of a transaction: whoever changes a podm of the same shard waits,
+so that the counts of a shard become visible in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from valence_sched.store import tables
+
+_shards, _podms = tables.shards, tables.podms
+
+
+def _count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
+    return sa.select(_shards.c.moved).where(_shards.c.shard == shard).scalar_subquery()
+
+
+_NUMBER = sa.bindparam("number", type_=sa.Integer)
+_KEYS = sa.bindparam("keys", type_=sa.String, expanding=True)
+_COUNT = sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
+_HELD = sa.update(_podms).where(_podms.c.podm_key.in_(_KEYS)).values(moved=_count_of(_NUMBER))
+_READ = _HELD.values(read_moved=_count_of(_NUMBER))
+_PART = sa.insert(tables.claim_parts).values(
+    podm_key=sa.bindparam("key", type_=sa.String),
+    claim_id=sa.bindparam("claim", type_=sa.String),
+    shard=_NUMBER,
+    moved=_count_of(_NUMBER),
+)
+
+
+def shard_of(key: str) -> int:
+    """Return the shard that counts the changes of a podm."""
+    return int(key[:8], 16) % tables.SHARDS
+
+
+def moved(connection: sa.Connection, held: Iterable[str] = (), read: Iterable[str] = ()) -> None:
+    """Note what changed of podms, by key: what is ``held`` of them, or also what was ``read``."""
+    shards: dict[int, tuple[list[str], list[str]]] = {}
+    for which, keys in enumerate((held, read)):
+        for key in keys:
+            shards.setdefault(shard_of(key), ([], []))[which].append(key)
+    for shard, changed in sorted(shards.items()):
+        connection.execute(_COUNT, {"number": shard})
+        for statement, keys in zip((_HELD, _READ), changed, strict=True):
+            if keys:
+                connection.execute(statement, {"number": shard, "keys": sorted(keys)})
+
+
+def taken(connection: sa.Connection, key: str, claim_id: str) -> None:
+    """Note that a claim took its part of a podm."""
+    connection.execute(_COUNT, {"number": shard_of(key)})
+    connection.execute(_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
