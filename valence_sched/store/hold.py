@@ -43,7 +43,7 @@ def hold(connection: sa.Connection, claim_id: str, part: Part) -> None:
     key = key_of(part.podm)
     check_generation(connection, key, part)
     connection.execute(sa.insert(tables.claim_parts), {"podm_key": key, "claim_id": claim_id})
-    _hold_blocks(connection, claim_id, key, part)
+    hold_blocks(connection, claim_id, key, part)
     _hold_amounts(connection, claim_id, key, part)
     podms.moved(connection, key)
 
@@ -72,7 +72,8 @@ def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
     return bool(gone.rowcount)
 
 
-def _hold_blocks(connection: sa.Connection, claim_id: str, key: str, part: Part) -> None:
+def hold_blocks(connection: sa.Connection, claim_id: str, key: str, part: Part) -> None:
+    """Hold the blocks of a part on a podm whose row is locked; raises as :func:`hold`."""
     wanted = {key_of(uri): (uri, nodes) for uri, nodes in part.blocks.items()}
     if not wanted:
         return

@@ -27,6 +27,14 @@ def write_nodes(connection: sa.Connection, nodes: Sequence[Composed]) -> None:
         connection.execute(sa.insert(_nodes), rows)
 
 
+def are_known(connection: sa.Connection, nodes: Sequence[Composed]) -> bool:
+    """Return whether these very nodes were written before."""
+    ids = [one.id for one in nodes]
+    rows = connection.scalars(sa.select(_nodes.c.document).where(_nodes.c.id.in_(ids)))
+    found = {one.id: one for one in (msgspec.json.decode(row, type=Composed) for row in rows)}
+    return all(one.id in found and found[one.id].uri == one.uri for one in nodes)
+
+
 def settle_stored(connection: sa.Connection, podm: str) -> None:
     """Settle what the podm as last read shows already."""
     key = key_of(podm)

@@ -297,7 +297,7 @@ class TestStates:
         with self.assertRaisesRegex(InUse, "is what node n1 is made of"):
             self.one.claims.release(self.claim.id)
         self.assertEqual(["n1"], [node.id for node in self.one.nodes.list()])
-        self.one.nodes.forget("n1")
+        self.one.nodes.gone("n1")
         self.assertEqual("RELEASED", self.one.claims.release(self.claim.id).state)
 
     def test_what_happened_is_told_in_order(self):
