@@ -142,6 +142,7 @@ class Composer:
             self.watch(claim.id, state)
             self.mark(state)
 
+        problem, outcome = "", Outcome(state="unknown")
         try:
             self.store.claims.reserving(claim.id)
             reserved = hands.reserve(wanted)
@@ -151,8 +152,10 @@ class Composer:
             self._fail(claim, podm, f"no longer free: {error}")
             raise ClaimLost(f"{podm}: {error}, expected it free", podm) from None
         except Exception as error:
+            problem = _what(error)
+        if problem:
             found = _safely(lambda: hands.look(wanted))
-            outcome = replace(found, reason="; ".join(filter(None, (_what(error), found.reason))))
+            outcome = replace(found, reason="; ".join(filter(None, (problem, found.reason))))
         self.mark("read back")
         return outcome
 
@@ -160,12 +163,14 @@ class Composer:
         """Note a node that is there, or take back one that must not be."""
         try:
             self.store.claims.composed(claim.id, [node])
+            return
         except (ClaimLost, ClaimState) as error:
-            left = Outcome(state="left", node=node.uri, blocks=node.blocks, reason=str(error))
-            raise self._given_up(hands, claim, node.podm, wanted, left) from None
+            problem = str(error)
         except SchedulerError as error:
             there = f"{node.podm}: {node.uri} is composed, and that could not be noted"
             raise Unverified(f"{there}: {error}: claim {claim.id}: {REAP}") from None
+        left = Outcome(state="left", node=node.uri, blocks=node.blocks, reason=problem)
+        raise self._given_up(hands, claim, node.podm, wanted, left)
 
     def _given_up(
         self, hands: Hands, claim: Claim, podm: str, wanted: Wanted, outcome: Outcome

@@ -33,17 +33,6 @@ POINTS = {
 }
 
 
-def reaped(here: Site) -> list[str]:
-    """Reap until nothing is under way; claims end by the database's clock."""
-    done = []
-    for _ in range(100):
-        done += [f"{deed.id}: {deed.done}" for deed in here.reaper.reap()]
-        if not here.store.claims.list(("PREPARED", "HELD", "COMPOSING")):
-            return done
-        time.sleep(0.05)
-    raise AssertionError(f"still under way: {here.store.claims.list()}, {done}")
-
-
 class TestKilled(unittest.TestCase):
     """SIGKILL at each marked point between the decision and the end of the node."""
 
@@ -63,7 +52,7 @@ class TestKilled(unittest.TestCase):
             self.assertEqual(-9, child.returncode, child.stderr)
             with Store(url) as store:
                 here = Site({PODM: podms[PODM]}, store)
-                reaped(here)
+                here.reaped()
                 nodes = store.nodes.list()
                 self.assertEqual([node.name for node in nodes], here.nodes_there())
                 self.assertEqual(there, bool(nodes))

@@ -51,9 +51,9 @@ class Marks:
         """
         mine = self._marked
         uris = [block.uri for block in self._own(wanted)] if mine is None else mine
-        stays = [uri for uri in uris if not self._cleared(uri)]
+        stays = [f"{uri}: {why}" for uri in uris if (why := self._cleared(uri))]
         if stays:
-            raise PodmError(f"{', '.join(stays)}: found reserved still, expected that undone")
+            raise PodmError(f"may be reserved still: {'; '.join(stays)}")
         self._marked = []
 
     def done(self) -> None:
@@ -77,12 +77,15 @@ class Marks:
         blocks = (self._back.block(uri) for uri in wanted.blocks)
         return [block for block in blocks if block and not status_of(block).shareable]
 
-    def _cleared(self, uri: str) -> bool:
+    def _cleared(self, uri: str) -> str:
+        """Clear the flag; return why it may still be set, empty when it is not."""
         try:
             block = self._back.block(uri)
-        except PodmError:
-            return False
-        return block is None or not block.reserved or self._set(block, False)
+        except PodmError as error:
+            return str(error)
+        if block is None or not block.reserved or self._set(block, False):
+            return ""
+        return "it does not let go"
 
     def _set(self, block: ResourceBlock, reserved: bool) -> bool:
         """Set or clear the flag; return whether it stands as wanted.
