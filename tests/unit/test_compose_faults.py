@@ -118,18 +118,20 @@ class TestOthers(unittest.TestCase):
             if node.podm != part.podm:
                 self.assertEqual(writes, len([it for it in after if it.method != "GET"]))
             self.assertEqual("FAILED", here.store.claims.show(claim.id).state)
-            self.assertFalse(set(node.blocks) & set(part.shares[0].blocks) and node.podm == part.podm)
+            lost = {(part.podm, uri) for uri in part.shares[0].blocks}
+            self.assertEqual(set(), lost & {(node.podm, uri) for uri in node.blocks})
 
     def test_a_busy_block_that_is_accepted_again_is_given_back(self):
         """The second node is taken apart, the first one stays what it was."""
         with site("double-book") as here:
             mine = here.composer.compose(here.claim(request()))
             again = here.store.claims.show(mine.claim)
+            second = Wanted(name="vs-second", pool=mine.pool, blocks=mine.blocks)
             with here.reach(mine.podm) as hands:
-                outcome = hands.compose(wanted_like(mine, "vs-second"), lambda _state: None)
+                outcome = hands.compose(second, lambda _state: None)
                 self.assertEqual("left", outcome.state)
-                self.assertEqual("absent", hands.remove(
-                    wanted_like(mine, "vs-second"), outcome.node, lambda _state: None).state)  # fmt: skip
+                gone = hands.remove(second, outcome.node, lambda _state: None)
+                self.assertEqual("absent", gone.state)
             self.assertEqual("SETTLED", again.state)
             self.assertEqual([mine.name], here.nodes_there())
 
@@ -147,20 +149,21 @@ class TestOthers(unittest.TestCase):
                 self.assertIs(True, status["Reserved"])
 
 
+REMOVING = {
+    f"drop-reply:{DELETE}": None,
+    f"status:503:{DELETE}": "is still there: HTTP 503",
+    f"lie:{DELETE}": "is still there: HTTP 200",
+    "ghost": "is still there: it answered that the node is gone",
+    "if-match": None,
+    "die-after:9": None,
+}
+
+
 class TestRemoving(unittest.TestCase):
     """A node that does not go as it should."""
 
-    CASES = {
-        f"drop-reply:{DELETE}": None,
-        f"status:503:{DELETE}": "is still there: HTTP 503",
-        f"lie:{DELETE}": "is still there: HTTP 200",
-        "ghost": "is still there: it answered that the node is gone",
-        "if-match": None,
-        "die-after:9": None,
-    }
-
     def test_what_stays_is_said_and_stays_in_the_list(self):
-        for rule, line in self.CASES.items():
+        for rule, line in REMOVING.items():
             with self.subTest(rule), site(rule) as here:
                 node = here.composer.compose(here.claim(request()))
                 if line is None:
@@ -178,10 +181,6 @@ class TestRemoving(unittest.TestCase):
 
 def wanted_blocks(blocks):
     return Wanted(name="somebody", blocks=tuple(blocks))
-
-
-def wanted_like(node, name):
-    return Wanted(name=name, pool=node.pool, blocks=node.blocks)
 
 
 def stolen(hands: Hands, blocks) -> None:

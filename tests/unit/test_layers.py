@@ -57,7 +57,7 @@ MAY_IMPORT = {
         "inventories",
         "simulator",
     },
-    "site": {"errors", "model", "core", "drivers", "store", "composing", "reaping"},
+    "site": {"errors", "model", "core", "drivers", "store", "becoming", "composing", "reaping"},
     "operations": {"errors", "model", "store", "claiming", "provisioning", "site", "main"},
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
     "valence_sched_cli": {"errors", "model", "core", "credentials", "main", "operations"},

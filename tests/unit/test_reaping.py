@@ -8,7 +8,9 @@ import time
 import unittest
 from pathlib import Path
 
-from tests.unit.site import EXAMPLE, Site, request, site
+from tests.unit.site import Site, request, site
+from tests.unit.store.engines import on_each_engine
+from tests.unit.trees import tree
 from valence_sched.model.composition import Wanted
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
@@ -33,34 +35,82 @@ POINTS = {
 }
 
 
-class TestKilled(unittest.TestCase):
+class Killed:
+    """A process that dies on served pod managers, and one that comes after it."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tree = tree(PODM)
+
+    def documents(self) -> dict:
+        return {uri: dict(json) for uri, json in self.tree.items()}
+
+    def dies(self, point: str, url: str, count: int = 0, fail: str = "", podms: int = 1) -> int:
+        """Let a process die at a point, reap, and check all; return how many nodes there are."""
+        names = [f"{PODM}-{number}" for number in range(podms)]
+        documents = {name: self.documents() for name in names}
+        rules = [f"{fail}@{names[0]}"] if fail else []
+        with served(documents=documents, fail=rules) as there:
+            words = [word for name in names for word in (name, there[name].url)]
+            child = subprocess.run(
+                [sys.executable, "-m", "tests.unit.dying", point, str(count), url, *words],
+                cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            self.assertEqual(-9, child.returncode, child.stderr)
+            with Store(url) as store:
+                here = Site(there, store)
+                here.heal()
+                here.reaped()
+                return self.check(here)
+
+    def check(self, here: Site) -> int:
+        nodes = here.store.nodes.list()
+        self.assertEqual(sorted(node.name for node in nodes), here.nodes_there())
+        self.assertEqual([], here.taken_twice())
+        self.assertEqual(here.free_blocks(), here.free_to_decide_on())
+        again = here.composer.compose(here.claim(request()))
+        used = {(node.podm, uri) for node in nodes for uri in node.blocks}
+        self.assertEqual(set(), used & {(again.podm, uri) for uri in again.blocks})
+        return len(nodes)
+
+
+class TestKilled(Killed, unittest.TestCase):
     """SIGKILL at each marked point between the decision and the end of the node."""
+
+    def dies_here(self, point: str, **words) -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            return self.dies(point, f"sqlite:///{folder}/state.sqlite", **words)
 
     def test_no_block_leaks_none_is_sold_twice_no_node_is_unaccounted_for(self):
         """S29, S76."""
         for point, there in POINTS.items():
             with self.subTest(point):
-                self.check(point, there)
+                self.assertEqual(int(there), self.dies_here(point))
 
-    def check(self, point: str, there: bool) -> None:
-        with tempfile.TemporaryDirectory() as folder, served(EXAMPLE) as podms:
-            url = f"sqlite:///{folder}/state.sqlite"
-            child = subprocess.run(
-                [sys.executable, "-m", "tests.unit.dying", point, PODM, podms[PODM].url, url],
-                cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
-            self.assertEqual(-9, child.returncode, child.stderr)
-            with Store(url) as store:
-                here = Site({PODM: podms[PODM]}, store)
-                here.reaped()
-                nodes = store.nodes.list()
-                self.assertEqual([node.name for node in nodes], here.nodes_there())
-                self.assertEqual(there, bool(nodes))
-                self.assertEqual([], here.taken_twice())
-                self.assertEqual(here.free_blocks(), here.free_to_decide_on())
-                again = here.composer.compose(here.claim(request(podms=[PODM])))
-                used = {uri for node in nodes for uri in node.blocks}
-                self.assertEqual(set(), used & set(again.blocks))
+    def test_between_several_nodes(self):
+        """S29: held together, and one by one by then."""
+        for point, there in (("taken", (0,)), ("split", (0,)), ("answered", (1, 2))):
+            with self.subTest(point):
+                self.assertIn(self.dies_here(point, count=2), there)
+
+    def test_while_too_little_is_taken_back(self):
+        self.assertEqual(0, self.dies_here("taken back", count=1, fail="failed-node"))
+
+    def test_before_the_second_choice_is_composed(self):
+        fail = "status:500:POST:/redfish/v1/Systems"
+        self.assertEqual(0, self.dies_here("another", count=1, fail=fail, podms=2))
+
+
+@on_each_engine
+class TestKilledOn(Killed):
+    """The same on each engine, at the points where the store changes hands."""
+
+    def test_the_store_and_the_pod_manager_come_to_terms(self):
+        """S29, S76."""
+        for point in ("intent", "answered", "removed"):
+            with self.subTest(point):
+                self.url = self.fresh_url()
+                self.assertEqual(int(point == "answered"), self.dies(point, self.url))
 
 
 class TestReaping(unittest.TestCase):

@@ -86,9 +86,7 @@ class TestRsdHands(unittest.TestCase):
     def test_the_states_of_the_assembly_are_shown(self):
         with rack() as here:
             here.compose(here.wanted())
-            self.assertEqual(
-                ["allocating", "answered", "assembling", "answered"], here.states[:4]
-            )
+            self.assertEqual(["allocating", "answered", "assembling", "answered"], here.states[:4])
             self.assertEqual(("assembling", "assembled"), (here.states[4], here.states[-1]))
 
     def test_each_write_is_sent_once(self):
