@@ -52,9 +52,10 @@ class TestClaims(Case):
         found = []
         while not found:  # until its second is over
             found = self.asked("reap", "--dry-run", "-f", "json").data
-        self.assertEqual((self.claim.id, "HELD"), (found[0]["ID"], found[0]["State"]))
+        done = "expired: freed what it held"
+        self.assertEqual((self.claim.id, done), (found[0]["ID"], found[0]["Done"]))
         (row,) = self.asked("reap", "-f", "json").data
-        self.assertEqual("expired: freed what it held", row["What"])
+        self.assertEqual(("claim", done), (row["Kind"], row["Done"]))
         self.assertEqual([], self.asked("reap", "-f", "json").data)
 
     def test_asking_makes_no_state(self):
