@@ -100,14 +100,17 @@ class Claimant:
         owner: str | None = None,
         key: str | None = None,
         ttl_s: float = TTL_S,
+        content: str | None = None,
     ) -> Claimed:
         """Decide and hold what was chosen; where somebody was faster, look and decide again.
+
+        ``content`` is what the key stands for, the request itself where it is None.
 
         Raises:
             ClaimLost: somebody was faster every time; the message names the last who was.
             NameTaken: the key stands for another request.
         """
-        content = to_json(request).decode()
+        content = content if content is not None else to_json(request).decode()
         owner = owner or request.owner
         for retries in range(self._most_attempts):
             try:

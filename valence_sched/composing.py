@@ -15,28 +15,34 @@ the node by that name, or that there is none.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from valence_sched.becoming import node_of, only, wanted_again, wanted_of
 from valence_sched.drivers.hands import Hands
 from valence_sched.errors import (
     ClaimLost,
+    ClaimState,
     ComposeFailed,
     SchedulerError,
     StillComposing,
     Unverified,
     one_line,
 )
-from valence_sched.model.claim import Claim, Part, Share
+from valence_sched.model.claim import Claim
 from valence_sched.model.composed import Composed
 from valence_sched.model.composition import Outcome, Wanted
-from valence_sched.model.inventory import Devices, FullPodm
+from valence_sched.model.inventory import FullPodm
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
 Reach = Callable[[str], contextlib.AbstractContextManager[Hands]]
 #: Told the claim and the state that its node is in.
 Watch = Callable[[str, str], None]
+
+REAP = "podm claim reap brings it to terms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +66,24 @@ class Composer:
 
         Raises:
             ClaimState: the claim is not held any more.
+            StoreError: the intent could not be noted; nothing was begun.
             ClaimLost: a block is somebody else's by now; the claim is given up.
             ComposeFailed: the pod manager refuses; nothing is left there, the claim is given up.
             StillComposing: the pod manager goes on after all patience.
-            Unverified: what is there could not be read back, or could not be taken back.
+            Unverified: what is there could not be read back, taken back, or noted.
         """
         part, share = only(claim)
-        wanted = self._wanted(claim, part, share)
+        wanted = wanted_of(claim, share, self.store.last([part.podm]).get(part.podm))
         self.mark("held")
         self.store.claims.composing(claim.id, self.ttl_s)
         self.mark("intent")
         with contextlib.ExitStack() as stack:
-            hands = self._ready(stack, claim, part, wanted)
-            outcome = self._make(hands, claim, wanted)
+            hands = self._ready(stack, claim, part.podm, wanted)
+            outcome = self._make(hands, claim, part.podm, wanted)
             if outcome.state != "composed":
-                self._give_up(hands, claim, part, wanted, outcome)
-        node = node_of(claim, part, share, outcome)
-        self.store.claims.composed(claim.id, [node])
+                raise self._given_up(hands, claim, part.podm, wanted, outcome)
+            node = node_of(claim, part, share, outcome)
+            self._note(hands, claim, wanted, node)
         self.mark("confirmed")
         self._account(part.podm)
         self.mark("accounted")
@@ -86,135 +93,143 @@ class Composer:
         """Take a node apart and give up its claim.
 
         Raises:
-            Unverified: something of it is still there, or that could not be read back.
+            PodmError: its pod manager cannot be reached; nothing was begun.
+            Unverified: something of it is still there, or that could not be read back or noted.
         """
-        wanted = Wanted(name=node.name or node.id, pool=node.pool, blocks=node.blocks)
+        wanted = wanted_again(node)
         self.mark("removing")
         with self.reach(node.podm) as hands:
-            outcome = hands.remove(wanted, node.uri, lambda state: self.watch(node.claim, state))
+            outcome = _safely(
+                lambda: hands.remove(wanted, node.uri, lambda it: self.watch(node.claim, it))
+            )
         self.mark("removed")
         if outcome.state != "absent":
             raise Unverified(f"{node.podm}: {outcome.reason}: look there, then try again")
-        self.store.nodes.gone(node.id)
+        try:
+            self.store.nodes.gone(node.id)
+        except SchedulerError as error:
+            gone = f"{node.podm}: {node.uri} is taken apart, and that could not be noted"
+            raise Unverified(f"{gone}: {error}: {REAP}") from None
         self.mark("forgotten")
         self._account(node.podm)
 
-    def _ready(
-        self, stack: contextlib.ExitStack, claim: Claim, part: Part, wanted: Wanted
-    ) -> Hands:
+    def _ready(self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: Wanted) -> Hands:
         """Return the hands on a pod manager on which all that is wanted is still free.
 
         Nothing was written yet, so whatever is in the way, the claim is given up.
         """
         try:
-            hands = stack.enter_context(self.reach(part.podm))
-            taken = hands.taken(wanted)
+            hands = stack.enter_context(self.reach(podm))
+            refused = hands.refuses(wanted)
+            taken = [] if refused else hands.taken(wanted)
         except SchedulerError as error:
-            self.store.claims.fail(claim.id, one_line(f"not begun: {error}", 200))
-            raise ComposeFailed(f"{part.podm}: {error}", part.podm) from None
+            self._fail(claim, podm, f"not begun: {error}")
+            raise ComposeFailed(f"{podm}: {error}", podm) from None
         self.mark("checked")
+        if refused:
+            self._fail(claim, podm, f"not begun: {refused}")
+            raise ComposeFailed(f"{podm}: {refused}", podm)
         if taken:
-            self.store.claims.fail(claim.id, one_line(f"no longer free: {taken[0]}", 200))
+            self._fail(claim, podm, f"no longer free: {taken[0]}")
             more = f", and {len(taken) - 1} more" if len(taken) > 1 else ""
-            raise ClaimLost(f"{part.podm}: {taken[0]}{more}, expected it free", part.podm)
+            raise ClaimLost(f"{podm}: {taken[0]}{more}, expected it free", podm)
         return hands
 
-    def _make(self, hands: Hands, claim: Claim, wanted: Wanted) -> Outcome:
-        reserved = hands.reserve(wanted)
-        self.mark("reserved" if reserved else "not reserved")
+    def _make(self, hands: Hands, claim: Claim, podm: str, wanted: Wanted) -> Outcome:
+        """Reserve and compose; whatever goes wrong, what is there decides."""
 
         def watch(state: str) -> None:
             self.watch(claim.id, state)
             self.mark(state)
 
-        outcome = hands.compose(wanted, watch)
+        problem, outcome = "", Outcome(state="unknown")
+        try:
+            self.store.claims.reserving(claim.id)
+            reserved = hands.reserve(wanted)
+            self.mark("reserved" if reserved else "not reserved")
+            outcome = hands.compose(wanted, watch)
+        except ClaimLost as error:  # nothing was written but what is undone by now
+            self._fail(claim, podm, f"no longer free: {error}")
+            raise ClaimLost(f"{podm}: {error}, expected it free", podm) from None
+        except Exception as error:
+            problem = _what(error)
+        if problem:
+            found = _safely(lambda: hands.look(wanted))
+            outcome = replace(found, reason="; ".join(filter(None, (problem, found.reason))))
         self.mark("read back")
         return outcome
 
-    def _give_up(
-        self, hands: Hands, claim: Claim, part: Part, wanted: Wanted, outcome: Outcome
-    ) -> None:
-        """Take back what is there, and raise what became of it."""
-        first = outcome.reason
-        if outcome.works:
-            raise StillComposing(
-                f"{part.podm}: claim {claim.id} stays COMPOSING: {first} (see podm claim reap)"
-            )
-        if outcome.state == "left" and outcome.node:
-            outcome = hands.remove(wanted, outcome.node, lambda s: self.watch(claim.id, s))
-            self.mark("taken back")
-        if outcome.state != "absent":
-            what = "; ".join(filter(None, dict.fromkeys((first, outcome.reason))))
-            raise Unverified(
-                f"{part.podm}: claim {claim.id} stays COMPOSING: {what} (see podm claim reap)"
-            )
-        hands.unreserve(wanted)
-        self.store.claims.fail(claim.id, one_line(first or "nothing was composed", 200))
-        why = first or "it answered that it composed, and composed nothing"
-        raise ComposeFailed(f"{part.podm}: {why}", part.podm)
+    def _note(self, hands: Hands, claim: Claim, wanted: Wanted, node: Composed) -> None:
+        """Note a node that is there, or take back one that must not be."""
+        try:
+            self.store.claims.composed(claim.id, [node])
+            return
+        except (ClaimLost, ClaimState) as error:
+            problem = str(error)
+        except SchedulerError as error:
+            there = f"{node.podm}: {node.uri} is composed, and that could not be noted"
+            raise Unverified(f"{there}: {error}: claim {claim.id}: {REAP}") from None
+        left = Outcome(state="left", node=node.uri, blocks=node.blocks, reason=problem)
+        raise self._given_up(hands, claim, node.podm, wanted, left)
 
-    def _wanted(self, claim: Claim, part: Part, share: Share) -> Wanted:
-        podm = self.store.last([part.podm]).get(part.podm)
-        return wanted_of(claim, share, podm)
+    def _given_up(
+        self, hands: Hands, claim: Claim, podm: str, wanted: Wanted, outcome: Outcome
+    ) -> SchedulerError:
+        """Take back what is there, and return what became of it."""
+        first = outcome.reason
+        stays = f"{podm}: claim {claim.id} stays COMPOSING"
+        if outcome.works:
+            return StillComposing(one_line(f"{stays}: {first} ({REAP})"))
+        if outcome.state == "left" and (node := outcome.node):
+            outcome = _safely(
+                lambda: hands.remove(wanted, node, lambda it: self.watch(claim.id, it))
+            )
+            self.mark("taken back")
+        problems = [first] if outcome.state == "absent" else [first, outcome.reason]
+        if outcome.state == "absent":
+            try:
+                hands.unreserve(wanted)
+            except Exception as error:
+                outcome, problems = replace(outcome, state="left"), [first, _what(error)]
+        if outcome.state != "absent":
+            what = "; ".join(filter(None, dict.fromkeys(problems)))
+            return Unverified(one_line(f"{stays}: {what} ({REAP})"))
+        why = first or "it answered that it composed, and composed nothing"
+        self._fail(claim, podm, why)
+        return ComposeFailed(f"{podm}: {why}", podm)
+
+    def _fail(self, claim: Claim, podm: str, why: str) -> None:
+        """Give up a claim of which nothing is there.
+
+        Raises:
+            Unverified: that could not be noted.
+        """
+        try:
+            self.store.claims.fail(claim.id, one_line(why, 200))
+        except ClaimState:
+            return  # whoever reaped it found the same
+        except SchedulerError as error:
+            nothing = f"{podm}: nothing is composed, and that could not be noted"
+            text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({REAP}): {why}"
+            raise Unverified(one_line(text)) from None
 
     def _account(self, podm: str) -> None:
         """Let a fresh reading count what was composed; where none comes, the next one will."""
-        fresh = self.read(podm)
-        if fresh is not None:
-            self.store.remember(fresh)
+        with contextlib.suppress(SchedulerError):  # what happened is noted already
+            fresh = self.read(podm)
+            if fresh is not None:
+                self.store.remember(fresh)
 
 
-def only(claim: Claim) -> tuple[Part, Share]:
-    """Return the one part and share of a claim of one node."""
-    (part,) = claim.parts
-    (share,) = part.shares
-    return part, share
+def _safely(look: Callable[[], Outcome]) -> Outcome:
+    """Return what is there; an error leaves it unknown."""
+    try:
+        return look()
+    except Exception as error:
+        return Outcome(state="unknown", reason=f"could not be read back: {_what(error)}")
 
 
-def shares_of(claim: Claim) -> Iterator[tuple[Part, Share]]:
-    """Yield all that a claim is to become, node by node."""
-    for part in claim.parts:
-        for share in part.shares:
-            yield part, share
-
-
-def name_of(claim: Claim, share: Share) -> str:
-    """Return the name of a node, by which it is found again whatever happens."""
-    return f"vs-{claim.id}" if claim.nodes == 1 else f"vs-{claim.id}-{share.node}"
-
-
-def wanted_of(claim: Claim, share: Share, podm: FullPodm | None) -> Wanted:
-    """Return what to make, with the devices of its blocks as they were last read."""
-    chosen = [block for block in podm.blocks if block.uri in share.blocks] if podm else []
-    return Wanted(
-        name=name_of(claim, share),
-        pool=share.pool,
-        blocks=share.blocks,
-        grants=share.grants,
-        devices=_together([block.devices for block in chosen if block.devices]),
-    )
-
-
-def node_of(claim: Claim, part: Part, share: Share, outcome: Outcome) -> Composed:
-    """Return the node that a claim became, of the blocks that it is really made of."""
-    return Composed(
-        id=name_of(claim, share),
-        podm=part.podm,
-        uri=outcome.node or "",
-        claim=claim.id,
-        name=name_of(claim, share),
-        owner=claim.owner,
-        group=claim.group,
-        pool=share.pool,
-        blocks=outcome.blocks,
-    )
-
-
-def _together(devices: list[Devices]) -> Devices:
-    return Devices(
-        processors=tuple(one for some in devices for one in some.processors),
-        accelerators=tuple(one for some in devices for one in some.accelerators),
-        memory=tuple(one for some in devices for one in some.memory),
-        drives=tuple(one for some in devices for one in some.drives),
-        nics=tuple(one for some in devices for one in some.nics),
-    )
+def _what(error: Exception) -> str:
+    if isinstance(error, SchedulerError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (please report this)"

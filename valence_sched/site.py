@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from valence_sched.becoming import wanted_again
 from valence_sched.composing import Composer, Watch
 from valence_sched.core import plugins
 from valence_sched.drivers import live as driver
@@ -40,8 +41,9 @@ class Site:
 
     @property
     def composer(self) -> Composer:
-        """Return who composes."""
-        return Composer(self.store, self.reach, self.read, self.ttl_s, self.watch, self.mark)
+        """Return who composes; nobody reaps what it may still be waiting for."""
+        ttl_s = max(self.ttl_s, 2 * self.patience_s + 4 * self.timeout_s)
+        return Composer(self.store, self.reach, self.read, ttl_s, self.watch, self.mark)
 
     def reaper(self, *, dry_run: bool = False) -> Reaper:
         """Return who reaps."""
@@ -89,11 +91,22 @@ class Site:
             yield from ((node, "UNKNOWN") for node in ours)
             return
         uris = {node.uri: node for node in there.nodes}
-        yield from ((node, "COMPOSED" if node.uri in uris else "GONE") for node in ours)
+        yield from ((node, "COMPOSED" if node.uri in uris else self._missed(node)) for node in ours)
         known = {node.uri for node in ours}
         for uri, node in uris.items():
             if uri not in known:
                 yield _foreign(name, node), "FOREIGN"
+
+    def _missed(self, node: Composed) -> str:
+        """Return the state of a node that a reading does not show, which is not enough."""
+        try:
+            with self.reach(node.podm) as hands:
+                found = hands.look(wanted_again(node), node.uri)
+        except SchedulerError:
+            return "UNKNOWN"
+        if found.node is not None:
+            return "COMPOSED"
+        return "UNKNOWN" if found.state == "unknown" else "GONE"
 
     def _target(self, name: str) -> driver.Target:
         if name not in self.members:

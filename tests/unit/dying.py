@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes on one served pod manager and kills itself at a marked point; run as a program."""
+"""Composes on served pod managers and kills itself at a marked point; run as a program."""
 
 import os
 import signal
@@ -16,16 +16,22 @@ class At:
         self.url = url
 
 
-def main(point: str, name: str, podm_url: str, state: str) -> None:
+def main(point: str, count: str, state: str, *podms: str) -> None:
+    """Make so many nodes and remove one of them; 0 claims and composes without a provisioner."""
+
     def mark(here: str) -> None:
         if here == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    urls = dict(zip(podms[::2], podms[1::2], strict=True))
     with Store(state) as store:
-        site = Site({name: At(podm_url)}, store, mark=mark, ttl_s=0.2)
-        claim = site.claimant.claim(request(podms=[name]), ttl_s=0.2).claim
-        node = site.composer.compose(claim)
-        site.composer.remove(node)
+        site = Site({name: At(url) for name, url in urls.items()}, store, mark=mark, ttl_s=0.2)
+        if int(count):
+            nodes = site.provisioner.provision(request(count=int(count)), ttl_s=1.0).nodes
+        else:
+            claim = site.claimant.claim(request(), ttl_s=0.2).claim
+            nodes = [site.composer.compose(claim)]
+        site.composer.remove(nodes[0])
 
 
 if __name__ == "__main__":

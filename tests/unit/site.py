@@ -3,6 +3,7 @@
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from valence_sched.store.store import Store
 from valence_sched.testing.served import Served, served
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
-PATIENCE_S = 2.0
+PATIENCE_S = 1.0
 
 
 class Site:
@@ -41,6 +42,7 @@ class Site:
         self.provisioner = Provisioner(store, self.claimant, self.composer, self.read)
         for name in podms:
             self.store.remember(self.read(name))
+        self.unusable = self.free_blocks() - self.free_to_decide_on()
 
     def target(self, name: str) -> live.Target:
         return live.Target(Registered(name=name, url=self.podms[name].url))
@@ -56,15 +58,35 @@ class Site:
     def claim(self, request: Request):
         return self.claimant.claim(request).claim
 
+    def heal(self) -> None:
+        """Let no pod manager do anything wrong any more."""
+        for podm in self.podms.values():
+            podm.app.podm.faults._faults.clear()
+
+    def reaped(self) -> list[str]:
+        """Reap until nothing is under way; claims end by the database's clock."""
+        done = []
+        for _ in range(100):
+            done += [f"{deed.id}: {deed.done}" for deed in self.reaper.reap()]
+            if not self.store.claims.list(("PREPARED", "HELD", "COMPOSING")):
+                return done
+            time.sleep(0.05)
+        raise AssertionError(f"still under way: {self.store.claims.list()}, {done}")
+
     def free_blocks(self) -> int:
         """How many blocks of all pod managers no node uses, by their own documents."""
         return sum(
             json["CompositionStatus"]["CompositionState"] == "Unused"
             and not json["CompositionStatus"].get("Reserved")
             for podm in self.podms.values()
+            if isinstance(podm, Served)
             for json in map(podm.documents.get, podm.documents)
             if "CompositionStatus" in json
         )
+
+    def leaked(self) -> int:
+        """How many blocks are free and cannot be decided on, but for those that never could."""
+        return self.free_blocks() - self.free_to_decide_on() - self.unusable
 
     def free_to_decide_on(self) -> int:
         """How many blocks the next decision may use."""
@@ -93,10 +115,17 @@ def request(**fields) -> Request:
 
 
 @contextlib.contextmanager
-def site(*fail: str, source: str = EXAMPLE, url: str | None = None) -> Iterator[Site]:
+def site(
+    *fail: str,
+    source: str | None = EXAMPLE,
+    documents: dict | None = None,
+    url: str | None = None,
+    ttl_s: float = 600.0,
+) -> Iterator[Site]:
+    sources = [source] if source else []
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(source, fail=fail) as podms,
+        served(*sources, documents=documents, fail=fail) as podms,
         Store(url or f"sqlite:///{folder}/state.sqlite") as store,
     ):
-        yield Site(podms, store)
+        yield Site(podms, store, ttl_s=ttl_s)

@@ -44,6 +44,9 @@ class Wire(Protocol):
 class Hands(Protocol):
     """One pod manager, ready to compose."""
 
+    def refuses(self, wanted: Wanted) -> str | None:
+        """Return why this could not be composed here, whatever is free; None when it could."""
+
     def taken(self, wanted: Wanted) -> Sequence[str]:
         """Return a line for each block that is no longer free, with what it says now."""
 
@@ -55,10 +58,19 @@ class Hands(Protocol):
         """
 
     def reserve(self, wanted: Wanted) -> bool:
-        """Keep others from the blocks where that can be done; return whether it was."""
+        """Keep others from the blocks where that can be done; return whether it was.
+
+        Raises:
+            ClaimLost: somebody else has reserved one meanwhile.
+            PodmError: it is refused, or cannot be told.
+        """
 
     def unreserve(self, wanted: Wanted) -> None:
-        """Undo :meth:`reserve`."""
+        """Undo :meth:`reserve`, also of another process.
+
+        Raises:
+            PodmError: something stays reserved.
+        """
 
     def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
         """Make the node, wait for it, and read back what is there."""
@@ -67,4 +79,7 @@ class Hands(Protocol):
         """Read what there is of a node, by its URI or, without one, by its name and blocks."""
 
     def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
-        """Take a node apart and read back: ``absent`` means that nothing is left of it."""
+        """Take a node apart and read back: ``absent`` means that nothing is left of it.
+
+        What stands at its URI by now and is another node, is left alone.
+        """

@@ -67,7 +67,7 @@ def offered(wire: Wire) -> Offered:
         cases += _use_cases(wire, json, path(link) or "")
         if link in parts.zones:
             for zone in Collection(ROOT, json, unheard).members:
-                held = next(_read(wire, (zone,)), {})
+                held = _tried(wire, zone)
                 cases += [
                     case._replace(zones=(path(zone) or "",), target=systems or case.target)
                     for case in _use_cases(wire, held, systems or "")
@@ -111,10 +111,18 @@ def _read(wire: Wire, links: Iterable[str]) -> Iterator[Json]:
             yield json
 
 
+def _tried(wire: Wire, link: str) -> Json:
+    """Return the document behind a link; one that is bad keeps nobody from the others."""
+    try:
+        return document(wire, path(link)) or {}
+    except PodmError:
+        return {}
+
+
 def _use_cases(wire: Wire, json: Json, collection: str) -> Iterator[UseCase]:
     for stated in Collection(ROOT, json, unheard).capabilities:
         capability = Capability(ROOT, stated, unheard)
-        rules = next(_read(wire, capability.object), None)
+        rules = next(filter(None, (_tried(wire, link) for link in capability.object)), None)
         if rules is not None:
             yield UseCase(
                 capability.use_case or "",

@@ -14,6 +14,8 @@ MOST_MESSAGES = 5
 #: Message keys that report success; an error body may hold nothing else.
 _FINE = ("success", "created", "accepteventnotification")
 
+_ENDED_BADLY = ("Exception", "Killed", "Cancelled", "Interrupted")
+
 
 def refusal(reply: Reply) -> str | None:
     """Return why a reply refuses, None when it does not: by its status or by its body.
@@ -22,7 +24,7 @@ def refusal(reply: Reply) -> str | None:
     error body.
     """
     bodies = (reply.body, *responses(reply.body))
-    told = [text for body in bodies for text in _messages(body)]
+    told = [text for body in bodies for text in _messages(body)] or _of_task(reply.body)
     if reply.status >= 400 or told:
         words = "; ".join(told[:MOST_MESSAGES]) or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
@@ -45,6 +47,17 @@ def _messages(body: Any) -> list[str]:
     found = [_said(item) for item in [*inner, error] if isinstance(item, dict)]
     told = [text for text in dict.fromkeys(found) if text]
     return told[:-1] if len(told) > 1 and _is_general(error) else told
+
+
+def _of_task(body: Any) -> list[str]:
+    """Return why a task ended without success; empty for one that did not, and for no task."""
+    state = body.get("TaskState") if isinstance(body, dict) else None
+    if state not in _ENDED_BADLY:
+        return []
+    messages = body.get("Messages")
+    inner = messages if isinstance(messages, list) else []
+    told = [text for item in inner if isinstance(item, dict) and (text := _said(item))]
+    return [f"its task ended in {state}", *told]
 
 
 def _said(item: dict[str, Any]) -> str:

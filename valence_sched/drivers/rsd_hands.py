@@ -7,25 +7,28 @@ failed may return by itself while there is time to wait.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from valence_sched.drivers.fields import Field, Json, Resource, text
-from valence_sched.drivers.hands import Reply, Watch, Wire
+from valence_sched.drivers.hands import Watch, Wire
 from valence_sched.drivers.links import ROOT, Service
-from valence_sched.drivers.offered import document, path, unheard
+from valence_sched.drivers.offered import GONE, document, path, unheard
 from valence_sched.drivers.patience import Patience
-from valence_sched.drivers.refusals import refusal
 from valence_sched.drivers.rsd import read_podm
 from valence_sched.drivers.rsd_resources import ComposedNode, RackRoot, RackSystem
-from valence_sched.errors import PodmError
+from valence_sched.drivers.writing import Sent, written
+from valence_sched.errors import InputError, PodmError
 from valence_sched.model.composition import Outcome, Wanted
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.resource import SCHEME
 
-BYTES_PER_GIB = 1 << 30
-ALLOCATED, ASSEMBLED, FAILED = "allocated", "assembled", "failed"
-MAX_PAGES = 1000
+ALLOCATED, ASSEMBLED = "allocated", "assembled"
+UNDER_WAY = ("allocating", "assembling")
+#: How often a node is looked for after a reply that was lost, or after it was deleted.
+LATE_LOOKS = 8
 
 
 class _Actions(Resource):
@@ -34,11 +37,22 @@ class _Actions(Resource):
     force = Field("Actions/#ComposedNode.ForceDelete/target", text, "for a DELETE that is stuck")
 
 
+class _Part(Resource):
+    kind = Field("@odata.type", text, "tells a system from a processor and a drive")
+    processor_type = Field("ProcessorType", text, "FPGA, …")
+
+
 class RsdHands:
     """One rack's pod manager; ``patience`` makes how long to wait for it."""
 
     def __init__(self, wire: Wire, patience: Callable[[], Patience]) -> None:
         self._wire, self._patience = wire, patience
+        self._unread: list[PodmError] = []
+
+    def refuses(self, wanted: Wanted) -> str | None:
+        """Return that it offers no Allocate action, where it offers none."""
+        found = None if self._target() else "found no Allocate action on its nodes"
+        return found and f"{found}, so it cannot compose {wanted.name}"
 
     def taken(self, wanted: Wanted) -> Sequence[str]:
         """Return a line for each block that is no longer free."""
@@ -57,16 +71,21 @@ class RsdHands:
 
     def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
         """Allocate and assemble the node, wait for it, and read it back."""
-        target, body = self._allocation(wanted)
+        target = self._target()
+        if target is None:
+            return Outcome(state="absent", reason=self.refuses(wanted) or "")
+        body = self._body(wanted)
         watch("allocating")
-        reason = self._write(lambda: self._wire.post(target, body))
-        outcome = self.look(wanted)
-        if outcome.node and outcome.state == "composed":
-            reason = self._assembled(outcome.node, watch) or reason
-            outcome = self._settled(wanted, outcome.node, watch)
+        sent = self._written(target, body, watch)
+        if sent.unsent:
+            return Outcome(state="absent", reason=sent.reason)
+        outcome = self._sought(wanted, sent.lost)
+        if outcome.node and set(wanted.blocks) <= set(outcome.blocks):
+            sent = self._assembled(outcome.node, watch)
+            outcome = self._settled(wanted, outcome.node, watch, sent.refused)
         if outcome.state == "composed":
             return outcome
-        return replace(outcome, reason="; ".join(filter(None, (reason, outcome.reason))))
+        return replace(outcome, reason="; ".join(filter(None, (sent.reason, outcome.reason))))
 
     def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
         """Read what there is of a node."""
@@ -77,47 +96,69 @@ class RsdHands:
 
     def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
         """DELETE the node, by force where it is stuck, and read back."""
+        before = self.look(wanted, node)
+        if before.node is None or before.state == "unknown":
+            return before
+        uri = before.node
         watch("deleting")
-        reason = self._write(lambda: self._wire.delete(node))
-        outcome = self.look(wanted, node)
-        force = self._action(node, _Actions.force) if reason and outcome.node else None
-        if force:
+        sent = written(self._wire, uri, lambda: self._wire.delete(uri), self._patience(), watch)
+        if self._stays(uri, sent) and (force := self._action(uri, _Actions.force)):
             watch("deleting by force")
-            reason = self._write(lambda: self._wire.post(force, {}))
-            outcome = self.look(wanted, node)
-        if outcome.node is None:
+            sent = self._written(force, {}, watch)
+            self._stays(uri, sent)
+        outcome = self.look(wanted, uri)
+        if outcome.node is None or outcome.state == "unknown":
             return outcome
-        words = reason or "it answered that the node is gone"
-        return replace(outcome, state="left", reason=f"{node} is still there: {words}")
+        words = sent.reason or "it answered that the node is gone"
+        return replace(outcome, state="left", works=False, reason=f"{uri} is still there: {words}")
 
-    def _allocation(self, wanted: Wanted) -> tuple[str, Json]:
-        """Return where to allocate, and a body that names what the node is to be made of."""
-        for nodes in self._collections():
-            target = path(_Actions(ROOT, nodes, unheard).allocate)
+    def _written(self, target: str, body: Json, watch: Watch) -> Sent:
+        post = self._wire.post
+        return written(self._wire, target, lambda: post(target, body), self._patience(), watch)
+
+    def _stays(self, node: str, sent: Sent) -> bool:
+        """Return whether a node is there still, a while after it was deleted."""
+        patience, looks = self._patience(), 1 if sent.refused else LATE_LOOKS
+        for _ in range(looks):
+            if self._state(node) is None:
+                return False
+            if looks > 1 and not patience.pause():
+                break
+        return True
+
+    def _target(self) -> str | None:
+        """Return where to allocate."""
+        root = RackRoot(ROOT, document(self._wire, ROOT) or {}, unheard)
+        for link in (*root.rack_nodes, *root.nodes):
+            json = document(self._wire, path(link))
+            target = path(_Actions(ROOT, json, unheard).allocate) if json else None
             if target:
-                return target, self._body(wanted)
-        raise PodmError("found no Allocate action on its nodes, so it cannot compose")
+                return target
+        return None
 
     def _body(self, wanted: Wanted) -> Json:
+        """Return a request that names what the node is to be made of."""
         body: Json = {"Name": wanted.name, "Description": wanted.name}
-        podm = self._podm()
-        kinds = {block.uri: block.type for block in podm.blocks}
         for uri in wanted.blocks:
-            if "ComputerSystem" in kinds.get(uri, ()):
+            part = _Part(uri, document(self._wire, uri) or {}, unheard)
+            kind = (part.kind or "").removeprefix("#").partition(".")[0]
+            named = {"Resource": {"@odata.id": uri}}
+            if kind == "ComputerSystem":
                 body.setdefault("Processors", []).extend(self._pins(uri))
-            elif "Processor" in kinds.get(uri, ()):
-                card = {"Resource": {"@odata.id": uri}, "ProcessorType": "FPGA"}
+            elif kind == "Processor":
+                card = {**named, "ProcessorType": part.processor_type or "FPGA"}
                 body.setdefault("Processors", []).append(card)
             else:
-                body.setdefault("LocalDrives", []).append({"Resource": {"@odata.id": uri}})
+                body.setdefault("LocalDrives", []).append(named)
         for grant in wanted.grants:
-            size = round(grant.amount)
-            body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
+            if not grant.uri.startswith(SCHEME):  # an operator's own resource is counted only
+                size = math.ceil(grant.amount - 1e-6)
+                body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
         return body
 
     def _pins(self, system: str) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
-        service = Service(self._get, unheard)
+        service = Service(lambda uri: document(self._wire, uri), unheard)
         json = document(self._wire, system) or {}
         for cpu in service.follow(
             RackSystem(system, json, unheard).processors, RackSystem.processors.to, system
@@ -125,73 +166,88 @@ class RsdHands:
             yield {"Resource": {"@odata.id": cpu.uri}}
             return
 
-    def _assembled(self, node: str, watch: Watch) -> str:
-        """Ask for the assembly of an allocated node; return why it is refused, if it is."""
-        if (self._state(node) or "").casefold() != ALLOCATED:
-            return ""
+    def _sought(self, wanted: Wanted, lost: bool) -> Outcome:
+        """Look for an allocated node; after a lost reply for some time."""
+        patience, late = self._patience(), LATE_LOOKS if lost else 0
+        outcome = self.look(wanted)
+        while late > 0 and outcome.state == "absent" and patience.pause():
+            late -= 1
+            outcome = self.look(wanted)
+        return outcome
+
+    def _assembled(self, node: str, watch: Watch) -> Sent:
+        """Ask for the assembly of an allocated node; return what became of that."""
+        if self._state(node) != ALLOCATED:
+            return Sent()
         target = self._action(node, _Actions.assemble)
         if target is None:
-            return "it offers no Assemble action"
+            return Sent(reason="it offers no Assemble action")
         watch("assembling")
-        return self._write(lambda: self._wire.post(target, {}))
+        return self._written(target, {}, watch)
 
-    def _settled(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
+    def _settled(self, wanted: Wanted, node: str, watch: Watch, refused: bool) -> Outcome:
         """Wait until the node is assembled; one that failed may yet return."""
         patience = self._patience()
         while True:
-            outcome, state = self.look(wanted, node), self._state(node)
-            if outcome.node is None or (state or "").casefold() == ASSEMBLED:
-                return outcome
-            watch((state or "unknown").lower())
-            if not patience.pause():
-                failed = (state or "").casefold() == FAILED
-                return replace(
-                    outcome,
-                    state="left" if failed else "unknown",
-                    reason=f"{node} is {state} and no further",
-                    works=not failed,
-                )
+            state = self._state(node)
+            ended = state in (None, ASSEMBLED) or (refused and state == ALLOCATED)
+            watch(state or "gone")
+            if ended or not patience.pause():
+                return self.look(wanted, node)
 
     def _look(self, wanted: Wanted, uri: str | None) -> Outcome:
         podm = self._podm()
-        ours = [node for node in podm.nodes if node.uri == uri or node.name == wanted.name]
+        ours = [node for node in podm.nodes if _is_ours(node, wanted, uri)]
         if not ours:
-            reason = "; ".join(_taken(podm, wanted))
-            return Outcome(state="absent", reason=reason)
+            if self._unread:
+                raise self._unread[0]
+            return Outcome(state="absent", reason="; ".join(_taken(podm, wanted)))
         node = ours[0]
+        state = self._state(node.uri)
         missing = [block for block in wanted.blocks if block not in node.blocks]
         words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""
+        if not missing and state != ASSEMBLED:
+            words = f"{node.uri} is {(state or 'gone').capitalize()} and no further"
         return Outcome(
-            state="left" if missing else "composed", node=node.uri, blocks=node.blocks, reason=words
+            state="left" if words else "composed",
+            node=node.uri,
+            blocks=node.blocks,
+            reason=words,
+            works=state in UNDER_WAY,
         )
 
     def _state(self, node: str) -> str | None:
-        json = document(self._wire, node)
-        return ComposedNode(node, json, unheard).node_state if json else None
+        """Return the state of a node in lower case, None when there is no such node."""
+        try:
+            json = document(self._wire, node)
+        except PodmError:
+            return "unknown"
+        return (ComposedNode(node, json, unheard).node_state or "unknown").lower() if json else None
 
     def _action(self, node: str, field: Field[str | None]) -> str | None:
         json = document(self._wire, node)
         return path(field.of(_Actions(node, json, unheard))) if json else None
 
-    def _collections(self) -> Iterator[Json]:
-        root = RackRoot(ROOT, document(self._wire, ROOT) or {}, unheard)
-        for link in (*root.rack_nodes, *root.nodes):
-            json = document(self._wire, path(link))
-            if json is not None:
-                yield json
-
     def _podm(self) -> FullPodm:
+        self._unread = []
         return read_podm(Service(self._get, unheard), "podm", "rsd")
 
     def _get(self, uri: str) -> Json | None:
-        return document(self._wire, uri)
+        """Return a document; one that is bad leaves out only what it tells of."""
+        reply = self._wire.get(uri)
+        if reply.status in GONE:
+            return None
+        if reply.status != 200 or reply.body is None:
+            self._unread.append(PodmError(f"{uri}: HTTP {reply.status}, expected a document"))
+            raise InputError(uri, "", f"HTTP {reply.status}", "a document")
+        return reply.body
 
-    def _write(self, send: Callable[[], Reply]) -> str:
-        """Send once; return why it is refused or lost, empty when it is neither."""
-        try:
-            return refusal(send()) or ""
-        except PodmError as error:
-            return f"no reply: {error}"
+
+def _is_ours(node: Node, wanted: Wanted, uri: str | None) -> bool:
+    """Return whether a node is the one that is meant; its URI may be another's by now."""
+    if wanted.name and node.name == wanted.name:
+        return True
+    return node.uri == uri and bool(wanted.blocks) and set(node.blocks) == set(wanted.blocks)
 
 
 def _taken(podm: FullPodm, wanted: Wanted) -> Iterator[str]:

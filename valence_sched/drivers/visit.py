@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from valence_sched.drivers.answers import Answer
 from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.crawl import Crawl, Start
 from valence_sched.drivers.dialect import Dialect, told
+from valence_sched.drivers.entrance import entered
 from valence_sched.drivers.expand import Documents
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.kept import Kept
@@ -118,7 +118,7 @@ class Visit:
         known, pace = self._registered, self._pace
         connection = Connection(known, self._password, self._deadline, pace.parallel, self._trust)
         self._connection = connection
-        root = _root(connection)
+        root = entered(connection)
         name = told(root) if known.driver == "auto" else known.driver
         if name not in dialects:
             raise UnknownName("driver", name, dialects, known.name)
@@ -171,27 +171,3 @@ class Visit:
     def _spent(self) -> tuple[int, float]:
         count = self._connection.requests if self._connection else 0
         return count, time.monotonic() - self._began
-
-
-def _root(connection: Connection) -> Json | None:
-    """Return the service root and log in; some ask for the login before they show it.
-
-    A root that is not there may still have its parts where they stand by custom.
-    """
-    answer = connection.ask(f"{ROOT}/")
-    if answer.status == 404:
-        answer = connection.ask(ROOT)
-    if answer.status in (401, 403):
-        connection.log_in(None)
-        return _shown(connection.get(f"{ROOT}/"))
-    root = _shown(answer)
-    connection.log_in(root)
-    return root
-
-
-def _shown(answer: Answer) -> Json | None:
-    if answer.status == 404:
-        return None
-    if answer.status != 200:
-        raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
-    return answer.json(ROOT)

@@ -8,6 +8,7 @@ what they hold, and the service chooses them.
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import urljoin
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.hands import Reply
@@ -71,15 +72,19 @@ def manifest(wanted: Wanted, kind: str, reservation: str | None = None) -> Json:
     return body | ({"ReservationId": reservation} if reservation else {})
 
 
-def node_of(reply: Reply) -> str | None:
-    """Return the URI of the system that a reply names, in its header or in a stanza."""
-    for response in responses(reply.body):
-        if uri := path(response.get("@odata.id")):
-            return uri
+def node_of(reply: Reply, target: str) -> str | None:
+    """Return the URI of the system that a reply names, in its header or in a stanza.
+
+    A relative link is relative to ``target``; the host of an absolute one is not asked.
+    """
     body = reply.body or {}
     kind = str(body.get("@odata.type", ""))
+    stanzas = [response.get("@odata.id") for response in responses(body)]
     own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
-    return path(own or reply.headers.get("Location"))
+    for link in (*stanzas, own, reply.headers.get("Location")):
+        if link and isinstance(link, str):
+            return path(urljoin(target, link))
+    return None
 
 
 def _case(offered: Offered, name: str, pool: str | None) -> UseCase | None:
@@ -97,17 +102,22 @@ def _specific(wanted: Wanted) -> Json:
 
 
 def _required(rules: Json, wanted: Wanted) -> tuple[Json, str]:
-    """Return what else a body must have, or the problem that nobody says what to put there."""
+    """Return what else a body must have, or the problem that nobody says what to put there.
+
+    An object that is required is made of what is required in it.
+    """
     found: Json = {}
     for key, stated in rules.items():
         name = key.removesuffix(_REQUIRED)
         if name == key or not stated or name in ("Name", "Links"):
             continue
-        allowed = rules.get(name + _ALLOWED)
+        allowed, inner = rules.get(name + _ALLOWED), rules.get(name)
         if isinstance(allowed, list) and allowed:
             found[name] = allowed[0]
         elif name in ("HostName", "Description", "AssetTag"):
             found[name] = wanted.name
+        elif isinstance(inner, dict) and (made := _required(inner, wanted))[0]:
+            found[name] = made[0]
         else:
             return {}, f"it requires {name!r} to compose, and allows no known value for it"
     return found, ""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from valence_sched.errors import ClaimLost, ClaimState, InUse, UsageError, one_line
 from valence_sched.model.claim import LIVE, Claim, Part, State
 from valence_sched.model.composed import Composed
-from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables
+from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables, taken
 from valence_sched.store.columns import key_of, now
 from valence_sched.store.database import Database
 from valence_sched.store.hold import hold, lock
@@ -147,31 +147,52 @@ class Claims:
         Raises:
             ClaimState: it is not held, or its time is over.
         """
+        tries = itertools.count()
 
         def work(connection: sa.Connection) -> Claim:
             valid = tables.claims.c.sweep_at > now()
             values = {"sweep_at": None, "expires_at": now() + ttl_s}
+            again = next(tries) > 0
             if not claim_rows.move(connection, claim_id, ["HELD"], "COMPOSING", valid, **values):
+                claim = claim_rows.one(connection, claim_id)
+                if again and claim.state == "COMPOSING":
+                    return claim  # the answer to the commit was lost, the commit was not
                 raise claim_rows.refuse(connection, claim_id, "only one that is held is composed")
             return claim_rows.one(connection, claim_id)
 
         return self._database.write(work, "noting what is to be composed")
 
+    def reserving(self, claim_id: str) -> None:
+        """Note that from now on blocks may be reserved on the pod manager for a claim."""
+        self._database.write(
+            lambda c: claim_rows.event(c, "reserving", claim_id), "noting what is to be reserved"
+        )
+
     def composed(self, claim_id: str, nodes: Sequence[Composed]) -> Claim:
         """Note the nodes that a claim became; settled at once where they were read already.
 
+        From then on the claim holds what the nodes are made of, whatever was planned. Noting the
+        same nodes again changes nothing.
+
         Raises:
             ClaimState: it was not being composed.
+            ClaimLost: another claim holds a block that they are made of.
         """
 
-        def work(connection: sa.Connection) -> None:
+        def work(connection: sa.Connection) -> Claim:
+            claim = claim_rows.one(connection, claim_id)
+            if claim.state in ("COMPOSED", "SETTLED") and settle.are_known(connection, nodes):
+                return claim
+            if claim.state == "COMPOSING":
+                taken.take(connection, claim, nodes)
             if not claim_rows.move(
                 connection, claim_id, ["COMPOSING"], "COMPOSED", expires_at=None, sweep_at=None
             ):
                 raise claim_rows.refuse(connection, claim_id, "it was not being composed")
             settle.write_nodes(connection, nodes)
+            return claim
 
-        self._database.write(work, "noting what was composed")
+        self._sweeping(work, "noting what was composed")
         for podm in sorted({node.podm for node in nodes}, key=key_of):
             self._database.write(lambda c, podm=podm: settle.settle_stored(c, podm), "settling")  # type: ignore[misc]
         return self.show(claim_id)
@@ -233,11 +254,11 @@ class Claims:
 
         return self._sweeping(work)
 
-    def _sweeping(self, work: Callable[[sa.Connection], Claim]) -> Claim:
+    def _sweeping(self, work: Callable[[sa.Connection], Claim], doing: str = "claiming") -> Claim:
         """Run a transaction again after sweeping claims that are over out of its way."""
         for _ in range(MOST_SWEEPS):
             try:
-                return self._database.write(work, "claiming")
+                return self._database.write(work, doing)
             except Sweepable:
                 sweep.sweep(self._database)
         raise ClaimLost("claims whose time is over could not be swept away: run claim reap")

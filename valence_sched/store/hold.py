@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -75,16 +76,29 @@ def lock(connection: sa.Connection, part: Part) -> Locked:
     Raises:
         ClaimLost: it moved since.
     """
-    wanted = sorted({key_of(uri) for uri in part.blocks})
-    rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
+    rows = _rows(connection, part)
     if not rows or rows[0][1]:
         raise ClaimLost(f"pod manager {part.podm!r} is no longer here", part.podm)
-    generation, _, at, *_ = rows[0]
+    generation = rows[0][0]
     if generation != part.generation:
         raise ClaimLost(
             f"pod manager {part.podm!r} moved from generation {part.generation} to "
             f"{generation} since it was decided on", part.podm)  # fmt: skip
-    found = Locked(at, {}, {})
+    return _locked(rows)
+
+
+def lock_as_it_is(connection: sa.Connection, part: Part) -> Locked:
+    """Lock a podm at whatever generation it is by now, or is gone."""
+    return _locked(_rows(connection, part))
+
+
+def _rows(connection: sa.Connection, part: Part) -> Sequence[Any]:
+    wanted = sorted({key_of(uri) for uri in part.blocks})
+    return connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
+
+
+def _locked(rows: Sequence[Any]) -> Locked:
+    found = Locked(rows[0][2] if rows else 0.0, {}, {})
     for *_, block, number, claim in rows:
         if claim is not None:
             found.taken.setdefault(block, {})[number] = claim
@@ -101,7 +115,7 @@ def hold(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -
         Sweepable: only a claim whose time is over is in the way.
     """
     key = key_of(part.podm)
-    _hold_blocks(connection, claim_id, part, locked)
+    hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, key, part)
     moves.taken(connection, key, claim_id)
 
@@ -119,7 +133,8 @@ def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
     return bool(gone.rowcount)
 
 
-def _hold_blocks(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -> None:
+def hold_blocks(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -> None:
+    """Hold the blocks of a part on a podm that is locked; raises as :func:`hold`."""
     key, rows = key_of(part.podm), []
     for block, uri, nodes in sorted(
         (key_of(uri), uri, nodes) for uri, nodes in part.blocks.items()

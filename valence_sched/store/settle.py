@@ -7,24 +7,34 @@ from collections.abc import Sequence
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from valence_sched.model.composed import Composed
 from valence_sched.model.inventory import FREE, FullPodm, to_json
 from valence_sched.store import claim_rows, hold, moves, podms, tables
-from valence_sched.store.columns import key_of
+from valence_sched.store.columns import key_of, now
 
 _nodes = tables.nodes
 
 
 def write_nodes(connection: sa.Connection, nodes: Sequence[Composed]) -> None:
     """Write the nodes that a claim became."""
+    at = connection.scalar(sa.select(now())) or 0.0
     rows = [
         {"id": one.id, "podm_key": key_of(one.podm), "claim_id": one.claim,
-         "document": to_json(one)}
+         "document": to_json(replace(one, created_at=one.created_at or float(at)))}
         for one in nodes
     ]  # fmt: skip
     if rows:
         connection.execute(sa.insert(_nodes), rows)
+
+
+def are_known(connection: sa.Connection, nodes: Sequence[Composed]) -> bool:
+    """Return whether these very nodes were written before."""
+    ids = [one.id for one in nodes]
+    rows = connection.scalars(sa.select(_nodes.c.document).where(_nodes.c.id.in_(ids)))
+    found = {one.id: one for one in (msgspec.json.decode(row, type=Composed) for row in rows)}
+    return all(one.id in found and found[one.id].uri == one.uri for one in nodes)
 
 
 def settle_stored(connection: sa.Connection, podm: str) -> None:

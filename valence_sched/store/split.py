@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.model.claim import Claim, Part, Share
-from valence_sched.store import claim_rows, tables
+from valence_sched.store import claim_rows, moves, tables
 from valence_sched.store.columns import key_of, now
 
 _claims, _parts = tables.claims, tables.claim_parts
@@ -23,26 +23,33 @@ def split(connection: sa.Connection, claim_id: str) -> list[Claim]:
     Theirs are its owner, group, content and end, and its key with ``#`` and the node's number.
     """
     claim = claim_rows.one(connection, claim_id)
+    ids = [_id(claim, share) for part in claim.parts for share in part.shares]
+    made = [one for id_ in ids for one in claim_rows.found(connection, _claims.c.id == id_)]
+    if len(made) == len(ids):  # the answer to an earlier commit was lost
+        return made
     valid = _claims.c.sweep_at > now()
     if not claim_rows.move(connection, claim_id, ["HELD"], "RELEASED", valid, consumer_key=None,
                            note="one claim a node by now"):  # fmt: skip
         raise claim_rows.refuse(connection, claim_id, "only one that is held can be split")
-    made = []
     for part in claim.parts:
         for share in part.shares:
             one = _one(claim, part, share)
             claim_rows.insert(connection, one)
             _hand_over(connection, claim_id, one, part.podm, share)
-            made.append(one.id)
     for table in (_amounts, _parts):
         connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
-    return [claim_rows.one(connection, id_) for id_ in made]
+    moves.moved(connection, held={key_of(part.podm) for part in claim.parts})
+    return [claim_rows.one(connection, id_) for id_ in ids]
+
+
+def _id(claim: Claim, share: Share) -> str:
+    return f"{claim.id}-{share.node}"
 
 
 def _one(claim: Claim, part: Part, share: Share) -> Claim:
     return replace(
         claim,
-        id=f"{claim.id}-{share.node}",
+        id=_id(claim, share),
         state="HELD",
         key=claim.key and f"{claim.key}#{share.node}",
         parts=(replace(part, shares=(share,)),),
@@ -53,7 +60,7 @@ def _hand_over(
     connection: sa.Connection, claim_id: str, one: Claim, podm: str, share: Share
 ) -> None:
     key = key_of(podm)
-    connection.execute(sa.insert(_parts), {"podm_key": key, "claim_id": one.id})
+    moves.taken(connection, key, one.id)
     for uri in share.blocks:
         mine = sa.and_(
             _blocks.c.podm_key == key,

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Screens of live pod managers in the documentation: ``python -m tests.functional.screens``.
+
+A transcript is replayed on served pod managers of the example, with a state of its own. What is
+drawn anew each time is put in the same words: ids of claims, times, ports.
+"""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.functional.programs import ROOT, SITE, environment
+from tests.functional.renew_golden import COMMAND
+from valence_sched.testing.served import served
+
+SCREENS = ROOT / "doc" / "source" / "screens"
+#: What each transcript is replayed on: what goes wrong there.
+FAILS = {"compose.txt": (), "died.txt": ("async",)}
+NAMES = ("gpu-east", "gpu-west")
+ID = re.compile(r"\b[0-9a-f]{16}\b")
+TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+FAKES = ("3f9c0a1b2d4e5f60", "81b25d0c9e7a4f13", "c4d7e8f90a1b2c3d")
+
+
+def replayed(name: str) -> str:
+    """Return a transcript as its commands print it now."""
+    commands = COMMAND.findall((SCREENS / name).read_text())
+    real: dict[str, str] = {}
+    told = []
+    with tempfile.TemporaryDirectory() as folder, served(SITE, fail=FAILS[name]) as podms:
+        for one in NAMES:
+            _shell(f"valence-sched podm create {one} {podms[one].url}", folder)
+        for command in commands:
+            asked = command[2:]
+            for known, fake in real.items():
+                asked = asked.replace(fake, known)
+            out = _shell(asked, folder)
+            for found in ID.findall(out):
+                real.setdefault(found, FAKES[len(real) % len(FAKES)])
+            for known, fake in real.items():
+                out = out.replace(known, fake)
+            told.append(f"{command}\n{TIME.sub('2026-03-02T09:14:07Z', out)}")
+    return "\n".join(told)
+
+
+def _shell(command: str, folder: str) -> str:
+    done = subprocess.run(
+        ["bash", "-c", command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+        env=environment(XDG_STATE_HOME=folder, COLUMNS="120"),
+        timeout=120,
+        check=False,
+    )
+    return done.stdout.decode()
+
+
+def main() -> None:
+    """Write all of them."""
+    for name in FAILS:
+        path = Path(SCREENS / name)
+        path.write_text(replayed(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Composing by the real programs on served pod managers, well and badly."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from tests.functional.programs import PROGRAMS, SITE, Case, Done, run
+from tests.unit.drivers.racks import PCIE
+from tests.unit.drivers.test_mockup import documents_of
+from valence_sched.store.store import Store
+from valence_sched.testing.served import Served, served
+
+OURS, THEIRS = PROGRAMS
+POST = "POST:/redfish/v1/Systems"
+
+
+class There:
+    """Served pod managers, registered in a state of their own."""
+
+    def __init__(self, podms: dict[str, Served], state: str) -> None:
+        self.podms, self.state = podms, state
+        for name, podm in podms.items():
+            done = self.asked("create", name, podm.url)
+            assert done.code == 0, done
+
+    def asked(self, *words: str, program: str = OURS) -> Done:
+        return run(program, "podm", *words, "--state", self.state)
+
+    def compose(self, *words: str, program: str = OURS) -> Done:
+        flavor = () if "--flavor" in words else ("--flavor", "small")
+        return self.asked("schedule", *flavor, "--compose", *words, "-f", "json", program=program)
+
+    def rows(self, *words: str) -> list[dict]:
+        return list(self.asked(*words, "-f", "json").data)
+
+    def names(self) -> list[str]:
+        return sorted(
+            str(json["Name"])
+            for podm in self.podms.values()
+            for json in map(podm.documents.get, podm.documents)
+            if str(json.get("Name", "")).startswith("vs-")
+        )
+
+
+class TestCompose(Case):
+    """From a request to a node and back."""
+
+    @contextlib.contextmanager
+    def there(self, *fail: str, only: tuple[str, ...] = ("gpu-east",)) -> Iterator[There]:
+        with served(SITE, fail=fail) as podms:
+            yield There({name: podms[name] for name in only}, f"{self.folder}/{self.id()}.sqlite")
+
+    def test_a_node_is_composed_listed_shown_and_deleted_in_both_programs(self):
+        with self.there() as here:
+            for program in PROGRAMS:
+                with self.subTest(program):
+                    done = here.compose("--owner", "ana", program=program)
+                    self.assertEqual(0, done.code, done.err)
+                    self.assertEqual("1 of 1 nodes composed\n", done.err)
+                    (row,) = done.data
+                    self.assertEqual([row["Node"]], here.names())
+                    listed = here.asked("node", "list", "-f", "json", program=program).data
+                    (one,) = listed
+                    told = (one["ID"], one["State"], one["Owner"])
+                    self.assertEqual((row["Node"], "COMPOSED", "ana"), told)
+                    shown = here.asked("node", "show", row["Node"], "-f", "json", program=program)
+                    self.assertEqual(("COMPOSED", row["Claim"]),
+                                     (shown.data["State"], shown.data["Claim"]))  # fmt: skip
+                    self.assertRegex(shown.data["Created At"], r"^\d{4}-")
+                    gone = here.asked("node", "delete", row["Node"], program=program)
+                    self.assertEqual((0, "", ""), gone)
+                    self.assertEqual([], here.names())
+                    self.assertEqual([], here.rows("claim", "list"))
+
+    def test_the_same_key_is_the_same_nodes_and_never_more(self):
+        """S4: run again after whatever happened, nothing is doubled."""
+        with self.there() as here:
+            first = here.compose("--key", "job-7", "--count", "2")
+            again = here.compose("--key", "job-7", "--count", "2")
+            self.assertEqual((0, 0), (first.code, again.code), again.err)
+            self.assertEqual(*({row["Node"] for row in done.data} for done in (first, again)))
+            self.assertEqual(2, len(here.names()))
+            other = here.compose("--key", "job-7", "--count", "2", "--flavor", "gpu-large")
+            self.assertEqual(1, other.code)
+            self.assertRegex(other.err, "key 'job-7' stands for claim .*choose another key")
+
+    def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
+        with self.there(f"status:409:{POST}") as here:
+            done = here.compose()
+            self.assertEqual((1, []), (done.code, done.data))
+            self.assertRegex(done.err, r"^not composed: gpu-east: HTTP 409: .*\n0 of 1 nodes")
+            self.assertEqual([], here.rows("claim", "list"))
+
+    def test_the_next_best_pod_manager_composes_what_the_first_refuses(self):
+        with self.there(f"status:500:{POST}@gpu-west", only=("gpu-east", "gpu-west")) as here:
+            done = here.compose()
+            self.assertEqual((0, "gpu-east"), (done.code, done.data[0]["Podm"]))
+            self.assertRegex(done.err, "tried elsewhere: gpu-west: HTTP 500.*: tried gpu-east inst")
+
+    def test_what_goes_on_is_exit_code_7_and_reaping_finds_the_node(self):
+        with self.there("async") as here:
+            done = here.compose("--no-wait")
+            self.assertEqual(7, done.code, done.err)
+            self.assertRegex(done.err, r"goes on: gpu-east: claim \w+ stays COMPOSING: .*reap")
+            (row,) = here.rows("claim", "list")
+            self.assertEqual("COMPOSING", row["State"])
+            self.over(here, row["ID"])
+            (reaped,) = here.rows("claim", "reap")
+            self.assertRegex(reaped["Done"], "composed: found /redfish/v1/Systems/vs-")
+            self.assertEqual([f"vs-{row['ID']}"], here.names())
+
+    def over(self, here: There, claim: str) -> None:
+        """Let the time of a claim be over."""
+        with Store(f"sqlite:///{here.state}") as store:
+            store.claims.renew(claim, 0.001)
+        while not here.names():  # the pod manager takes its time, by its own clock
+            here.podms["gpu-east"].app.podm.writes.tick()
+            time.sleep(0.01)
+
+    def test_a_pod_manager_that_dies_half_way_is_exit_code_7(self):
+        with self.there("die-after:1") as here:
+            done = here.compose()
+            self.assertEqual(7, done.code, done.err)
+            self.assertRegex(done.err, "^not verified: gpu-east: claim .* stays COMPOSING")
+            self.assertEqual(2, len(done.err.splitlines()), done.err)
+
+    def test_a_ghost_stays_in_the_list(self):
+        with self.there("ghost") as here:
+            (row,) = here.compose().data
+            done = here.asked("node", "delete", row["Node"])
+            self.assertEqual(7, done.code)
+            self.assertRegex(done.err, "is still there: it answered that the node is gone")
+            self.assertEqual([row["Node"]], [one["ID"] for one in here.rows("node", "list")])
+
+    def test_what_others_composed_is_foreign_and_stays(self):
+        with self.there() as here:
+            rows = here.rows("node", "list", "--live")
+            self.assertTrue(rows)
+            self.assertEqual({"FOREIGN"}, {row["State"] for row in rows})
+            done = here.asked("node", "delete", rows[0]["ID"])
+            self.assertEqual(1, done.code)
+            self.assertRegex(done.err, "^no node named ")
+
+    def test_only_the_pod_manager_that_fits_gets_the_one_call(self):
+        """S1."""
+        with self.there(only=("gpu-east", "gpu-west", "dark-1")) as here:
+            done = here.compose("--podm", "gpu-east")
+            self.assertEqual(0, done.code, done.err)
+            calls = {
+                name: sum(seen.method == "POST" and seen.path.endswith("/Systems")
+                          for seen in podm.requests)
+                for name, podm in here.podms.items()
+            }  # fmt: skip
+            self.assertEqual({"gpu-east": 1, "gpu-west": 0, "dark-1": 0}, calls)
+
+    def test_a_rack_allocates_assembles_and_lets_go(self):
+        with served(documents={"rack": documents_of(PCIE)}) as podms:
+            here = There(podms, f"{self.folder}/rack.sqlite")
+            done = here.compose()
+            self.assertEqual(0, done.code, done.err)
+            (row,) = done.data
+            self.assertRegex(row["URI"], "^/redfish/v1/Nodes/")
+            self.assertEqual([], here.rows("claim", "reap"))
+            self.assertEqual(0, here.asked("node", "delete", row["Node"]).code)
+            self.assertEqual([], here.rows("claim", "list"))
