@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from valence_sched.claiming import Claimant
+from valence_sched.claiming import Claims
 from valence_sched.composing import Composer
 from valence_sched.core.decision import Decision
 from valence_sched.errors import ClaimLost, ComposeFailed, SchedulerError, Unverified
@@ -50,7 +50,7 @@ class Provisioner:
     """Makes the nodes of requests; ``read`` gives a pod manager as it is, None when silent."""
 
     store: Store
-    claimant: Claimant
+    claimant: Claims
     composer: Composer
     read: Callable[[str], FullPodm | None]
     at_once_per_podm: int = AT_ONCE_PER_PODM

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Registered
-from valence_sched.registry import AUTO, Registry
+from valence_sched.registry import AUTO, Registry, only
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
@@ -34,8 +34,9 @@ class Readings:
     """Every live pod manager that a command is about, read once, in the order of the registry.
 
     ``progress`` is told how many were read, of how many, and who holds up the others.
-    ``remarks`` gets a line when the state could not remember what was read, and for each
-    password of a file that anybody on the way can read.
+    ``reported`` are the names of those that nobody registered and that report by themselves: they
+    come last, as they told. ``remarks`` gets a line when the state could not remember what was
+    read, and for each password of a file that anybody on the way can read.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class Readings:
         progress: Progress | None = None,
     ) -> None:
         self._registry, self._live, self._now = registry, live, now
-        self.members = registry.members(live)
+        every = registry.every(live)
+        self.reported = self._reporting({member.registered.name for member in every})
+        self.members = only(every, live.only, self.reported)
+        self.reported = [name for name in self.reported if not live.only or name in live.only]
         self._keeps = any(member.kept for member in self.members)
         self._cache = cache if self._keeps else None
         self._progress = progress or (lambda _read, _every, _slowest: None)
@@ -60,6 +64,23 @@ class Readings:
             for one, file, _ in self.members
             if one.password is not None and in_the_clear(one.url) and file != registry.where
         ]
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.reported)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Return the names of those that the state remembers."""
+        members = {member.registered.name for member in self.members if member.kept}
+        return frozenset(members.union(self.reported))
+
+    def _reporting(self, registered: Collection[str]) -> list[str]:
+        """Return the names of those that report by themselves, and are not registered."""
+        live, registry = self._live, self._registry
+        if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
+            return []
+        with registry.store() as store:
+            return [name for name in store.reported() if name not in registered]
 
     def passwords(self) -> list[str]:
         """Return every password that is there, so that no record shows it."""
@@ -85,6 +106,10 @@ class Readings:
                 else:
                     podm = self._last(member.registered, reading.podm, mine)
                 yield dataclasses.replace(reading, podm=podm)
+        if self.reported:
+            with self._registry.store() as store:
+                told = store.last(self.reported)
+            yield from (Reading(told[name]) for name in self.reported if name in told)
 
     def _target(self, one: Registered) -> Target | Reading:
         """Return whom to ask, or why nobody can be."""
@@ -107,11 +132,11 @@ class Readings:
             yield from driver.read(targets, self._dialects.found, settings, tell)
 
     def _remembered(self, podm: FullPodm, store: Store | None) -> FullPodm:
-        """Return a podm with the generation that the state gives it."""
+        """Return a podm as the state knows it from now on."""
         if store is None or self._forgets:
             return podm
         try:
-            return msgspec.structs.replace(podm, generation=store.remember(podm))
+            return store.known(podm)
         except StoreError as error:
             self._forgets = True
             self.remarks.append(f"what was read is not remembered: {error}")

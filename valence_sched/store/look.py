@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -74,6 +74,16 @@ def look(connection: sa.Connection, known: Known, counts: Counts) -> Look:
         else:
             generations[name] = generation
     return Look(tuple(sorted(seen, key=lambda one: one.id)), Known(shards, generations))
+
+
+def held(connection: sa.Connection, names: Iterable[str]) -> dict[str, Held]:
+    """Return what live claims hold of podms, by name, as far as they hold any."""
+    keys = {key_of(name): name for name in names}
+    return {
+        keys[key]: one
+        for key, one in _held(connection, list(keys), everything=True).items()
+        if key in keys
+    }
 
 
 def _moved(

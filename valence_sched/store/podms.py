@@ -22,10 +22,14 @@ _decoder = msgspec.json.Decoder(FullPodm)
 
 
 class Told(Noun, frozen=True):
-    """What a pod manager reported by itself; ``alone`` when it was never read."""
+    """What a pod manager reported by itself; ``alone`` when it was never read.
+
+    ``at`` is when it did so last, in seconds since 1970 by the clock of the database.
+    """
 
     stats: Stats
     alone: bool = False
+    at: float | None = None
 
 
 class Row(NamedTuple):
@@ -69,20 +73,23 @@ def moved(connection: sa.Connection, key: str) -> None:
     connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(moved=count))
 
 
-def remember(connection: sa.Connection, podm: FullPodm) -> int:
-    """Store a podm as it was read; return its generation, which moves only with its content.
+def remember(connection: sa.Connection, podm: FullPodm) -> FullPodm:
+    """Store a podm as it was read; return it as it is known from now on, with its generation.
 
-    A reading that began before the one that is stored is left aside. What claims composed and
-    this reading shows is from now on counted by the reading alone.
+    That moves only with the content. A reading that began before the one that is stored is left
+    aside. What claims composed and this reading shows is from now on counted by the reading
+    alone.
     """
     key = key_of(podm.id)
     row = locked(connection, key)
     told = _told(row)
     if row and not row.gone and not told.alone and _older(podm.read_at, row.read_at):
-        return row.generation
+        return last(connection, [podm.id])[podm.id]
     if told.stats:
         podm = overlaid(podm, told.stats)
-    return written(connection, podm, row, Told(told.stats) if told.stats else None)
+    told = msgspec.structs.replace(told, alone=False)
+    generation = written(connection, podm, row, told if told != Told({}) else None)
+    return msgspec.structs.replace(podm, generation=generation)
 
 
 def report(connection: sa.Connection, name: str, stats: Stats) -> int:
@@ -94,12 +101,33 @@ def report(connection: sa.Connection, name: str, stats: Stats) -> int:
     row = locked(connection, key_of(name))
     told = _told(row)
     stored = last(connection, [name]).get(name)
-    told = Told(merged(told.stats, stats), alone=stored is None or told.alone)
+    at = connection.scalar(sa.select(now())) or 0.0
+    told = Told(merged(told.stats, stats), alone=stored is None or told.alone, at=at)
     podm = overlaid(stored or FullPodm(id=name), told.stats)
     if told.alone:
-        read_at = datetime.fromtimestamp(connection.scalar(sa.select(now())) or 0.0, UTC)
-        podm = msgspec.structs.replace(podm, read_at=read_at.isoformat(timespec="seconds"))
+        read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+        podm = msgspec.structs.replace(podm, read_at=read_at)
     return written(connection, podm, row, told)
+
+
+def reported(connection: sa.Connection) -> dict[str, Stats]:
+    """Return what pod managers reported by themselves, by name."""
+    of = _table.c
+    query = sa.select(of.name, of.stats).where(~of.gone, of.stats.is_not(None)).order_by(of.name)
+    found = {name: msgspec.json.decode(told, type=Told) for name, told in connection.execute(query)}
+    return {name: told.stats for name, told in found.items()}
+
+
+def beats(connection: sa.Connection) -> dict[str, float]:
+    """Return how many seconds ago pod managers reported last, by name and the database's clock."""
+    of = _table.c
+    query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
+    found = {}
+    for name, stats, at in connection.execute(query):
+        then = msgspec.json.decode(stats, type=Told).at
+        if then is not None:
+            found[name] = max(0.0, at - then)
+    return found
 
 
 def _told(row: Row | None) -> Told:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from valence_sched.errors import StoreError
+from valence_sched.model.held import Held
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
 from valence_sched.model.stats import Stats, name_of
@@ -16,7 +19,7 @@ from valence_sched.store import podms, registry, schema, sweep
 from valence_sched.store.address import Address
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
-from valence_sched.store.look import Known, Look, look
+from valence_sched.store.look import Known, Look, held, look
 from valence_sched.store.nodes import Event, Nodes, events
 
 
@@ -109,6 +112,14 @@ class Store:
         The generation moves only when something other than the time of reading did. A reading
         older than the stored one changes nothing.
         """
+        return self.known(podm).generation
+
+    def known(self, podm: FullPodm) -> FullPodm:
+        """Store a pod manager as it was read; return it as it is known from now on.
+
+        What it reported by itself stands in place of what was read. A reading older than the
+        stored one changes nothing, and the stored one is returned.
+        """
         return self._database.write(lambda c: podms.remember(c, podm), "storing what was read")
 
     def stats(self, name: str | tuple[str, str], stats: Stats) -> int:
@@ -122,6 +133,24 @@ class Store:
         """
         podm = name_of(name)
         return self._database.write(lambda c: podms.report(c, podm, stats), "storing a report")
+
+    def reported(self) -> dict[str, Stats]:
+        """Return what pod managers reported by themselves, by name."""
+        return self._database.read(podms.reported, "reading reports")
+
+    def beats(self) -> dict[str, float]:
+        """Return how many seconds ago pod managers reported last, by name."""
+        return self._database.read(podms.beats, "reading reports")
+
+    def held(self, names: Iterable[str]) -> dict[str, Held]:
+        """Return what live claims hold of pod managers, by name; of which nothing is, is left out.
+
+        What a reading that was stored shows already is not among it.
+        """
+        wanted = list(names)
+        with contextlib.suppress(StoreError):  # who may only read sees more held, never less
+            sweep.sweep(self._database)
+        return self._database.read(lambda c: held(c, wanted), "reading what is held")
 
     def last(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
         """Return pod managers as last read, by name: these, or all."""
