@@ -378,4 +378,4 @@ def _said(asks: Sequence[Ask]) -> tuple[dict[str, Any], str | None]:
 
 
 def _gone(name: str) -> ClaimLost:
-    return ClaimLost(f"the plan is of another day: pod manager {name!r} is not here any more", name)
+    return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)

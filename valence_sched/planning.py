@@ -81,7 +81,7 @@ class Planned:
         for words in self._in_use():
             raise ClaimLost(words)
         if differences := list(moved(self.plan, found)):
-            raise ClaimLost(f"the plan is of another day: {moved_words(differences)}")
+            raise ClaimLost(f"the plan is out of date: {moved_words(differences)}")
         group = decision.request.group
         generations = {name: podm.generation for name, podm in found.items()}
         return self.store.claims.take(
@@ -130,10 +130,20 @@ def _words(one: Difference) -> str:
         what += f": {one.kind} {one.name}"
     if one.change in (CAME, WENT):
         return f"{what} {one.change}"
-    return one_line(f"{what}: {one.change} was {_short(one.was)}, is {_short(one.is_)}", 300)
+    if isinstance(one.was, dict) and isinstance(one.is_, dict):
+        names = sorted(name for name in {*one.was, *one.is_}
+                       if one.was.get(name) != one.is_.get(name))  # fmt: skip
+        changes = [(f"{one.change}.{name}", one.was.get(name), one.is_.get(name))
+                   for name in names[:MOST_NAMED]]  # fmt: skip
+    else:
+        changes = [(one.change, one.was, one.is_)]
+    told = ", ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in changes)
+    return one_line(f"{what}: {told}", 300)
 
 
 def _short(value: object) -> str:
+    if value is None:
+        return "not told"
     text = msgspec.json.encode(value).decode() if not isinstance(value, str) else value
     return text if len(text) <= 80 else f"{text[:79]}…"
 
