@@ -118,6 +118,14 @@ class Operations(Main):
             raise UnknownName("pod manager that reported", podm, found, registry.where)
         return found[podm], beats.get(podm)
 
+    def unreport(self, podm: str, state: str | None = None) -> None:
+        """Forget what a pod manager reported by itself; errors as of a store."""
+        registry = self.registry(state)
+        if registry.empty:
+            raise UnknownName("pod manager that reported", podm, (), registry.where)
+        with registry.store() as store:
+            store.unreport(podm)
+
     def in_use(self, podm: str, state: str | None = None) -> tuple[dict[str, str], tuple[str, ...]]:
         """Return what of a pod manager is taken: blocks by the claim that holds them, and foreign.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about what pod managers report by themselves: set, show."""
+"""Commands about what pod managers report by themselves: set, show, unset."""
 
 from __future__ import annotations
 
@@ -32,6 +32,29 @@ class SetStats(command.ShowOne):
         state = parsed_args.state
         generation = self.main.update_resource_stats(parsed_args.podm, stats, state)
         return ("Podm", "Generation"), (parsed_args.podm, generation)
+
+
+class UnsetStats(command.Command):
+    """Forget what pod managers have reported, and those whole that were never read."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "podm", metavar="<podm>", nargs="+",
+            help="pod manager (ID, or host/node; repeat for several)",
+        )  # fmt: skip
+        command.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from valence_sched.errors import SchedulerError
+
+        for podm in dict.fromkeys(parsed_args.podm):
+            try:
+                self.main.unreport(podm, parsed_args.state)
+            except SchedulerError as error:  # the others can go all the same
+                self.tell(str(error))
+                self.exit_code = error.exit_code
 
 
 class ShowStats(command.ShowOne):

@@ -103,6 +103,11 @@ class TestStats(Live):
             done = self.podm("stats", "set", "p", "-", stdin=text, code=1)
             self.assertEqual(1, done.err.count("\n"), done.err)
             self.assertIn(line, done.err)
+        for verb in ("show", "unset"):
+            done = self.podm("stats", verb, "p", code=1)
+            self.assertIn("no pod manager that reported named 'p' (none is known)", done.err)
+        self.report("p")
+        self.podm("stats", "unset", "p")
         done = self.podm("stats", "show", "p", code=1)
         self.assertIn("no pod manager that reported named 'p' (none is known)", done.err)
 

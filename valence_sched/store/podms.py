@@ -118,6 +118,16 @@ def reported(connection: sa.Connection) -> dict[str, Stats]:
     return {name: told.stats for name, told in found.items()}
 
 
+def reports_alone(row: Row) -> bool:
+    """Return whether a podm was never read, and is known by what it reported only."""
+    return _told(row).alone
+
+
+def drop_report(connection: sa.Connection, key: str) -> None:
+    """Forget what a podm reported; the next reading stands as it was read."""
+    connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(stats=None))
+
+
 def beats(connection: sa.Connection) -> dict[str, float]:
     """Return how many seconds ago pod managers reported last, by name and the database's clock."""
     of = _table.c

@@ -138,6 +138,17 @@ class Store:
         """Return what pod managers reported by themselves, by name."""
         return self._database.read(podms.reported, "reading reports")
 
+    def unreport(self, name: str) -> None:
+        """Forget what a pod manager reported by itself, and one that was never read whole.
+
+        What stood over a reading gives way to the next one.
+
+        Raises:
+            UnknownName: it never reported.
+            InUse: it was never read, and claims or nodes of it are there.
+        """
+        self._database.write(lambda c: registry.unreport(c, name), "forgetting a report")
+
     def beats(self) -> dict[str, float]:
         """Return how many seconds ago pod managers reported last, by name."""
         return self._database.read(podms.beats, "reading reports")
