@@ -1,182 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes the world: decisions held in the state, and composed on live pod managers."""
+"""What changes the world: decisions composed on live pod managers, here or by somebody else."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from valence_sched import files
 from valence_sched.core import plugins
-from valence_sched.engine import Engine
-from valence_sched.errors import (
-    ClaimLost,
-    CredentialError,
-    InputError,
-    InventoryIncomplete,
-    RequestError,
-    UnknownName,
-    UsageError,
-    one_line,
-)
-from valence_sched.main import Main
+from valence_sched.errors import CredentialError, RequestError, UsageError, one_line
 from valence_sched.model import valence_words
-from valence_sched.model.difference import Difference
-from valence_sched.model.documents import decode, load_yaml
-from valence_sched.model.group import Company
-from valence_sched.model.held import foreign
-from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.live import EVERY, Live
+from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Ask
 from valence_sched.model.order import Order, Receipt
-from valence_sched.model.plan import Plan, moved, parse_plan, plan_of
 from valence_sched.model.request import Request
-from valence_sched.model.resource import Declared, declared_supplies, replaced
+from valence_sched.plans import Plans
 
 if TYPE_CHECKING:
-    from valence_sched.claiming import Claimant, Claims
+    from valence_sched.claiming import Claims
     from valence_sched.core.decision import Decision
-    from valence_sched.planning import Planned
     from valence_sched.provisioning import Provisioned
     from valence_sched.site import Site
-    from valence_sched.store.store import Store
 
 
-class Operations(Main):
+class Operations(Plans):
     """The scheduler's parts, and those that write: store, claims, nodes."""
-
-    @contextlib.contextmanager
-    def store(self, state: str | None = None) -> Iterator[Store]:
-        """Yield the state at a URL, None for the usual one.
-
-        Raises:
-            StoreError: it cannot be opened.
-        """
-        with self.registry(state).store() as store:
-            yield store
-
-    @contextlib.contextmanager
-    def site(self, live: Live = EVERY, **how: Any) -> Iterator[Site]:
-        """Yield the state and the live pod managers of a command, within reach.
-
-        ``how`` are fields of :class:`~valence_sched.site.Site`. Errors as for a store.
-        """
-        from valence_sched.site import Site  # HTTP and SQL: only for who composes
-
-        registry = self.registry(live.state)
-        members = {one.registered.name: one.registered for one in registry.members(live)}
-        how.setdefault("timeout_s", live.timeout_s)
-        with registry.store() as store:
-            yield Site(store, members, registry.password, **how)
-
-    def update_resource_stats(
-        self, podm: str | tuple[str, str], stats: Mapping[str, Any], state: str | None = None
-    ) -> int:
-        """Take in what a pod manager reports by itself; return its generation.
-
-        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
-        it. Words that are no fields of a pod manager are kept as facts.
-
-        Raises:
-            InputError: something reported is not what it must be; nothing is stored.
-            StoreError: the state cannot be written.
-        """
-        with self.store(state) as store:
-            return store.stats(podm, dict(stats))
-
-    def stats(self, file: str) -> dict[str, Any]:
-        """Return what stands in a file of reports, ``-`` for standard input.
-
-        Raises:
-            InputError: it is no JSON or YAML object.
-        """
-        named = "stdin" if file == "-" else file
-        document = load_yaml(self.read(file), named)
-        if document is None:
-            return {}
-        if not isinstance(document, dict):
-            raise InputError(named, "$", type(document).__name__, "an object")
-        return {str(word): value for word, value in document.items()}
-
-    def reported(self, podm: str, state: str | None = None) -> tuple[dict[str, Any], float | None]:
-        """Return what a pod manager reported by itself, and how many seconds ago it last did.
-
-        Raises:
-            UnknownName: it never did.
-            StoreError: the state cannot be read.
-        """
-        registry = self.registry(state)
-        found: dict[str, dict[str, Any]] = {}
-        if not registry.empty:
-            with registry.store() as store:
-                found, beats = store.reported(), store.beats()
-        if podm not in found:
-            raise UnknownName("pod manager that reported", podm, found, registry.where)
-        return found[podm], beats.get(podm)
-
-    def unreport(self, podm: str, state: str | None = None) -> None:
-        """Forget what a pod manager reported by itself; errors as of a store."""
-        registry = self.registry(state)
-        if registry.empty:
-            raise UnknownName("pod manager that reported", podm, (), registry.where)
-        with registry.store() as store:
-            store.unreport(podm)
-
-    def in_use(self, podm: str, state: str | None = None) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return what of a pod manager is taken: blocks by the claim that holds them, and foreign.
-
-        Foreign are the URIs of blocks in use that nobody here claimed. Nothing where the state
-        does not know the pod manager.
-        """
-        registry = self.registry(state)
-        if registry.empty:
-            return {}, ()
-        with registry.store() as store:
-            told = store.last([podm]).get(podm)
-            claims = store.claims.list(podm=podm)
-            nodes = store.nodes.list(podm)
-        holders: dict[str, list[str]] = {}
-        for claim in claims:
-            for part in claim.parts:
-                for uri in part.blocks if part.podm == podm else ():
-                    holders.setdefault(uri, []).append(claim.id)
-        ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
-        by_block = {uri: ", ".join(ids) for uri, ids in sorted(holders.items())}
-        return by_block, foreign(told, ours) if told else ()
-
-    def claimant(
-        self,
-        store: Store,
-        sources: Sequence[str],
-        policy_files: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        flavor_files: Sequence[str] = (),
-        live: Live = EVERY,
-    ) -> Claimant:
-        """Return who decides and claims on these inventories, after they were read and stored.
-
-        What could not be read is not decided on. Errors as for a view.
-        """
-        from valence_sched.claiming import Claimant
-
-        told = self._remembered(store, sources, live, strict=strict)
-        resources = self.resources(resource_files)
-        return Claimant(
-            store,
-            self.policies(policy_files).values(),
-            mix=functools.partial(self.mix, flavor_files),
-            declared=Declared(resources) if resources else None,
-            skipped=[*self.unread, *self.skipped],
-            strict=strict,
-            among=frozenset(told),
-            statuses=self.statuses(told.items(), live),
-        )
 
     def make(
         self,
@@ -231,149 +78,6 @@ class Operations(Main):
                                            "expected a key"))  # fmt: skip
         return key.encode("utf-8", "surrogateescape")
 
-    def plan(self, decision: Decision, texts: Mapping[str, bytes], live: Live = EVERY) -> Plan:
-        """Return the plan of a decision; ``texts`` are the pod managers that a view was made of.
-
-        Errors as for a view.
-        """
-        report = decision.report()
-        podms = self._as_told(texts, {one.chosen.podm for one in report.placements}, live)
-        at = self.now().isoformat(timespec="seconds")
-        return plan_of(report, podms.values(), at)
-
-    def write_plan(self, plan: Plan, file: str) -> None:
-        """Write a plan as JSON, whole or not at all."""
-        files.write_json(plan, file)
-
-    def read_plan(self, file: str) -> Plan:
-        """Read a plan, ``-`` for standard input; what is unknown in it is remarked on.
-
-        Raises:
-            InputError: it cannot be read, is no plan, or was changed since it was made.
-            NewerSchema: its major version is newer than ours.
-        """
-        data = self.input.read() if file == "-" else files.read(file, limit=-1)
-        plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
-        self.remarks += warnings
-        return plan
-
-    def planned(
-        self,
-        store: Store,
-        plan: Plan,
-        sources: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: Live = EVERY,
-    ) -> Planned:
-        """Return who claims what a plan says, after its pod managers were read and stored.
-
-        Raises:
-            ClaimLost: one of them is not here any more.
-            InventoryIncomplete: one of them cannot be read.
-            SchedulerError: as for a view.
-        """
-        from valence_sched.planning import Planned
-
-        names = tuple(basis.podm.id for basis in plan.podms)
-        told = self._remembered(store, sources, self._narrowed(names, sources, live),
-                                strict=strict, only=names)  # fmt: skip
-        for name in names:
-            if name in self.unread_ids:
-                line = next(line for line in self.unread if line.startswith(f"{name}: "))
-                raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
-            if name not in told:
-                raise _gone(name)
-        return Planned(store, plan, self.statuses(told.items(), live),
-                       self._supplies(store, names, resource_files))  # fmt: skip
-
-    def refresh(
-        self,
-        plan: Plan,
-        sources: Sequence[str] = (),
-        policy_files: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: Live = EVERY,
-    ) -> tuple[Decision, list[Difference]]:
-        """Decide again what a plan decided, on what is there now; also return what moved.
-
-        By the policy of the plan, unless files of policies are named. Errors as for a view and
-        for a decision.
-        """
-        texts: dict[str, bytes] = {}
-        live = msgspec.structs.replace(live, holds=True)
-        view = self.view(sources, strict=strict, resource_files=resource_files, live=live,
-                         texts=texts)  # fmt: skip
-        policies = self.policies(policy_files).values() if policy_files else [plan.decision.policy]
-        request = msgspec.structs.replace(plan.decision.request, company=Company())
-        decision = Engine(view, policies, skipped=[str(line) for line in self.skipped],
-                          strict=strict).select_destinations(request)  # fmt: skip
-        names = {basis.podm.id for basis in plan.podms}
-        return decision, list(moved(plan, self._as_told(texts, names, live)))
-
-    def _as_told(
-        self, texts: Mapping[str, bytes], names: Collection[str], live: Live
-    ) -> dict[str, FullPodm]:
-        """Return the pod managers of these names as they told, with the status they stand with."""
-        found = {name: decode(texts[name], FullPodm, f"pod manager {name}")
-                 for name in names if name in texts}  # fmt: skip
-        statuses = self.statuses([(one.id, one.read_at) for one in found.values()], live)
-        return {
-            name: msgspec.structs.replace(podm, status=statuses.get(name, podm.status))
-            for name, podm in found.items()
-        }
-
-    def _remembered(
-        self,
-        store: Store,
-        sources: Sequence[str],
-        live: Live,
-        *,
-        strict: bool,
-        only: Collection[str] | None = None,
-    ) -> dict[str, str | None]:
-        """Read pod managers and store them as they told; return when each was read, by id."""
-        told = {}
-        for podm in self.podms(sources, strict=strict, live=live):
-            if podm.id in self.unread_ids or (only is not None and podm.id not in only):
-                continue
-            if podm.id not in self.reported_ids:  # those told the state themselves
-                store.remember(podm)
-            told[podm.id] = podm.read_at
-        return told
-
-    def _narrowed(self, names: tuple[str, ...], sources: Sequence[str], live: Live) -> Live:
-        """Return how to read no more live pod managers than these.
-
-        Raises:
-            ClaimLost: one of them is not known any more.
-        """
-        if self.sources(sources, live) or "-" in live.podm_files:
-            return live
-        registry = self.registry(live.state)
-        here = {member.registered.name for member in registry.every(live)}
-        if registry.uses_state(live) and not registry.empty:
-            with registry.store() as store:
-                here |= store.reported().keys()
-        for name in names:
-            if name not in here:
-                raise _gone(name)
-        return msgspec.structs.replace(live, only=names)
-
-    def _supplies(
-        self, store: Store, names: Sequence[str], resource_files: Sequence[str]
-    ) -> dict[str, dict[str, float]]:
-        """Return what is left of stocks that only their declaration tells of."""
-        resources = self.resources(resource_files)
-        if not resources:
-            return {}
-        declared = Declared(resources)
-        return {name: declared_supplies(replaced(podm, declared))
-                for name, podm in store.last(names).items()}  # fmt: skip
-
 
 def _said(asks: Sequence[Ask]) -> tuple[dict[str, Any], str | None]:
     """Return what nodes were asked to be in Valence's words, and what these cannot say."""
@@ -383,7 +87,3 @@ def _said(asks: Sequence[Ask]) -> tuple[dict[str, Any], str | None]:
         return valence_words.properties(asks[0]), None
     except RequestError as error:
         return {}, str(error)
-
-
-def _gone(name: str) -> ClaimLost:
-    return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)

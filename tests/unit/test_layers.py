@@ -61,7 +61,8 @@ MAY_IMPORT = {
     },
     "site": {"errors", "model", "core", "drivers", "store", "composing", "reaping"},
     "planning": {"errors", "model", "claiming", "store"},
-    "operations": {
+    "states": {"errors", "model", "store", "site", "main"},
+    "plans": {
         "errors",
         "model",
         "core",
@@ -70,10 +71,9 @@ MAY_IMPORT = {
         "files",
         "claiming",
         "planning",
-        "provisioning",
-        "site",
-        "main",
+        "states",
     },
+    "operations": {"errors", "model", "core", "claiming", "provisioning", "site", "plans"},
     "testing": {"errors", "model", "core", "schedulers", "drivers", "engine", "simulator"},
     "valence_sched_cli": {
         "errors",
