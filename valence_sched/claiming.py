@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,11 +16,11 @@ from valence_sched.errors import ClaimLost
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.claim import Claim, parts_of
 from valence_sched.model.held import NOTHING_HELD, Remaining
-from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
-from valence_sched.model.resource import SCHEME, Declared, replaced
-from valence_sched.model.stocks import left
+from valence_sched.model.resource import Declared, declared_supplies, replaced
+from valence_sched.model.stats import name_of
 from valence_sched.model.view import View
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.look import Known, Seen
@@ -40,13 +40,31 @@ class Claimed(NamedTuple):
     retries: int
 
 
+class Claims(Protocol):
+    """Whoever decides and claims: anew, or what a plan says."""
+
+    def content(self, request: Request) -> str:
+        """Return what an idempotency key stands for."""
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        owner: str | None = None,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claimed:
+        """Hold what was chosen; errors as for a claimant."""
+
+
 class Claimant:
     """Decides on what the store knows, kept up to date, and claims what is chosen.
 
     ``declared`` adds the resources that an operator declares; ``among`` are the pod managers
-    that are decided on, None for all that the store knows. Where somebody was faster, equal
-    blocks are from then on tried in an order drawn by ``salt``: a crowd that tries them in one
-    order would lose to each other again and again.
+    that are decided on, None for all that the store knows; ``statuses`` are those of who was not
+    asked. Where somebody was faster, equal blocks are from then on tried in an order drawn by
+    ``salt``: a crowd that tries them in one order would lose to each other again and again.
     """
 
     def __init__(
@@ -61,10 +79,12 @@ class Claimant:
         most_attempts: int = MOST_ATTEMPTS,
         salt: bytes | None = None,
         among: frozenset[str] | None = None,
+        statuses: Mapping[str, PodmStatus] | None = None,
     ) -> None:
         self._store, self._declared = store, declared
         self._most_attempts = most_attempts
         self._among = among
+        self._statuses = statuses or {}
         self._salt = salt if salt is not None else secrets.token_bytes(8)
         self._crowded: set[str] = set()
         self._known = Known()
@@ -93,6 +113,25 @@ class Claimant:
         assert self._engine is not None
         return self._engine
 
+    def select_destinations(self, request: Request) -> Decision:
+        """Decide on what the store knows now, and hold nothing; errors as for an engine."""
+        return self.engine().select_destinations(request)
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Take in what a pod manager reports by itself, and decide on it from now on.
+
+        Returns its generation. Errors as for :meth:`Store.stats`.
+        """
+        name = name_of(podm)
+        generation = self._store.stats(name, dict(stats))
+        if self._among is not None and name not in self._among:
+            self._among, self._known = self._among | {name}, Known()
+        return generation
+
+    def content(self, request: Request) -> str:
+        """Return what an idempotency key stands for: the request."""
+        return to_json(request).decode()
+
     def claim(
         self,
         request: Request,
@@ -110,7 +149,7 @@ class Claimant:
             ClaimLost: somebody was faster every time; the message names the last who was.
             NameTaken: the key stands for another request.
         """
-        content = content if content is not None else to_json(request).decode()
+        content = content if content is not None else self.content(request)
         owner = owner or request.owner
         for retries in range(self._most_attempts):
             try:
@@ -135,7 +174,7 @@ class Claimant:
         placements = decision.placements
         podms = {placement.chosen.podm for placement in placements}
         generations = {podm: self._podms[podm].generation for podm in podms}
-        supplies = {podm: _declared_supplies(self._podms[podm]) for podm in podms}
+        supplies = {podm: declared_supplies(self._podms[podm]) for podm in podms}
         group = decision.request.group
         return self._store.claims.take(
             parts_of(placements, generations, supplies),
@@ -155,7 +194,8 @@ class Claimant:
         if seen.gone:
             base = LeanPodm(id=seen.id, status="Offline", enabled=False)
         else:
-            base = replaced(seen.podm, self._declared) if seen.podm else self._podms[seen.id]
+            told = self._with_status(seen.podm) if seen.podm else None
+            base = replaced(told, self._declared) if told else self._podms[seen.id]
         self._podms[seen.id] = base = self._ordered(base)
         self._remaining[seen.id] = Remaining(base, seen.held)
         return self._remaining[seen.id].podm
@@ -169,6 +209,10 @@ class Claimant:
         for podm in podms:
             builder.add(podm, self._store.address)
         self._engine = self._make(builder.view())
+
+    def _with_status(self, podm: LeanPodm) -> LeanPodm:
+        status = self._statuses.get(podm.id, podm.status)
+        return podm if status == podm.status else msgspec.structs.replace(podm, status=status)
 
     def _spread(self, podm: str) -> None:
         """Try the blocks of a podm in an order of our own from now on."""
@@ -189,9 +233,3 @@ class Claimant:
 
 def _lot(salt: bytes, uri: str) -> bytes:
     return hashlib.blake2b(uri.encode(), key=salt, digest_size=8).digest()
-
-
-def _declared_supplies(podm: LeanPodm) -> dict[str, float]:
-    """Return what is left of the stocks that only their declaration tells of."""
-    declared = (stock for stock in podm.stocks if stock.uri.startswith(SCHEME))
-    return {stock.uri: left(stock) for stock in declared}

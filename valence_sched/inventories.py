@@ -7,7 +7,7 @@ import contextlib
 import datetime
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -30,17 +30,20 @@ from valence_sched.model.age import age_s, print_age
 from valence_sched.model.build import ViewBuilder
 from valence_sched.model.difference import Difference, Text, differences
 from valence_sched.model.documents import decode
-from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, to_json
+from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, to_json
 from valence_sched.model.live import EVERY, Live
 from valence_sched.model.resource import Declared, replaced
 from valence_sched.model.view import View
 from valence_sched.registry import Registry
+from valence_sched.standing import Told, statuses, stood
 
 if TYPE_CHECKING:
     from valence_sched.readings import Readings
 
 Progress = Callable[..., None]
 Now = Callable[[], datetime.datetime]
+
+LIVENESS = "VALENCE_SCHED_LIVENESS"
 
 P = TypeVar("P", bound=Podm[Any, Any])
 
@@ -70,6 +73,8 @@ class Inventories(Configuration):
         self.now = now or _now
         self.problems: list[str] = []
         self.live_ids: set[str] = set()
+        self._asked: set[str] = set()
+        self._kept: frozenset[str] = frozenset()
         self._unread: dict[str, Unread] = {}
 
     @property
@@ -81,6 +86,11 @@ class Inventories(Configuration):
     def unread(self) -> list[str]:
         """Return the lines about live pod managers that could not be read."""
         return [line for line in self.problems if isinstance(line, Unread)]
+
+    @property
+    def reported_ids(self) -> set[str]:
+        """Return the ids of pod managers that reported by themselves, and were not read."""
+        return self.live_ids - self._asked
 
     @property
     def unread_ids(self) -> set[str]:
@@ -110,8 +120,12 @@ class Inventories(Configuration):
         strict: bool = False,
         resource_files: Sequence[str] = (),
         live: Live = EVERY,
+        texts: dict[str, bytes] | None = None,
     ) -> View:
         """Read inventories and live pod managers into one View.
+
+        Of those that the state knows, what claims hold is in use. ``texts`` gets the JSON of each
+        pod manager as it was told, by its id.
 
         Raises:
             UsageError: no inventory is named, and no pod manager is known.
@@ -121,11 +135,10 @@ class Inventories(Configuration):
         """
         builder = ViewBuilder()
         declared = self._declared(resource_files)
-        decoder = msgspec.json.Decoder(LeanPodm)
         with _collector_paused():
-            for number, record in enumerate(self._records(sources, live), 1):
+            told = self._lean(sources, live, declared, texts)
+            for number, (podm, record) in enumerate(self._standing(told, sources, live), 1):
                 try:
-                    podm = replaced(self._aged(_quick(decoder, record), record, live), declared)
                     builder.add(podm, record.file, record.place)
                 except InputError as error:
                     self._skip(error)
@@ -176,6 +189,50 @@ class Inventories(Configuration):
         self._check(len(builder.podms), sources, strict)
         self._tell_declared(declared)
 
+    def statuses(self, told: Iterable[Told], live: Live) -> dict[str, PodmStatus]:
+        """Return who of those that were not asked in this run is alive; errors as for liveness.
+
+        ``told`` are ids, each with when it was read.
+        """
+        named = live.liveness or self.environ.get(LIVENESS)
+        unasked = ((id_, read_at) for id_, read_at in told if id_ not in self._asked)
+        return statuses(named, unasked, self.registry(live.state), self.now())
+
+    def _lean(
+        self, sources: Sequence[str], live: Live, declared: Declared | None,
+        texts: dict[str, bytes] | None,
+    ) -> Iterator[tuple[LeanPodm, recorded.Record]]:  # fmt: skip
+        """Yield pod managers as they told, the inside of their blocks undecoded."""
+        decoder = msgspec.json.Decoder(LeanPodm)
+        for record in self._records(sources, live):
+            try:
+                podm = self._aged(_quick(decoder, record), record, live)
+            except InputError as error:
+                self._skip(error)
+                continue
+            if texts is not None:
+                texts[podm.id] = bytes(record.json)
+            yield replaced(podm, declared), record
+
+    def _standing(
+        self, told: Iterator[tuple[LeanPodm, recorded.Record]], sources: Sequence[str], live: Live
+    ) -> Iterator[tuple[LeanPodm, recorded.Record]]:
+        """Yield pod managers as they stand: recorded ones so, unless the state is named, too."""
+        recordings = bool(self.sources(sources, live)) and not live.chosen
+        named = live.liveness or self.environ.get(LIVENESS)
+        every = live.holds or live.state is not None
+        if recordings and not every and not named:
+            yield from told
+            return
+        podms, records = [], []
+        for podm, record in told:
+            podms.append(podm)
+            records.append(record)
+        kept = {podm.id for podm in podms} if every else self._kept
+        alive = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
+        found = stood(podms, self.registry(live.state), kept=kept, statuses=alive)
+        yield from zip(found, records, strict=True)
+
     def differences(self, old: str, new: str) -> Iterator[Difference]:
         """Yield what came, went and changed from one inventory to another; errors as for a view."""
         yield from differences(self._texts(old), self._texts(new))
@@ -204,6 +261,8 @@ class Inventories(Configuration):
         """
         self._unread.clear()
         self.live_ids.clear()
+        self._asked.clear()
+        self._kept = frozenset()
         named = self.sources(sources, live)
         for source in named:
             read, path = _driver(source)
@@ -220,12 +279,15 @@ class Inventories(Configuration):
 
     def _live_records(self, live: Live, *, alone: bool) -> Iterator[recorded.Record]:
         readings = self.readings(live)
-        if alone and not readings.members:
+        if alone and not readings:
             raise UsageError(self._nobody(live))
+        self._kept = readings.kept
         try:
             for reading in readings:
                 name = reading.podm.id
                 self.live_ids.add(name)
+                if name not in readings.reported:
+                    self._asked.add(name)
                 if reading.failure is not None:
                     reason = reading.failure.removeprefix(f"{name}: ")
                     self._unread[name] = Unread(one_line(f"{name}: {reason}"))

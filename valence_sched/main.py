@@ -64,10 +64,15 @@ class Main(Inventories):
         resource_files: Sequence[str] = (),
         flavor_files: Sequence[str] = (),
         live: Live = EVERY,
+        texts: dict[str, bytes] | None = None,
     ) -> Engine:
-        """Return a scheduler for the inventories and all known policies and flavors."""
+        """Return a scheduler for the inventories and all known policies and flavors.
+
+        ``texts`` gets the JSON of each pod manager as it was told, by its id.
+        """
         known = self.policies(policy_files)
-        view = self.view(sources, strict=strict, resource_files=resource_files, live=live)
+        view = self.view(sources, strict=strict, resource_files=resource_files, live=live,
+                         texts=texts)  # fmt: skip
         skipped = [str(line) for line in (*self.unread, *self.skipped)]  # reports take no other
         mix = functools.partial(self.mix, flavor_files)
         return Engine(view, known.values(), mix=mix, skipped=skipped, strict=strict)
@@ -220,7 +225,7 @@ class Main(Inventories):
             found = capturing.recorded(whole, self.problems, documents=tree is not None)
         else:
             readings = self.readings(live, raw=tree is not None)
-            if not readings.members:
+            if not readings:
                 raise UsageError(self._nobody(live))
             secrets = readings.passwords()
             found = self._told(readings)

@@ -1,79 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes the world: decisions held in the state, and composed on live pod managers."""
+"""What changes the world: decisions composed on live pod managers, here or by somebody else."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.main import Main
-from valence_sched.model.live import EVERY, Live
-from valence_sched.model.resource import Declared
+from valence_sched.core import plugins
+from valence_sched.errors import CredentialError, RequestError, UsageError, one_line
+from valence_sched.model import valence_words
+from valence_sched.model.inventory import to_json
+from valence_sched.model.need import Ask
+from valence_sched.model.order import Order, Receipt
+from valence_sched.model.request import Request
+from valence_sched.plans import Plans
 
 if TYPE_CHECKING:
-    from valence_sched.claiming import Claimant
+    from valence_sched.claiming import Claims
+    from valence_sched.core.decision import Decision
+    from valence_sched.provisioning import Provisioned
     from valence_sched.site import Site
-    from valence_sched.store.store import Store
 
 
-class Operations(Main):
+class Operations(Plans):
     """The scheduler's parts, and those that write: store, claims, nodes."""
 
-    @contextlib.contextmanager
-    def store(self, state: str | None = None) -> Iterator[Store]:
-        """Yield the state at a URL, None for the usual one.
+    def make(
+        self,
+        site: Site,
+        claims: Claims,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = 600.0,
+    ) -> Provisioned:
+        """Claim and compose the nodes of a request; errors as for a provisioner."""
+        from valence_sched.provisioning import Provisioner
+
+        provisioner = Provisioner(site.store, claims, site.composer, site.read)
+        return provisioner.provision(request, key=key, ttl_s=ttl_s)
+
+    def dispatch(
+        self,
+        word: str,
+        decision: Decision,
+        key_variable: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> Sequence[Receipt]:
+        """Hand a decision to somebody else who composes, once; nothing is held or composed here.
+
+        ``word`` is ``NAME=URL``, ``key_variable`` names the environment variable with the key
+        that signs.
 
         Raises:
-            StoreError: it cannot be opened.
+            UsageError: it names no URL, or one that is none.
+            UnknownName: nobody hands decisions over by this name.
+            CredentialError: there is no key.
+            DispatchFailed: the other side refuses or does not answer.
         """
-        with self.registry(state).store() as store:
-            yield store
+        name, equals, url = word.partition("=")
+        if not equals or not url:
+            raise UsageError("--dispatch: expected <name>=<url>, as in webhook=https://host/path")
+        send = plugins.installed(plugins.DISPATCHERS).get(name, "--dispatch")
+        key = self._key(key_variable) if key_variable is not None else None
+        choices = {placement.choice for placement in decision.placements}
+        properties, unsaid = _said([decision.request.asks[choice - 1] for choice in choices])
+        called = decision.request.flavor or decision.request.id
+        report = to_json(decision.report())
+        order = Order(report, decision.placements, called, properties, key, timeout_s, unsaid)
+        found: Sequence[Receipt] = send(url, order)
+        return found
 
-    @contextlib.contextmanager
-    def site(self, live: Live = EVERY, **how: Any) -> Iterator[Site]:
-        """Yield the state and the live pod managers of a command, within reach.
+    def _key(self, variable: str) -> bytes:
+        key = self.environ.get(variable)
+        if not key:
+            raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {variable}, "
+                                           "expected a key"))  # fmt: skip
+        return key.encode("utf-8", "surrogateescape")
 
-        ``how`` are fields of :class:`~valence_sched.site.Site`. Errors as for a store.
-        """
-        from valence_sched.site import Site  # HTTP and SQL: only for who composes
 
-        registry = self.registry(live.state)
-        members = {one.registered.name: one.registered for one in registry.members(live)}
-        how.setdefault("timeout_s", live.timeout_s)
-        with registry.store() as store:
-            yield Site(store, members, registry.password, **how)
-
-    def claimant(
-        self,
-        store: Store,
-        sources: Sequence[str],
-        policy_files: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        flavor_files: Sequence[str] = (),
-        live: Live = EVERY,
-    ) -> Claimant:
-        """Return who decides and claims on these inventories, after they were read and stored.
-
-        What could not be read is not decided on. Errors as for a view.
-        """
-        from valence_sched.claiming import Claimant
-
-        names = set()
-        for podm in self.podms(sources, strict=strict, live=live):
-            if podm.id not in self.unread_ids:
-                store.remember(podm)
-                names.add(podm.id)
-        resources = self.resources(resource_files)
-        return Claimant(
-            store,
-            self.policies(policy_files).values(),
-            mix=functools.partial(self.mix, flavor_files),
-            declared=Declared(resources) if resources else None,
-            skipped=[*self.unread, *self.skipped],
-            strict=strict,
-            among=frozenset(names),
-        )
+def _said(asks: Sequence[Ask]) -> tuple[dict[str, Any], str | None]:
+    """Return what nodes were asked to be in Valence's words, and what these cannot say."""
+    if len(asks) != 1:
+        return {}, "its nodes are made by several alternatives of the flavor"
+    try:
+        return valence_words.properties(asks[0]), None
+    except RequestError as error:
+        return {}, str(error)

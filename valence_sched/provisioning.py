@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from valence_sched.claiming import Claimant
+from valence_sched.claiming import Claims
 from valence_sched.composing import Composer
 from valence_sched.core.decision import Decision
 from valence_sched.errors import (
@@ -30,7 +30,7 @@ from valence_sched.errors import (
 )
 from valence_sched.model.claim import Claim
 from valence_sched.model.composed import Composed
-from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.inventory import FullPodm
 from valence_sched.model.request import Request
 from valence_sched.store.columns import key_of
 from valence_sched.store.store import Store
@@ -60,7 +60,7 @@ class Provisioner:
     """Makes the nodes of requests; ``read`` gives a pod manager as it is, None when silent."""
 
     store: Store
-    claimant: Claimant
+    claimant: Claims
     composer: Composer
     read: Callable[[str], FullPodm | None]
     at_once_per_podm: int = AT_ONCE_PER_PODM
@@ -83,7 +83,7 @@ class Provisioner:
             ClaimState: the key stands for nodes that are being made.
             NameTaken: the key stands for another request.
         """
-        content = to_json(request).decode()
+        content = self.claimant.content(request)
         earlier = self._earlier(request, key, content)
         if earlier:
             return Provisioned(None, earlier)

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Registered
-from valence_sched.registry import AUTO, Member, Registry
+from valence_sched.registry import AUTO, Member, Registry, only
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
@@ -37,9 +37,10 @@ class Readings:
     """Every live pod manager that a command is about, read once, in the order of the registry.
 
     ``progress`` is told how many were read, of how many, and who holds up the others.
-    ``remarks`` gets a line when the state could not remember what was read, and for each
-    password of a file that anybody on the way can read. With ``raw`` readings carry their
-    documents.
+    ``reported`` are the names of those that nobody registered and that report by themselves: they
+    come last, as they told. ``remarks`` gets a line when the state could not remember what was
+    read, and for each password of a file that anybody on the way can read. With ``raw`` readings
+    carry their documents.
     """
 
     def __init__(
@@ -53,7 +54,10 @@ class Readings:
         raw: bool = False,
     ) -> None:
         self._registry, self._live, self._now, self._raw = registry, live, now, raw
-        self.members = registry.members(live)
+        every = registry.every(live)
+        self.reported = self._reporting({member.registered.name for member in every})
+        self.members = only(every, live.only, self.reported)
+        self.reported = [name for name in self.reported if not live.only or name in live.only]
         self._keeps = any(member.kept for member in self.members)
         self._cache = cache if self._keeps else None
         self._progress = progress or (lambda _read, _every, _slowest: None)
@@ -65,6 +69,23 @@ class Readings:
             for one, file, _ in self.members
             if one.password is not None and in_the_clear(one.url) and file != registry.where
         ]
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.reported)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Return the names of those that the state remembers."""
+        members = {member.registered.name for member in self.members if member.kept}
+        return frozenset(members.union(self.reported))
+
+    def _reporting(self, registered: Collection[str]) -> list[str]:
+        """Return the names of those that report by themselves, and are not registered."""
+        live, registry = self._live, self._registry
+        if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
+            return []
+        with registry.store() as store:
+            return [name for name in store.reported() if name not in registered]
 
     def passwords(self) -> list[str]:
         """Return every password that is there, so that no record shows it."""
@@ -85,15 +106,18 @@ class Readings:
                 read = [(member, self._reading(member, one, answers)) for member, one in some]
                 kept = [reading.podm for member, reading in read
                         if member.kept and reading.failure is None]  # fmt: skip
-                generations = self._remembered(kept, store)
+                known = self._remembered(kept, store)
                 for member, reading in read:
                     if reading.failure is None:
-                        number = generations.get(reading.podm.id) if member.kept else None
-                        podm = _at(reading.podm, number)
+                        podm = known.get(reading.podm.id, reading.podm)
                     else:
                         mine = store if member.kept else None
                         podm = self._last(member.registered, reading.podm, mine)
                     yield dataclasses.replace(reading, podm=podm)
+        if self.reported:
+            with self._registry.store() as store:
+                told = store.last(self.reported)
+            yield from (Reading(told[name]) for name in self.reported if name in told)
 
     def _reading(
         self, member: Member, one: Target | Reading, answers: Iterator[Reading]
@@ -126,20 +150,19 @@ class Readings:
             tell(0, len(targets))
             yield from driver.read(targets, self._dialects.found, settings, tell)
 
-    def _remembered(self, podms: Sequence[FullPodm], store: Store | None) -> dict[str, int]:
-        """Return the generations that the state gives podms, by name, as far as it does."""
+    def _remembered(self, podms: Sequence[FullPodm], store: Store | None) -> dict[str, FullPodm]:
+        """Return podms as the state knows them from now on, by name, as far as it does."""
         if store is None or self._forgets:
             return {}
         try:
-            told = store.remember_all(podms)
+            told = store.known_all(podms)
         except StoreError as error:
             self._forgets = True
             self.remarks.append(f"what was read is not remembered: {error}")
             return {}
         self.remarks += [f"what was read is not remembered: {error}"
                          for error in told if isinstance(error, StoreError)]  # fmt: skip
-        return {podm.id: number for podm, number in zip(podms, told, strict=True)
-                if isinstance(number, int)}  # fmt: skip
+        return {podm.id: podm for podm in told if not isinstance(podm, StoreError)}
 
     def _last(self, one: Registered, podm: FullPodm, store: Store | None) -> FullPodm:
         """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
@@ -160,11 +183,6 @@ class Readings:
             traits=podm.traits or known.traits,
             facts=known.facts | podm.facts,
         )
-
-
-def _at(podm: FullPodm, generation: int | None) -> FullPodm:
-    """Return a podm with the generation that the state gave it, if it gave it one."""
-    return podm if generation is None else msgspec.structs.replace(podm, generation=generation)
 
 
 def _together(asked: Iterable[Asked]) -> Iterator[list[Asked]]:

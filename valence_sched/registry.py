@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,6 +70,11 @@ class Registry:
         return str(self.file) if self.file else _PASSWORD.sub(r"\1@", self.url)
 
     @property
+    def empty(self) -> bool:
+        """Return whether there is no state yet, which asking must not make."""
+        return self.file is not None and not self.file.exists()
+
+    @property
     def passwords(self) -> SecureFile:
         """Return the file of the passwords that were typed in, beside the state."""
         if self.file:
@@ -90,7 +95,7 @@ class Registry:
 
     def registered(self) -> list[Registered]:
         """Return the pod managers of the state, none when there is no state yet."""
-        if self.file and not self.file.exists():
+        if self.empty:
             return []
         with self.store() as store:
             return store.registered()
@@ -181,7 +186,15 @@ class Registry:
             DuplicateId: two have one name.
             InputError: a file is not what it must be.
         """
-        uses_state = live.state is not None or not live.podm_files
+        return only(self.every(live), live.only)
+
+    def uses_state(self, live: Live) -> bool:
+        """Return whether a command is about the pod managers of the state."""
+        return live.state is not None or not live.podm_files
+
+    def every(self, live: Live) -> list[Member]:
+        """Return all members, whichever are chosen; errors as for members."""
+        uses_state = self.uses_state(live)
         found = [Member(one, self.where, True) for one in self.registered()] if uses_state else []
         found += [
             Member(one, file, uses_state)
@@ -191,7 +204,7 @@ class Registry:
         if live.catalogue is not None:
             found = list(_of_catalogue(live.catalogue, found))
         _check_names(found)
-        return _only(found, live.only)
+        return found
 
     def _files(self, live: Live) -> Iterator[tuple[str, bytes]]:
         own = self._configuration.own("podms.yaml")
@@ -256,10 +269,17 @@ def _check_names(members: list[Member]) -> None:
         first[name] = one.file
 
 
-def _only(members: list[Member], names: tuple[str, ...]) -> list[Member]:
+def only(
+    members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
+) -> list[Member]:
+    """Return the members of these names, all without names.
+
+    Raises:
+        UnknownName: a name is neither of a member nor of ``others``.
+    """
     if not names:
         return members
-    known = {one.registered.name: one for one in members}
+    known = {*others, *(one.registered.name for one in members)}
     for name in names:
         if name not in known:
             raise UnknownName("pod manager", name, known)

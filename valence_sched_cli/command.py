@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: Paths that stand without an option, and how their help calls them.
-_ARGUMENTS = {"source": "path", "old": "old", "new": "new"}
+_ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 MOST_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -89,6 +89,7 @@ class Podm:
             timeout_s=parsed_args.timeout,
             full=parsed_args.full,
             max_age_s=parsed_args.max_age,
+            liveness=getattr(parsed_args, "liveness", None),
         )
 
     def tell(self, text: str) -> None:
@@ -147,6 +148,7 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
             "file",
             "old",
             "new",
+            "planned",
         )
         for word in _listed(getattr(parsed_args, name, None))
         if word == "-"
@@ -173,6 +175,7 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
         "(default: VALENCE_SCHED_INVENTORY, else the pod managers that are registered)",
     )
     add_live_options(parser)
+    add_liveness_option(parser)
     add_resource_file_option(parser)
     parser.add_argument(
         "--strict",
@@ -217,6 +220,17 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         type=age,
         help="exit 5 when a pod manager was read longer ago than this, such as 30s, 10m, 2h or "
         "1d, or nobody knows when",
+    )
+
+
+def add_liveness_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how it is known whether those are alive that are not read."""
+    parser.add_argument(
+        "--liveness",
+        metavar="<name[:argument]>",
+        help="how to know whether pod managers are alive that are not read in this run: "
+        "read:<age> (last read), file:<folder> (a file each, by its age), store:<age> (last "
+        "report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what they say)",
     )
 
 

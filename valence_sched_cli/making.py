@@ -12,12 +12,11 @@ from valence_sched_cli.columns import Tails, maybe
 from valence_sched_cli.numbers import age, seconds
 
 if TYPE_CHECKING:
-    from valence_sched.claiming import Claimant
     from valence_sched.core.decision import Decision
     from valence_sched.model.request import Request
     from valence_sched.provisioning import Provisioned
-    from valence_sched.store.store import Store
 
+DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 
 
@@ -39,6 +38,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="client: only decide, as without this option; server: also ask the pod manager "
         "whether it would compose that, where it can be asked",
     )
+    deeds.add_argument(
+        "--dispatch",
+        metavar="<name=url>",
+        help="hand the decision to somebody else who composes: webhook=<url> gets the report, "
+        "valence=<url> is a Valence API; nothing is held or composed here",
+    )
+    parser.add_argument(
+        "--dispatch-key-env",
+        metavar="<variable>",
+        help="environment variable with the key that signs what is posted to a webhook",
+    )
+    parser.add_argument(
+        "--plan", metavar="<file>", help="write a plan that podm apply does later, or refuses"
+    )
+    add_holding_options(parser)
+
+
+def add_holding_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how long something is held and waited for, and under which key."""
     parser.add_argument(
         "--ttl",
         metavar="<age>",
@@ -68,9 +86,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def claimant(command: Any, store: Store, parsed_args: argparse.Namespace) -> Claimant:
+def claimant(command: Any, store: Any, parsed_args: argparse.Namespace) -> Any:
     """Return who decides and claims on what the words of the shell name."""
-    found: Claimant = command.main.claimant(
+    return command.main.claimant(
         store,
         parsed_args.inventory,
         parsed_args.policy_file,
@@ -79,7 +97,6 @@ def claimant(command: Any, store: Store, parsed_args: argparse.Namespace) -> Cla
         flavor_files=parsed_args.flavor_file,
         live=command.live(parsed_args),
     )
-    return found
 
 
 def hold(
@@ -99,14 +116,13 @@ def hold(
 
 def make(command: Any, parsed_args: argparse.Namespace, request: Request) -> Provisioned:
     """Decide, claim and compose; return what came of it."""
-    from valence_sched.provisioning import Provisioner
-
     live = command.live(parsed_args)
     watch = watching(command.app.stderr)
     with command.main.site(live, patience_s=parsed_args.wait, watch=watch) as site:
         decider = claimant(command, site.store, parsed_args)
-        provisioner = Provisioner(site.store, decider, site.composer, site.read)
-        done = provisioner.provision(request, key=parsed_args.key, ttl_s=parsed_args.ttl)
+        done: Provisioned = command.main.make(
+            site, decider, request, key=parsed_args.key, ttl_s=parsed_args.ttl
+        )
     watch("", "")
     return done
 
@@ -138,6 +154,39 @@ def tell(command: Any, done: Provisioned, request: Request) -> None:
         command.exit_code = 0
     else:
         command.exit_code = 4 if done.nodes else 1
+
+
+def check_options(parsed_args: argparse.Namespace) -> None:
+    """Refuse options that say two things about what becomes of the decision."""
+    from valence_sched.errors import UsageError
+
+    deed = parsed_args.claim or parsed_args.compose or parsed_args.dispatch is not None
+    if parsed_args.plan is not None and deed:
+        raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
+                         "and --dispatch out")  # fmt: skip
+    if parsed_args.plan in ("-", ""):
+        raise UsageError("--plan: standard output is for the rows: name a file")
+    if parsed_args.dispatch_key_env is not None and parsed_args.dispatch is None:
+        raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
+    several = parsed_args.request_file is not None
+    if several and (deed or parsed_args.plan is not None or parsed_args.dry_run == "server"):
+        raise UsageError("--request-file: several requests are only decided on: leave --claim, "
+                         "--compose, --dispatch, --plan and --dry-run server out")  # fmt: skip
+
+
+def dispatch(
+    command: Any, parsed_args: argparse.Namespace, decision: Decision
+) -> list[tuple[Any, ...]]:
+    """Hand the decision over; return a row for each node, cells as in DISPATCH_COLUMNS."""
+    receipts = command.main.dispatch(
+        parsed_args.dispatch, decision, parsed_args.dispatch_key_env, parsed_args.timeout
+    )
+    podms = {placement.node: placement.chosen.podm for placement in decision.placements}
+    return [
+        (node, podms.get(node, receipt.podm), receipt.status, maybe(receipt.reference))
+        for receipt in receipts
+        for node in receipt.nodes
+    ]
 
 
 def preview(command: Any, parsed_args: argparse.Namespace, decision: Decision) -> None:

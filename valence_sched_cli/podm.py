@@ -151,6 +151,7 @@ class ShowPodm(command.ShowOne):
             **self._live_cells(podm.id, podm.read_at),
             **registered,
             **_amount_cells(podm_amounts(view)[number]),
+            **self._in_use(podm.id, live),
             "Pools": Lines([
                 {"pool": name, **_pool_words(amounts)}
                 for name, amounts in pool_amounts(view, number).items()
@@ -167,6 +168,13 @@ class ShowPodm(command.ShowOne):
             if member.registered.name == parsed_args.podm:
                 return registration.cells(member.registered, member.file)
         return {}
+
+    def _in_use(self, podm: str, live: Live) -> dict[str, Any]:
+        """Return which blocks are held by which claim, and which are in use by somebody else."""
+        if podm not in self.main.live_ids and live.state is None:
+            return {}
+        held, foreign = self.main.in_use(podm, live.state)
+        return {"Held Blocks": PairStack(held), "Foreign Blocks": Stack(foreign)}
 
     def _live_cells(self, podm: str, read_at: str | None) -> dict[str, Any]:
         from valence_sched.model.age import age_s

@@ -36,7 +36,8 @@ EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
 class SchedulePodm(command.Lister):
     """Choose the pod manager, the pool and the very blocks that make a node.
 
-    Nothing is held or composed unless --claim or --compose says so. Exit codes: 0 placed; 1
+    Nothing is held or composed unless --claim or --compose says so; --plan saves what podm apply
+    does later, --dispatch hands the decision to somebody else. Exit codes: 0 placed; 1
     error; 2 usage; 3 nothing fits; 4 placed in part; 5 with --max-age when something is older, or
     with --strict when something was not read; 6 somebody else was faster; 7 what was composed
     could not be verified.
@@ -77,10 +78,8 @@ class SchedulePodm(command.Lister):
 
         if parsed_args.report in ("-", ""):
             raise UsageError("--report: standard output is for the rows: name a file")
+        making.check_options(parsed_args)
         if parsed_args.request_file is not None:
-            if parsed_args.claim or parsed_args.compose or parsed_args.dry_run == "server":
-                raise UsageError("--request-file: several requests are only decided on: leave "
-                                 "--claim, --compose and --dry-run server out")  # fmt: skip
             return self._schedule_all(parsed_args)
         request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
         if parsed_args.compose:
@@ -90,10 +89,33 @@ class SchedulePodm(command.Lister):
             if decision is None:
                 return (), ()
         else:
-            engine = engine_for(self, parsed_args)
-            check_policy(engine, request, parsed_args)
-            decision = engine.select_destinations(request)
+            decision = self._decide(parsed_args, request)
+        if parsed_args.dispatch is not None and decision.placed:
+            return self._dispatch(parsed_args, decision)
         return self._decided(parsed_args, decision)
+
+    def _decide(self, parsed_args: argparse.Namespace, request: Request) -> Decision:
+        texts: dict[str, bytes] | None = None if parsed_args.plan is None else {}
+        engine = engine_for(self, parsed_args, texts)
+        check_policy(engine, request, parsed_args)
+        decision: Decision = engine.select_destinations(request)
+        if texts is not None and decision.placed:
+            plan = self.main.plan(decision, texts, self.live(parsed_args))
+            self.main.write_plan(plan, parsed_args.plan)
+            self.closing.append(f"plan written: podm apply {parsed_args.plan} does it")
+        elif texts is not None:
+            self.closing.append("nothing fits: no plan was written")
+        return decision
+
+    def _dispatch(
+        self, parsed_args: argparse.Namespace, decision: Decision
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        if parsed_args.report:
+            self.main.write_report(decision.report(), parsed_args.report)
+        rows = making.dispatch(self, parsed_args, decision)
+        self.exit_code = EXIT_CODES[decision.outcome]
+        self._tell_outcome(decision, explain=parsed_args.explain)
+        return making.DISPATCH_COLUMNS, rows
 
     def _compose(
         self, parsed_args: argparse.Namespace, request: Request

@@ -89,8 +89,13 @@ def make_request(
     return placement.with_resources(main.compiled(asked, flavor, args.near_map), args.resource)
 
 
-def engine_for(command: Any, parsed_args: argparse.Namespace) -> Any:
-    """Return the scheduler that the words of the shell name."""
+def engine_for(
+    command: Any, parsed_args: argparse.Namespace, texts: dict[str, bytes] | None = None
+) -> Any:
+    """Return the scheduler that the words of the shell name.
+
+    ``texts`` gets the JSON of each pod manager as it was told, by its id.
+    """
     return command.main.engine(
         parsed_args.inventory,
         parsed_args.policy_file,
@@ -98,6 +103,7 @@ def engine_for(command: Any, parsed_args: argparse.Namespace) -> Any:
         resource_files=parsed_args.resource_file,
         flavor_files=parsed_args.flavor_file,
         live=command.live(parsed_args),
+        texts=texts,
     )
 
 

@@ -20,6 +20,7 @@ DRIVERS = "valence_sched.drivers"
 DIALECTS = "valence_sched.dialects"
 RESOLVERS = "valence_sched.resolvers"
 DISPATCHERS = "valence_sched.dispatchers"
+LIVENESS = "valence_sched.liveness"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def installed(group: str) -> Plugins:
     def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
         broken[entry_point.name] = f"{type(error).__name__}: {error}"
 
-    kind = group.rpartition(".")[2].removesuffix("s")
+    noun = group.rpartition(".")[2]
+    kind = noun if noun.endswith("ss") else noun.removesuffix("s")
     try:
         manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
             group, on_load_failure_callback=remember

@@ -15,8 +15,11 @@ from valence_sched.model.order import Order, Receipt
 def valence(url: str, order: Order) -> Sequence[Receipt]:
     """Posts each node to ``/v1/nodes`` with its pod manager and what it was asked to be.
 
-    Errors as for a dispatcher; they say which nodes were taken before.
+    Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
+    for is refused before anything is sent.
     """
+    if order.unsaid is not None:
+        raise DispatchFailed(f"Valence cannot be asked for this node, nothing sent: {order.unsaid}")
     found: list[Receipt] = []
     for placement in order.placements:
         several = len(order.placements) > 1

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -32,6 +32,13 @@ class Scheduler(Ranker, Protocol):
 
     def select_destinations(self, request: Request) -> Any:
         """Return the decision for a request: chosen, alternates, and the reasons."""
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Take in what a pod manager reports by itself; return its generation.
+
+        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
+        it. Words that are no fields of a pod manager are kept as facts.
+        """
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""

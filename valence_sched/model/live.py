@@ -13,7 +13,9 @@ class Live(Struct, frozen=True, kw_only=True):
 
     ``state`` is the URL of the state, None for the usual one. ``catalogue`` is what a cloud
     names, None when it is not asked. ``only`` are the names of those that are read, all when it
-    is empty. What is older than ``max_age_s`` is not decided on.
+    is empty. What is older than ``max_age_s`` is not decided on. ``liveness`` says who tells
+    whether those are alive that are not read, as ``NAME`` or ``NAME:ARGUMENT``; None where they
+    say so themselves. With ``holds`` what claims hold is taken off recorded ones, too.
     """
 
     podm_files: tuple[str, ...] = ()
@@ -23,6 +25,8 @@ class Live(Struct, frozen=True, kw_only=True):
     timeout_s: float = 30.0
     full: bool = False
     max_age_s: float | None = None
+    liveness: str | None = None
+    holds: bool = False
 
     @property
     def chosen(self) -> bool:

@@ -16,7 +16,8 @@ from valence_sched.model.decision import Placement
 class Order:
     """A decision to dispatch: its document as bytes, its nodes, and what each was asked to be.
 
-    ``key`` signs the document; it is never printed.
+    ``properties`` are in Valence's words; ``unsaid`` is what these cannot say of what was asked,
+    None where they say it all. ``key`` signs the document; it is never printed.
     """
 
     report: bytes
@@ -25,6 +26,7 @@ class Order:
     properties: dict[str, Any]
     key: bytes | None = field(default=None, repr=False)
     timeout_s: float = 30.0
+    unsaid: str | None = None
 
 
 class Receipt(Struct, frozen=True, kw_only=True):

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
 from valence_sched.model.decision import MANY, SCHEMA, VERSION, Report, Reports
 from valence_sched.model.documents import check_schema, decode
+
+T = TypeVar("T")
 
 MOST_NAMED = 5  # unknown fields that a warning names
 
@@ -35,14 +37,22 @@ def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
     check_schema(head.schema, head.version, MANY if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report
     dropped: list[str] = []
-    known = _known(msgspec.json.decode(data), inspect.type_info(kind), "$", dropped)
-    report = decode(msgspec.json.encode(known), kind, file)
+    report: Report | Reports = known(data, kind, file, dropped)
     if not dropped:
         return report, []
     names = ", ".join(dropped[:MOST_NAMED])
     more = f" and {len(dropped) - MOST_NAMED} more" if len(dropped) > MOST_NAMED else ""
     return report, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
                     f"{names}{more}"]  # fmt: skip
+
+
+def known(data: bytes, kind: type[T], file: str, dropped: list[str]) -> T:
+    """Decode a document without the fields that its noun does not have.
+
+    Their places go to ``dropped``. Errors as for any document.
+    """
+    kept = _known(msgspec.json.decode(data), inspect.type_info(kind), "$", dropped)
+    return decode(msgspec.json.encode(kept), kind, file)
 
 
 def _known(value: Any, kind: Any, place: str, dropped: list[str]) -> Any:

@@ -12,6 +12,7 @@ import msgspec
 from valence_sched.errors import Remark, nearest, one_line
 from valence_sched.model.inventory import Amount, Name, Podm, Stock
 from valence_sched.model.noun import Noun
+from valence_sched.model.stocks import left
 
 SCHEME = "declared:"  # how the URIs of declared stocks begin
 
@@ -123,6 +124,12 @@ def replaced(podm: Any, declared: Declared | None) -> Any:
     if declared is None:
         return podm
     return msgspec.structs.replace(podm, stocks=declared.added(podm))
+
+
+def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
+    """Return what is left of the stocks that only their declaration tells of, by URI."""
+    declared = (stock for stock in podm.stocks if stock.uri.startswith(SCHEME))
+    return {stock.uri: left(stock) for stock in declared}
 
 
 def by_name(resources: Iterable[Resource]) -> list[Resource]:

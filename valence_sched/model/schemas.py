@@ -14,6 +14,7 @@ from valence_sched.model.asked import RequestFile
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
+from valence_sched.model.plan import Plan
 from valence_sched.model.podms import PodmFile
 from valence_sched.model.policy import PolicyText
 
@@ -22,6 +23,7 @@ NOUNS: dict[str, Any] = {
     "decision": Report,
     "decisions": Reports,
     "flavor": Flavor,
+    "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,
     "requests": RequestFile,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -41,6 +41,13 @@ def holdings(
     for some in chunks(keys):
         found |= _holdings(connection, _of_podms(some))
     return found
+
+
+def held(connection: sa.Connection, names: Iterable[str]) -> dict[str, Held]:
+    """Return what live claims hold of podms, by name, as far as they hold any."""
+    keys = {key_of(name): name for name in names}
+    found = holdings(connection, list(keys), everything=True)
+    return {keys[key]: one for key, one in found.items() if key in keys}
 
 
 def _of_claims(claims: Sequence[str]) -> _Among:

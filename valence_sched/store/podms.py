@@ -23,10 +23,14 @@ _decoder = msgspec.json.Decoder(FullPodm)
 
 
 class Told(Noun, frozen=True):
-    """What a pod manager reported by itself; ``alone`` when it was never read."""
+    """What a pod manager reported by itself; ``alone`` when it was never read.
+
+    ``at`` is when it did so last, in seconds since 1970 by the clock of the database.
+    """
 
     stats: Stats
     alone: bool = False
+    at: float | None = None
 
 
 class Row(NamedTuple):
@@ -59,16 +63,17 @@ class Written(NamedTuple):
     read: bool = False
 
 
-def remember(connection: sa.Connection, podms: Sequence[FullPodm]) -> list[int]:
-    """Store podms as they were read; return their generations, which move only with their content.
+def remember(connection: sa.Connection, podms: Sequence[FullPodm]) -> list[FullPodm]:
+    """Store podms as they were read; return them as they are known from now on.
 
-    They are locked in the order of their keys, as everybody locks several.
+    Their generations move only with their content. They are locked in the order of their keys, as
+    everybody locks several.
     """
     keys = [key_of(podm.id) for podm in podms]
     found = {key: _remember(connection, podm, key)
              for key, podm in sorted(zip(keys, podms, strict=True), key=itemgetter(0))}  # fmt: skip
-    _note(connection, found)
-    return [found[key].generation for key in keys]
+    _note(connection, {key: done for key, (_, done) in found.items()})
+    return [found[key][0] for key in keys]
 
 
 def _note(connection: sa.Connection, found: Mapping[str, Written]) -> None:
@@ -77,19 +82,22 @@ def _note(connection: sa.Connection, found: Mapping[str, Written]) -> None:
     moves.moved(connection, held, read)
 
 
-def _remember(connection: sa.Connection, podm: FullPodm, key: str) -> Written:
+def _remember(connection: sa.Connection, podm: FullPodm, key: str) -> tuple[FullPodm, Written]:
     """Store a podm as it was read.
 
-    A reading that began before the one that is stored is left aside. What claims composed and
-    this reading shows is from now on counted by the reading alone.
+    That moves only with the content. A reading that began before the one that is stored is left
+    aside. What claims composed and this reading shows is from now on counted by the reading
+    alone.
     """
     row = locked(connection, key)
     told = _told(row)
     if row and not row.gone and not told.alone and _older(podm.read_at, row.read_at):
-        return Written(row.generation)
+        return last(connection, [podm.id])[podm.id], Written(row.generation)
     if told.stats:
         podm = overlaid(podm, told.stats)
-    return written(connection, podm, row, Told(told.stats) if told.stats else None)
+    told = msgspec.structs.replace(told, alone=False)
+    done = written(connection, podm, row, told if told != Told({}) else None)
+    return msgspec.structs.replace(podm, generation=done.generation), done
 
 
 def report(connection: sa.Connection, name: str, stats: Stats) -> int:
@@ -101,14 +109,45 @@ def report(connection: sa.Connection, name: str, stats: Stats) -> int:
     row = locked(connection, key_of(name))
     told = _told(row)
     stored = last(connection, [name]).get(name)
-    told = Told(merged(told.stats, stats), alone=stored is None or told.alone)
+    at = connection.scalar(sa.select(now())) or 0.0
+    told = Told(merged(told.stats, stats), alone=stored is None or told.alone, at=at)
     podm = overlaid(stored or FullPodm(id=name), told.stats)
     if told.alone:
-        read_at = datetime.fromtimestamp(connection.scalar(sa.select(now())) or 0.0, UTC)
-        podm = msgspec.structs.replace(podm, read_at=read_at.isoformat(timespec="seconds"))
+        read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+        podm = msgspec.structs.replace(podm, read_at=read_at)
     done = written(connection, podm, row, told)
     _note(connection, {key_of(name): done})
     return done.generation
+
+
+def reported(connection: sa.Connection) -> dict[str, Stats]:
+    """Return what pod managers reported by themselves, by name."""
+    of = _table.c
+    query = sa.select(of.name, of.stats).where(~of.gone, of.stats.is_not(None)).order_by(of.name)
+    found = {name: msgspec.json.decode(told, type=Told) for name, told in connection.execute(query)}
+    return {name: told.stats for name, told in found.items()}
+
+
+def reports_alone(row: Row) -> bool:
+    """Return whether a podm was never read, and is known by what it reported only."""
+    return _told(row).alone
+
+
+def drop_report(connection: sa.Connection, key: str) -> None:
+    """Forget what a podm reported; the next reading stands as it was read."""
+    connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(stats=None))
+
+
+def beats(connection: sa.Connection) -> dict[str, float]:
+    """Return how many seconds ago pod managers reported last, by name and the database's clock."""
+    of = _table.c
+    query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
+    found = {}
+    for name, stats, at in connection.execute(query):
+        then = msgspec.json.decode(stats, type=Told).at
+        if then is not None:
+            found[name] = max(0.0, at - then)
+    return found
 
 
 def _told(row: Row | None) -> Told:

@@ -53,6 +53,28 @@ def unregister(connection: sa.Connection, name: str) -> None:
     if connection.scalar(_document(name).with_for_update()) is None:
         raise _unknown(connection, name)
     read = podms.locked(connection, key)  # whoever claims of it locks this row, too
+    check_unused(connection, name)
+    connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
+    if read and not read.gone:
+        podms.forget(connection, key)
+
+
+def unreport(connection: sa.Connection, name: str) -> None:
+    """Forget what a pod manager reported, and one that was never read whole."""
+    key = key_of(name)
+    row = podms.locked(connection, key)
+    if row is None or row.gone or row.stats is None:
+        raise UnknownName("pod manager that reported", name, podms.reported(connection))
+    if not podms.reports_alone(row):
+        podms.drop_report(connection, key)
+        return
+    check_unused(connection, name)
+    podms.forget(connection, key)
+
+
+def check_unused(connection: sa.Connection, name: str) -> None:
+    """Refuse with InUse when claims or nodes of a pod manager, whose row is locked, are here."""
+    key = key_of(name)
     claims, nodes = tables.claim_parts.c, tables.nodes.c
     held = connection.scalars(
         sa.select(claims.claim_id).where(claims.podm_key == key).order_by(claims.claim_id)
@@ -60,9 +82,6 @@ def unregister(connection: sa.Connection, name: str) -> None:
     composed = connection.scalars(sa.select(nodes.id).where(nodes.podm_key == key)).all()
     if held or composed:
         raise _in_use(name, list(held), list(composed))
-    connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
-    if read and not read.gone:
-        podms.forget(connection, key)
 
 
 def _in_use(name: str, claims: list[str], nodes: list[str]) -> InUse:

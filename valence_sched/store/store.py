@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from valence_sched.errors import StoreError, one_line
+from valence_sched.model.held import Held
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registered import Registered
 from valence_sched.model.stats import Stats, name_of
@@ -19,6 +21,7 @@ from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
 from valence_sched.store.events import Event, events
 from valence_sched.store.faults import Refused
+from valence_sched.store.holdings import held
 from valence_sched.store.look import Known, Look, look
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.purge import Purged, purge
@@ -115,29 +118,42 @@ class Store:
         The generation moves only when something other than the time of reading did. A reading
         older than the stored one changes nothing.
         """
+        return self.known(podm).generation
+
+    def known(self, podm: FullPodm) -> FullPodm:
+        """Store a pod manager as it was read; return it as it is known from now on.
+
+        What it reported by itself stands in place of what was read. A reading older than the
+        stored one changes nothing, and the stored one is returned.
+        """
         return self._remember([podm])[0]
 
     def remember_all(self, podms: Sequence[FullPodm]) -> list[int | StoreError]:
+        """Store pod managers as they were read; return their generations, errors as they are."""
+        told = self.known_all(podms)
+        return [one if isinstance(one, StoreError) else one.generation for one in told]
+
+    def known_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
         """Store pod managers as they were read, many in one transaction.
 
-        Returns for each its generation, or the error that names it where it alone cannot be
-        stored. StoreError is raised where nothing can be.
+        Returns each as it is known from now on, or the error that names it where it alone cannot
+        be stored. StoreError is raised where nothing can be.
         """
-        found: list[int | StoreError] = []
+        found: list[FullPodm | StoreError] = []
         for first in range(0, len(podms), TOGETHER):
             some = podms[first : first + TOGETHER]
             try:
                 found += self._remember(some)
             except Refused:
-                found += [self._generation(podm) for podm in some]
+                found += [self._alone(podm) for podm in some]
         return found
 
-    def _remember(self, some: Sequence[FullPodm]) -> list[int]:
+    def _remember(self, some: Sequence[FullPodm]) -> list[FullPodm]:
         return self._database.write(lambda c: podms.remember(c, some), "storing what was read")
 
-    def _generation(self, podm: FullPodm) -> int | StoreError:
+    def _alone(self, podm: FullPodm) -> FullPodm | StoreError:
         try:
-            return self.remember(podm)
+            return self.known(podm)
         except Refused as error:
             return StoreError(one_line(f"{podm.id}: {error}"))
 
@@ -152,6 +168,35 @@ class Store:
         """
         podm = name_of(name)
         return self._database.write(lambda c: podms.report(c, podm, stats), "storing a report")
+
+    def reported(self) -> dict[str, Stats]:
+        """Return what pod managers reported by themselves, by name."""
+        return self._database.read(podms.reported, "reading reports")
+
+    def unreport(self, name: str) -> None:
+        """Forget what a pod manager reported by itself, and one that was never read whole.
+
+        What stood over a reading gives way to the next one.
+
+        Raises:
+            UnknownName: it never reported.
+            InUse: it was never read, and claims or nodes of it are there.
+        """
+        self._database.write(lambda c: registry.unreport(c, name), "forgetting a report")
+
+    def beats(self) -> dict[str, float]:
+        """Return how many seconds ago pod managers reported last, by name."""
+        return self._database.read(podms.beats, "reading reports")
+
+    def held(self, names: Iterable[str]) -> dict[str, Held]:
+        """Return what live claims hold of pod managers, by name; of which nothing is, is left out.
+
+        What a reading that was stored shows already is not among it.
+        """
+        wanted = list(names)
+        with contextlib.suppress(StoreError):  # who may only read sees more held, never less
+            sweep.sweep(self._database)
+        return self._database.read(lambda c: held(c, wanted), "reading what is held")
 
     def last(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
         """Return pod managers as last read, by name: these, or all."""

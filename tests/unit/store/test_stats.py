@@ -6,7 +6,7 @@ import re
 
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import CORES, claimant, podm
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, InUse, UnknownName
 from valence_sched.testing import request
 
 GPU = {"uri": "g", "type": ["Expansion"], "devices": {"accelerators": [{"kind": "GPU"}]}}
@@ -46,6 +46,45 @@ class TestStats:
         self.assertEqual([], self.chosen(mine, ASKED))
         self.one.stats(("rack-1", "psme-2"), {"status": "Online"})
         self.assertEqual([name], self.chosen(mine, ASKED))
+
+    def test_the_scheduler_itself_takes_reports_in(self):
+        """S60, S61: by either form of a name, also of one that it did not know."""
+        self.one.remember(podm("a"))
+        for mine in (claimant(self.one, among=frozenset("a")), claimant(self.one)):
+
+            def names(mine=mine):
+                decision = mine.select_destinations(request(ASKED))
+                return [placement.chosen.podm for placement in decision.placements]
+
+            mine.update_resource_stats(("rack-1", "psme-2"), {"blocks": [GPU], "status": "Offline"})
+            self.assertEqual([], names())
+            mine.update_resource_stats("rack-1/psme-2", {"status": "Online"})
+            self.assertEqual(["rack-1/psme-2"], names())
+
+    def test_who_reported_and_when_is_known_until_it_is_forgotten(self):
+        self.one.remember(podm("read"))
+        self.one.stats("told", {"x": 1})
+        self.one.stats("read", {})
+        self.one.remember(podm("read", 2))
+        self.assertEqual({"read": {}, "told": {"x": 1}}, self.one.reported())
+        beats = self.one.beats()
+        self.assertEqual({"read", "told"}, set(beats))
+        self.assertTrue(all(0 <= age < 60 for age in beats.values()))
+        for name in ("read", "told"):
+            self.one.unreport(name)
+        self.assertEqual(({}, {}), (self.one.reported(), self.one.beats()))
+        self.assertEqual(["read"], list(self.one.last()))
+        with self.assertRaisesRegex(UnknownName, "no pod manager that reported named 'told'"):
+            self.one.unreport("told")
+
+    def test_one_that_claims_are_of_is_not_forgotten(self):
+        self.one.stats("p", {"blocks": [GPU]})
+        claim = claimant(self.one).claim(request(ASKED)).claim
+        with self.assertRaisesRegex(InUse, "pod manager 'p' still has 1 claim"):
+            self.one.unreport("p")
+        self.one.claims.release(claim.id)
+        self.one.unreport("p")
+        self.assertEqual({}, self.one.last())
 
     def test_unknown_words_are_kept_and_decided_on(self):
         """S63: and they make the JSON round trip."""

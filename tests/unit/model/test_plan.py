@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as documents: whole, unchanged, without secrets, and what moved since."""
+
+import json
+import unittest
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.unit.core.engines import built_in
+from tests.unit.store.site import CORES, podm
+from valence_sched.engine import Engine
+from valence_sched.errors import InputError, NewerSchema
+from valence_sched.model.build import ViewBuilder
+from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.plan import digest_of, moved, parse_plan, plan_of, same
+from valence_sched.model.schemas import schema
+from valence_sched.testing import request
+
+
+def planned(*podms, count: int = 1):
+    builder = ViewBuilder()
+    for one in podms:
+        builder.add(msgspec.json.decode(to_json(one), type=LeanPodm), "test")
+    decision = Engine(builder.view(), built_in()).select_destinations(request(CORES, count=count))
+    return plan_of(decision.report(), podms, "2030-01-01T00:00:00Z")
+
+
+class TestPlan(unittest.TestCase):
+    """From a decision to a file and back."""
+
+    def setUp(self):
+        self.podm = podm("p", url="https://op:canary@h/", facts={"x": 1.0})
+        self.plan = planned(self.podm, podm("other", 0))
+        self.text = to_json(self.plan)
+
+    def changed(self, **fields) -> bytes:
+        return json.dumps({**json.loads(self.text), **fields}).encode()
+
+    def test_it_comes_back_as_it_was(self):
+        plan, warnings = parse_plan(msgspec.json.format(self.text, indent=4), "f")
+        self.assertEqual((self.plan, []), (plan, warnings))
+
+    def test_only_those_that_take_a_node_are_in_it_and_no_credentials(self):
+        (basis,) = self.plan.podms
+        self.assertEqual("p", basis.podm.id)
+        self.assertEqual(digest_of(self.podm), basis.digest)
+        self.assertNotIn(b"canary", self.text)
+
+    def test_every_change_is_noticed(self):
+        document = json.loads(self.text)
+        document["podms"][0]["podm"]["facts"]["x"] = 2.0
+        for text in (json.dumps(document).encode(), self.changed(digest="0" * 32),
+                     self.changed(more=1), self.changed(decided_at=None)):  # fmt: skip
+            with self.assertRaisesRegex(InputError, "somebody changed it"):
+                parse_plan(text, "f")
+
+    def test_a_newer_major_version_is_refused_before_anything_else(self):
+        with self.assertRaisesRegex(NewerSchema, "found 2.0, expected at most 1.x"):
+            parse_plan(self.changed(version="2.0"), "f")
+
+    def test_a_newer_minor_version_is_read_without_what_is_unknown(self):
+        from valence_sched.model import plan as module
+
+        newer = self.changed(version="1.7", mood="fine")
+        newer = json.dumps({**json.loads(newer), "digest": module._digest(newer)}).encode()
+        plan, (warning,) = parse_plan(newer, "f")
+        self.assertEqual(self.plan.decision, plan.decision)
+        self.assertIn("unknown and left out: $.mood", warning)
+
+    def test_what_moved_is_named_and_when_it_was_read_is_not(self):
+        later = replace(self.podm, generation=9, read_at="2031-01-01T00:00:00Z", url="http://new")
+        self.assertEqual([], list(moved(self.plan, {"p": later})))
+        (one,) = moved(self.plan, {"p": replace(later, facts={"x": 2.0})})
+        self.assertEqual(("facts", {"x": 1.0}, {"x": 2.0}), (one.change, one.was, one.is_))
+        (one,) = moved(self.plan, {})
+        self.assertEqual(("p", "went"), (one.podm, one.change))
+
+    def test_the_same_is_the_same_place_and_blocks(self):
+        first, second = planned(podm("p"), count=2).decision.placements
+        self.assertTrue(same(first, first))
+        self.assertFalse(same(first, second))
+        self.assertFalse(same(first, None))
+
+    def test_it_is_what_its_schema_says(self):
+        import jsonschema
+
+        jsonschema.validate(json.loads(self.text), json.loads(schema("plan")))
