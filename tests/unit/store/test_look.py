@@ -6,7 +6,7 @@ import threading
 from tests.unit.core.engines import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimant, part, podm
-from valence_sched.core.decision import inventory_digest
+from valence_sched.core.source import inventory_digest
 from valence_sched.errors import StoreError
 from valence_sched.model.registered import Registered
 from valence_sched.testing import request
