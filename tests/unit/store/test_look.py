@@ -51,8 +51,9 @@ class TestLook:
         self.assertEqual((0, None, {"c0": 1}), (decoded, seen.podm, seen.held.blocks))
         self.assertEqual((), store.look(look.known).seen)
         store.claims.release(claim.id)
-        (seen,) = store.look(look.known).seen
-        self.assertFalse(seen.held)
+        look, (_, decoded) = self.work(store, look.known)
+        self.assertEqual((0, None), (decoded, look.seen[0].podm))
+        self.assertFalse(look.seen[0].held)
 
     def test_one_that_went_is_seen_going(self):
         store = self.store()
