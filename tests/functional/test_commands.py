@@ -37,7 +37,8 @@ SHOWS = {
 #: They change the registry or go by claims, and have tests of their own.
 CHANGES = ("podm create", "podm delete", "podm set", "podm unset",
            "podm claim list", "podm claim show", "podm claim release", "podm claim renew",
-           "podm claim reap")  # fmt: skip
+           "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
+           "podm stats set", "podm stats show", "podm stats unset")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 
