@@ -38,7 +38,9 @@ SHOWS = {
 CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
            "podm inventory diff", "podm node delete", "podm node list", "podm node show",
            "podm claim list", "podm claim show", "podm claim release", "podm claim renew",
-           "podm claim reap")  # fmt: skip
+           "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
+           "podm stats set", "podm stats show", "podm stats unset", "podm serve",
+           "podm capture", "podm inventory diff")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 
