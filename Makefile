@@ -17,7 +17,7 @@ help:
 	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
 	@echo 'make demo-live             the same against four live pod managers that it serves itself'
 	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
-	@echo 'make soak                  the races for claims in full size, on each database that runs'
+	@echo 'make soak                  races for claims and deaths while composing, in full size, on each database'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
 	@echo 'make docs                  doc/build/html, warnings are errors'
@@ -34,7 +34,7 @@ test: .venv/installed-test
 	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)
 
 soak: .venv/installed-test
-	VALENCE_SCHED_SOAK=300 $(BIN)/python -m unittest -v tests.unit.store.test_races $(ARGS)
+	VALENCE_SCHED_SOAK=300 $(BIN)/python -m unittest -v tests.unit.store.test_races tests.unit.test_reaping $(ARGS)
 
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

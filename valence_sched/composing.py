@@ -179,7 +179,7 @@ class Composer:
         first = outcome.reason
         stays = f"{podm}: claim {claim.id} stays COMPOSING"
         if outcome.works:
-            return StillComposing(one_line(f"{stays}: {first} ({REAP})"))
+            return StillComposing(f"{stays}: {first} ({REAP})", wanted.name, podm, claim.id)
         if outcome.state == "left" and (node := outcome.node):
             outcome = _safely(
                 lambda: hands.remove(wanted, node, lambda it: self.watch(claim.id, it))

@@ -219,6 +219,10 @@ class StillComposing(Unverified):
 
     code = "still_composing"
 
+    def __init__(self, text: str, node: str = "", podm: str = "", claim: str = "") -> None:
+        self.node, self.podm, self.claim = node, podm, claim
+        super().__init__(one_line(text))
+
 
 class InventoryIncomplete(SchedulerError):
     """Documents or pod managers are missing, so the answer cannot be trusted."""

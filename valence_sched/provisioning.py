@@ -25,6 +25,7 @@ from valence_sched.errors import (
     ComposeFailed,
     NameTaken,
     SchedulerError,
+    StillComposing,
     Unverified,
     one_line,
 )
@@ -44,8 +45,9 @@ MOST_AT_ONCE = 32
 class Provisioned:
     """What came of a request; ``decision`` is None where its key had been given before.
 
-    ``failures`` has a line for each node that did not come to be, and ``left`` the errors about
-    what could neither be confirmed nor taken back.
+    ``failures`` has a line for each node that did not come to be; it is ``lost`` when one of them
+    is somebody else's by now. ``left`` are the errors about what could neither be confirmed nor
+    taken back.
     """
 
     decision: Decision | None
@@ -53,6 +55,12 @@ class Provisioned:
     failures: list[str] = field(default_factory=list)
     left: list[Unverified] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lost: bool = False
+
+    @property
+    def going_on(self) -> list[StillComposing]:
+        """Return those of what is left that a pod manager still works on."""
+        return [error for error in self.left if isinstance(error, StillComposing)]
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class Provisioner:
             work = [pool.submit(self._node, request, claim, content, ttl_s) for claim in claims]
         for claim, future in zip(claims, work, strict=True):
             self._sort(done, claim, future)
-        if len(done.nodes) < request.least:
+        if len(done.nodes) + len(done.going_on) < request.least:
             self._take_back(done)
         return done
 
@@ -122,6 +130,7 @@ class Provisioner:
             done.left.append(node)
         else:
             done.failures.append(str(node))
+            done.lost |= isinstance(node, ClaimLost)
 
     def _earlier(self, request: Request, key: str | None, content: str) -> list[Composed]:
         """Return the nodes that a key stands for already; one that is only held, is made yet."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.columns import Tails, maybe
+from valence_sched_cli.columns import Absent, Tails, maybe
 from valence_sched_cli.numbers import age, seconds
 
 if TYPE_CHECKING:
@@ -134,26 +134,32 @@ def node_rows(done: Provisioned) -> Iterator[tuple[Any, ...]]:
             node.id, "COMPOSED", node.podm, maybe(node.pool), node.uri, Tails(list(node.blocks)),
             node.claim,
         )  # fmt: skip
+    for error in done.going_on:
+        yield (error.node, "COMPOSING", error.podm, Absent(), Absent(), Tails([]), error.claim)
 
 
-def tell(command: Any, done: Provisioned, request: Request) -> None:
-    """Say what did not go as it was decided, and set the exit code."""
-    from valence_sched.errors import StillComposing
+def tell(command: Any, done: Provisioned, request: Request, *, waits: bool = True) -> None:
+    """Say what did not go as it was decided, and set the exit code.
 
+    That a pod manager goes on is what is expected where nobody ``waits``.
+    """
+    going_on = done.going_on
     command.closing += [f"tried elsewhere: {note}" for note in done.notes]
     command.closing += [f"not composed: {line}" for line in done.failures]
     command.closing += [
-        f"{'goes on' if isinstance(error, StillComposing) else 'not verified'}: {error}"
-        for error in done.left
+        f"{'goes on' if error in going_on else 'not verified'}: {error}" for error in done.left
     ]
-    wanted = f"{len(done.nodes)} of {request.count} nodes composed"
-    command.closing.append(wanted)
-    if done.left:
+    goes_on = f", {len(going_on)} going on" if going_on else ""
+    command.closing.append(f"{len(done.nodes)} of {request.count} nodes composed{goes_on}")
+    expected = len(done.nodes) + (0 if waits else len(going_on))
+    if len(done.left) > (0 if waits else len(going_on)):
         command.exit_code = 7
-    elif len(done.nodes) == request.count:
+    elif expected == request.count:
         command.exit_code = 0
+    elif expected:
+        command.exit_code = 4
     else:
-        command.exit_code = 4 if done.nodes else 1
+        command.exit_code = 6 if done.lost else 1
 
 
 def check_options(parsed_args: argparse.Namespace) -> None:

@@ -92,7 +92,7 @@ class ApplyPodm(command.Lister):
                 site, planned, request, key=parsed_args.key, ttl_s=parsed_args.ttl
             )
         watch("", "")
-        making.tell(self, done, request)
+        making.tell(self, done, request, waits=parsed_args.wait > 0)
         if planned.lost and not done.nodes and not done.left:
             self.exit_code = 6
         return making.NODE_COLUMNS, list(making.node_rows(done))

@@ -125,7 +125,7 @@ class SchedulePodm(command.Lister):
             return self._decided(parsed_args, done.decision)
         if done.decision is not None and parsed_args.report:
             self.main.write_report(done.decision.report(), parsed_args.report)
-        making.tell(self, done, request)
+        making.tell(self, done, request, waits=parsed_args.wait > 0)
         return making.NODE_COLUMNS, list(making.node_rows(done))
 
     def _decided(

@@ -98,12 +98,19 @@ class TestCompose(Case):
             self.assertEqual((0, "gpu-east"), (done.code, done.data[0]["Podm"]))
             self.assertRegex(done.err, "tried elsewhere: gpu-west: HTTP 500.*: tried gpu-east inst")
 
-    def test_what_goes_on_is_exit_code_7_and_reaping_finds_the_node(self):
+    def test_what_goes_on_after_all_patience_is_exit_code_7(self):
         with self.there("async") as here:
-            done = here.compose("--no-wait")
+            done = here.compose("--wait", "0.001")
             self.assertEqual(7, done.code, done.err)
             self.assertRegex(done.err, r"goes on: gpu-east: claim \w+ stays COMPOSING: .*reap")
+
+    def test_without_waiting_a_node_goes_on_and_reaping_finds_it(self):
+        with self.there("async") as here:
+            done = here.compose("--no-wait")
+            self.assertEqual(0, done.code, done.err)
+            (node,) = done.data
             (row,) = here.rows("claim", "list")
+            self.assertEqual(("COMPOSING", row["ID"]), (node["State"], node["Claim"]))
             self.assertEqual("COMPOSING", row["State"])
             self.over(here, row["ID"])
             (reaped,) = here.rows("claim", "reap")
