@@ -17,7 +17,7 @@ from tests.functional.renew_golden import GOLDEN, QUESTION
 from valence_sched.model import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
-NAMES = ("decision", "decisions", "flavor", "inventory", "podms", "policy", "requests")
+NAMES = ("decision", "decisions", "flavor", "inventory", "plan", "podms", "policy", "requests")
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:

@@ -17,7 +17,7 @@ def cost(
     request: Request,
     *,
     rules: tuple[CostRule, ...] = (),
-    scale: Annotated[float, Meta(gt=0, le=1e15)] = 100.0,
+    scale: Annotated[float, Meta(gt=0, le=10**15)] = 100.0,
 ) -> Floats:
     """Prefers pod managers of least cost, by rules on what they tell.
 

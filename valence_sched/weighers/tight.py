@@ -14,7 +14,7 @@ from valence_sched.model.need import Need
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, View
 
-Scale = Annotated[float, Meta(gt=0, le=1e15)]
+Scale = Annotated[float, Meta(gt=0, le=10**15)]
 
 MEASURES = {
     "accelerators": Need(kind="accelerator", measure="devices", amount=0),
