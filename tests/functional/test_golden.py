@@ -12,7 +12,7 @@ import jsonschema
 import yaml
 
 import valence_sched
-from tests.functional.programs import FLAVORS, ROOT, SITE, Case, run
+from tests.functional.programs import FLAVORS, ROOT, SITE, Case, execute
 from tests.functional.renew_golden import GOLDEN, QUESTION
 from valence_sched.model import schemas
 
@@ -31,7 +31,7 @@ class TestGolden(Case):
 
     def test_the_report_is_the_golden_file(self):
         file = self.folder / "decision.json"
-        done = run("valence-sched", "podm", "schedule", *QUESTION, "--report", file)
+        done = execute("valence-sched", "podm", "schedule", *QUESTION, "--report", file)
         self.assertEqual(0, done.code, done.err)
         self.assertEqual(json.loads(GOLDEN.read_bytes()), json.loads(file.read_bytes()))
         self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
@@ -41,7 +41,7 @@ class TestGolden(Case):
         copy = self.folder / "site-copy.json"
         copy.write_bytes(Path(SITE).read_bytes())
         words = [str(copy) if word == SITE else word for word in QUESTION]
-        run("valence-sched", "podm", "schedule", *words, "--report", file, PYTHONHASHSEED="7")
+        execute("valence-sched", "podm", "schedule", *words, "--report", file, PYTHONHASHSEED="7")
         self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
 
 
@@ -67,7 +67,7 @@ class TestSchemas(Case):
         ):
             with self.subTest(words=more):
                 file = self.folder / "report.json"
-                run("valence-sched", "podm", "schedule", *words, *more, "--report", file)
+                execute("valence-sched", "podm", "schedule", *words, *more, "--report", file)
                 report = json.loads(file.read_bytes())
                 self.assertEqual(outcome, report["outcome"])
                 validator("decision").validate(report)
@@ -76,7 +76,7 @@ class TestSchemas(Case):
     def test_the_example_site_keeps_to_its_schema_in_every_form(self):
         validator("inventory").validate(json.loads(Path(SITE).read_bytes()))
         file = self.folder / "site.json"
-        run("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", file)
+        execute("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", file)
         validator("inventory").validate(json.loads(file.read_bytes()))
 
     def test_the_example_of_pod_managers_keeps_to_its_schema_and_a_password_does_not(self):

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the script of a program in a child of a process that has imported what it needs.
+
+Started as ``python -m tests.functional.warm SCRIPT MODULE…``. Each line of its standard input is
+a command: arguments, environment, and files for its streams; the answer is its exit code. A
+child has arguments, environment and streams of its own, as if its script had been executed.
+"""
+
+import atexit
+import importlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+
+def main(script: str, *modules: str) -> None:
+    sys.argv = [script]  # some look at it when they are imported
+    for name in modules:
+        importlib.import_module(name)
+    code = compile(Path(script).read_text(), script, "exec")
+    for line in sys.stdin:
+        command = json.loads(line)
+        child = os.fork()
+        if not child:
+            _be(code, script, **command)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _be(
+    code: object, script: str, words: list[str], environ: dict[str, str], streams: list[str]
+) -> None:
+    """Be the program, to the end of this process."""
+    flags = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT)
+    for number, (path, flag) in enumerate(zip(streams, flags, strict=True)):
+        opened = os.open(path, flag, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, "w" if n else "r") for n in range(3))
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv = [script, *words]
+    status = 0
+    try:
+        exec(code, {"__name__": "__main__", "__file__": script})
+    except SystemExit as done:
+        status = done.code if isinstance(done.code, int) else int(done.code is not None)
+        if isinstance(done.code, str):
+            sys.stderr.write(f"{done.code}\n")
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            status = status or 120
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
