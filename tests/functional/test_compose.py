@@ -98,6 +98,13 @@ class TestCompose(Case):
             self.assertEqual((0, "gpu-east"), (done.code, done.data[0]["Podm"]))
             self.assertRegex(done.err, "tried elsewhere: gpu-west: HTTP 500.*: tried gpu-east inst")
 
+    def test_a_pod_manager_is_asked_beforehand_and_nothing_is_held(self):
+        with self.there() as here:
+            done = here.asked("schedule", "--flavor", "small", "--dry-run", "server")
+            self.assertEqual(0, done.code, done.err)
+            self.assertRegex(done.err, "node 1: .* cannot tell: it offers no Compose action")
+            self.assertEqual(([], []), (here.rows("claim", "list"), here.names()))
+
     def test_what_goes_on_after_all_patience_is_exit_code_7(self):
         with self.there("async") as here:
             done = here.compose("--wait", "0.001")

@@ -490,6 +490,15 @@ class TestS2(unittest.TestCase):
             {name: reason.text for name, reason in found.items()},
         )
 
+    def test_another_way_to_decide_is_configuration_and_nothing_else(self):
+        """S2: the entry is one and the same, which algorithm is behind it a policy says."""
+        found = engine_of(*({"id": str(n), "blocks": cpus(1 + n, 16)} for n in range(3)))
+        for policy, scheduler in (("default", "filter"), ("chance", "chance")):
+            decision = found.select_destinations(request(CORES, policy=policy))
+            self.assertEqual(scheduler, decision.case.bound.policy.scheduler)
+            self.assertEqual("placed", decision.outcome)
+            self.assertEqual(decision.report().placements, decision.placements)
+
     def test_the_chance_scheduler_goes_by_its_name(self):
         """S37: any pod manager that fits, chosen by naming the policy."""
         found = engine_of(*({"id": str(n), "blocks": cpus(1 + 9 * n, 16)} for n in range(3)))
