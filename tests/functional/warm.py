@@ -17,6 +17,7 @@ from pathlib import Path
 
 def main(script: str, *modules: str) -> None:
     sys.argv = [script]  # some look at it when they are imported
+    sys.path[0] = str(Path(script).parent)  # as it is for a script
     for name in modules:
         importlib.import_module(name)
     code = compile(Path(script).read_text(), script, "exec")

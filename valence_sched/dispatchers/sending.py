@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,10 +11,12 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 from requests.utils import get_environ_proxies
+from urllib3.exceptions import NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
 
-MAX_REPLY_BYTES = 1 << 20
+#: Of an answer no more is read.
+PIECE_BYTES, MOST_PIECES = 1 << 16, 16
 
 
 def post(
@@ -40,8 +43,12 @@ def post(
             answer = session.post(
                 url, data=body, headers=every, timeout=timeout_s, allow_redirects=False, stream=True
             )
-            told = answer.raw.read(MAX_REPLY_BYTES, decode_content=True)
+            told = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MOST_PIECES))
     except (requests.RequestException, OSError) as error:
+        if _unsent(error):
+            raise DispatchFailed(
+                f"{where}: nobody answers there, and nothing was sent: is it up, and the URL right?"
+            ) from None
         kind = type(error).__name__
         raise DispatchFailed(
             f"{where}: {kind}: the decision may have been taken or not: look there first"
@@ -52,3 +59,9 @@ def post(
         return answer.status_code, msgspec.json.decode(told) if told else None
     except msgspec.DecodeError:
         return answer.status_code, None
+
+
+def _unsent(error: Exception) -> bool:
+    """Return whether there never was a connection to send on."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError)

@@ -51,6 +51,12 @@ def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
                 return
             text = json.dumps(said).encode()
             self.send_response(status)
+            if status == 206:  # less than it says
+                self.send_header("Content-Length", str(len(text) + 1000))
+                self.end_headers()
+                self.wfile.write(text)
+                self.close_connection = True
+                return
             if status == 302:
                 self.send_header("Location", "http://127.0.0.1:9/elsewhere")
             self.send_header("Content-Length", str(len(text)))
@@ -107,8 +113,14 @@ class TestWebhook(unittest.TestCase):
         with controller((302, {})) as there, self.assertRaisesRegex(DispatchFailed, "HTTP 302"):
             webhook(there.url, order("a"))
 
-    def test_nobody_there_is_an_error(self):
-        with self.assertRaisesRegex(DispatchFailed, "127.0.0.1:9/"):
+    def test_an_answer_that_breaks_off_is_an_error_in_one_line(self):
+        with controller((206, {"a": 1})) as there, self.assertRaisesRegex(
+            DispatchFailed, "may have been taken or not"
+        ):  # fmt: skip
+            webhook(there.url, order("a"))
+
+    def test_nobody_there_is_an_error_and_nothing_was_sent(self):
+        with self.assertRaisesRegex(DispatchFailed, "127.0.0.1:9/: .* nothing was sent"):
             webhook("http://127.0.0.1:9/", order("a"))
 
     def test_a_url_with_a_password_is_refused_and_not_echoed(self):
