@@ -85,7 +85,7 @@ def _one_after_another(target: Target, documents: Iterable[str]) -> float:
     """Return the ms in which plain sushy reads the documents that we read, one by one."""
     started = time.perf_counter()
     auth = SessionAuth(USER, PASSWORD)
-    root = Sushy(target.registered.url, auth=auth, verify=False)
+    root = Sushy(target.registered.url, auth=auth)
     for uri in documents:
         root._conn.get(uri).json()
     auth.close()
