@@ -112,6 +112,17 @@ class TestViolators(unittest.TestCase):
 
         self.refuses("wrote to the view", testing.check_filter, burglar)
 
+    def test_one_that_answers_in_the_same_array_again(self):
+        used = {}
+
+        def thrifty(view, request):
+            """Prefers pods and saves memory."""
+            score = used.setdefault(len(view), np.empty(len(view)))
+            score[:] = np.isfinite(view.number("year"))
+            return score
+
+        self.refuses("make a new one each time", testing.check_weigher, thrifty)
+
     def test_one_that_writes_to_a_map_of_the_request(self):
         def scribbler(view, request):
             """Keeps pods and takes notes."""

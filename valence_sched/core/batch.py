@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit
-from valence_sched.core.judge import Judgement
+from valence_sched.core.judgement import Judgement
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.rank import Fits, Order, alternates, best
 from valence_sched.model.request import Request
@@ -82,4 +82,4 @@ def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:
 
 
 def _marks(judgement: Judgement, row: int) -> tuple[int, tuple[float, ...]]:
-    return int(judgement.cost[row]), tuple(judgement.scores[:, row].tolist())
+    return int(judgement.cost[row]), judgement.marks_of(row)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from valence_sched.core.fit import Plan
-from valence_sched.core.judge import Judgement
+from valence_sched.core.judgement import Judgement
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.model.view import View

@@ -13,7 +13,8 @@ from valence_sched.core.case import Case
 from valence_sched.core.explain import explained
 from valence_sched.core.fit import Fit
 from valence_sched.core.founding import Part
-from valence_sched.core.judge import NEVER, SCALE, funnel
+from valence_sched.core.judge import funnel
+from valence_sched.core.judgement import NEVER, SCALE
 from valence_sched.core.source import digest, inventory_source
 from valence_sched.core.verdicts import Verdicts
 from valence_sched.errors import nearest, one_line
@@ -125,7 +126,7 @@ class Decision:
         fit = self.case.plan.fit(self.view, row) if cost != NEVER else None
         if fit is None:
             return None
-        return self._candidate(fit, cost, tuple(self.case.judgement.scores[:, row].tolist()))
+        return self._candidate(fit, cost, self.case.judgement.marks_of(row))
 
     def row_of(self, podm: str, pool: str) -> int:
         """Return the row of a pool."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched.core.amounts import MOST_DECISIONS, Amounts
 from valence_sched.core.flips import choose, size, weight_flips
-from valence_sched.core.judge import SCALE
+from valence_sched.core.judgement import SCALE
 from valence_sched.core.miss import Misses
 from valence_sched.core.policies import WEIGHT_UNITS
 from valence_sched.core.rank import ranked
@@ -103,7 +103,7 @@ def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
 def _parts(decision: Decision, row: int) -> tuple[Part, ...]:
     """Return what each weigher adds to a row's score, by the weights that count there."""
     case = decision.case
-    scores, here = case.judgement.scores[:, row].tolist(), case.view.take([row])
+    scores, here = case.judgement.marks_of(row), case.view.take([row])
     weights = [int(weigher.weights(here)[0]) for weigher in case.bound.weighers]
     total = sum(weights)
     parts = [

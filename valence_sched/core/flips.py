@@ -16,8 +16,9 @@ import numpy as np
 
 from valence_sched.core import plugins
 from valence_sched.core.case import Case
+from valence_sched.core.costs import add_up
 from valence_sched.core.fit import Fit
-from valence_sched.core.judge import NEVER, SCALE, add_up
+from valence_sched.core.judgement import NEVER, SCALE
 from valence_sched.core.policies import WEIGHT_UNITS
 from valence_sched.core.rank import by_lot
 from valence_sched.model.explanation import Flip

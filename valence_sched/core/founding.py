@@ -14,7 +14,7 @@ import numpy as np
 
 from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
-from valence_sched.core.judge import NEVER
+from valence_sched.core.judgement import NEVER
 from valence_sched.model.domain import places
 from valence_sched.model.view import Mask
 

@@ -4,77 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from valence_sched.core.costs import Total, add_up, row_weights
+from valence_sched.core.judgement import Judgement
 from valence_sched.core.policies import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.errors import PluginError, one_line
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, Ints, Mask, View
+from valence_sched.model.view import Floats, Mask, View
 from valence_sched.model.watched import watch, watch_request
 
-#: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
-SCALE = 1_000_000
-NEVER = np.iinfo(np.int64).max
+ONE = np.float64(1.0).view(np.uint64)
 FAILED = object()  # stands for the answer of a plugin that raised
-
-
-@dataclass(slots=True)
-class Judgement:
-    """What every filter and weigher said of every pool.
-
-    ``verdicts`` is bool, filters × pools; ``scores`` is 0..1, weighers × pools; ``cost`` is the
-    weighted sum of ``SCALE × (1 - score)`` per pool, ``NEVER`` where a filter rejects.
-    ``moving`` names the plugins that looked at what is free: depletion can change only these.
-    ``social`` names those that looked at the company: a placed node can change these everywhere.
-    Those that ``failed`` are not asked again: for one decision they fail throughout.
-    """
-
-    verdicts: Mask
-    scores: Floats
-    cost: Ints
-    notes: list[str] = field(default_factory=list)
-    moving: frozenset[str] = frozenset()
-    failed: set[str] = field(default_factory=set)
-    social: frozenset[str] = frozenset()
-
-    def copy(self) -> Judgement:
-        """Return a judgement whose arrays can be changed without changing this one."""
-        return Judgement(
-            self.verdicts.copy(),
-            self.scores.copy(),
-            self.cost.copy(),
-            list(self.notes),
-            self.moving,
-            set(self.failed),
-            self.social,
-        )
-
-    def window(self, first: int, last: int) -> Judgement:
-        """Return rows ``[first, last)`` as windows on the same memory."""
-        return Judgement(
-            self.verdicts[:, first:last],
-            self.scores[:, first:last],
-            self.cost[first:last],
-            self.notes,
-            self.moving,
-            self.failed,
-            self.social,
-        )
-
-    def part(self, rows: Ints) -> Judgement:
-        """Return a copy of these rows; notes and who failed are shared."""
-        return Judgement(
-            self.verdicts[:, rows],
-            self.scores[:, rows],
-            self.cost[rows],
-            self.notes,
-            self.moving,
-            self.failed,
-            self.social,
-        )
 
 
 def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = False) -> Judgement:
@@ -86,25 +29,26 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     Raises:
         PluginError: with ``strict``, a plugin broke its contract.
     """
-    size = len(view)
-    fresh = Judgement(
-        np.ones((len(bound.filters), size), dtype=bool),
-        np.empty((len(bound.weighers), size)),
-        np.empty(size, dtype=np.int64),
-    )
+    kept: list[Mask] = []
+    marks: list[Floats] = []
+    fresh = Judgement(kept, marks, np.empty(len(view), dtype=np.int64))
     watch_, passed = _Watch(view, request), view.every
-    for row, filter_ in zip(fresh.verdicts, bound.filters, strict=True):
-        answer = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
-        if answer is not view.every:
-            row[:] = answer
-            passed = passed & row
+    for filter_ in bound.filters:
+        mask = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
+        if mask is not view.every:
+            passed = passed & mask
+        kept.append(mask)
         watch_.note(filter_.name)
-    for score, weigher in zip(fresh.scores, bound.weighers, strict=True):
-        score[:] = _score(weigher, watch_.view, watch_.request, fresh, strict)
+    total = Total(bound, len(view))
+    for weigher in bound.weighers:
+        score = _score(weigher, watch_.view, watch_.request, fresh, strict)
+        if not _within(score):
+            score = _clamped(score, weigher, fresh, strict)
+        total.add(score, weigher.weight)
+        marks.append(score)
         watch_.note(weigher.name)
-    _clamp(fresh, bound, strict)
     fresh.moving, fresh.social = frozenset(watch_.moving), frozenset(watch_.social)
-    add_up(fresh, bound, row_weights(view, bound), passed)
+    add_up(fresh, bound, row_weights(view, bound), passed, total)
     return fresh
 
 
@@ -170,85 +114,38 @@ def judge_company(
             row[:] = answer
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
         if weigher.name in again:
-            answer = _score(weigher, view, request, judgement, strict)
-            changed |= score != answer
-            score[:] = answer
+            now = _score(weigher, view, request, judgement, strict)
+            changed |= score != now
+            score[:] = now
     _clamp(judgement, bound, strict)
     return changed
 
 
-def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
-    """Return the weights, weighers × rows, where they differ between rows; else None."""
-    if not bound.varied:
-        return None
-    return np.array([weigher.weights(view) for weigher in bound.weighers])
-
-
-def add_up(
-    judgement: Judgement,
-    bound: BoundPolicy,
-    weights: Ints | None = None,
-    passed: Mask | None = None,
-) -> None:
-    """Write the cost that verdicts and scores come to.
-
-    ``passed`` is where all verdicts are true, for those who know it.
-    With ``weights`` a row's cost is the mean by its own weights, scaled as all others are, so
-    that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number. Where
-    nothing has any weight, nothing speaks for the row: it costs the most.
-    """
-    if passed is None:
-        passed = np.logical_and.reduce(judgement.verdicts)
-    if weights is not None:
-        _add_up_weighted(judgement, bound, weights)
-        _reject(judgement, passed)
-        return
-    gains = judgement.scores * -SCALE
-    np.rint(gains, out=gains)
-    # whole numbers far below 2**53: exact in any order
-    total = np.array([weigher.weight for weigher in bound.weighers], np.float64) @ gains
-    judgement.cost[:] = np.add(total, SCALE * bound.worst, out=total)
-    _reject(judgement, passed)
-
-
-def _add_up_weighted(judgement: Judgement, bound: BoundPolicy, weights: Ints) -> None:
-    costs = SCALE - np.rint(judgement.scores * SCALE)
-    whole = weights.sum(axis=0)
-    mean = np.full(len(judgement.cost), float(SCALE))
-    np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
-    judgement.cost[:] = np.rint(mean * bound.worst)
-
-
-def _reject(judgement: Judgement, passed: Mask) -> None:
-    """Write the cost of the rows that a filter rejects."""
-    if not passed.all():
-        judgement.cost[(~passed).nonzero()[0]] = NEVER
-
-
 def _verdict(
     filter_: BoundFilter, view: View, request: Request, judgement: Judgement, strict: bool
-) -> Any:
+) -> Mask:
     answer = _ask("filter", filter_, view, request, judgement, strict)
     if isinstance(answer, np.ndarray) and answer.shape == (len(view),) and answer.dtype == bool:
         return answer
     if answer is not FAILED:
         text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
         _fail(filter_.name, text, judgement, strict)
-    return False
+    return np.zeros(len(view), dtype=bool)
 
 
 def _score(
     weigher: BoundWeigher, view: View, request: Request, judgement: Judgement, strict: bool
-) -> Any:
+) -> Floats:
     answer = _ask("weigher", weigher, view, request, judgement, strict)
-    if answer is FAILED:
-        return 0.0
-    numbers = isinstance(answer, np.ndarray) and answer.dtype.kind in "fiu"
-    if numbers and answer.shape == (len(view),):
-        return answer
-    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
-    _fail(weigher.name, text, judgement, strict)
-    return 0.0
+    if isinstance(answer, np.ndarray) and answer.shape == (len(view),):
+        if answer.dtype == np.float64:
+            return answer
+        if answer.dtype.kind in "fiu":
+            return answer.astype(np.float64)
+    if answer is not FAILED:
+        text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
+        _fail(weigher.name, text, judgement, strict)
+    return np.zeros(len(view))
 
 
 def _clamp(judgement: Judgement, bound: BoundPolicy, strict: bool) -> None:
@@ -257,14 +154,23 @@ def _clamp(judgement: Judgement, bound: BoundPolicy, strict: bool) -> None:
         return
     for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
         if not _within(score):
-            text = f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0"
-            _complain(text, judgement, strict)
-            score[:] = np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
+            score[:] = _clamped(score, weigher, judgement, strict)
+
+
+def _clamped(score: Floats, weigher: BoundWeigher, judgement: Judgement, strict: bool) -> Floats:
+    text = f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0"
+    _complain(text, judgement, strict)
+    return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
 
 
 def _within(scores: Floats) -> bool:
     """Return whether all scores are within 0..1; one that is NaN is not."""
-    return not scores.size or bool(scores.min() >= 0.0 and scores.max() <= 1.0)
+    if scores.strides == (0,):
+        scores = scores[:1]
+    if not scores.size:
+        return True
+    # read as whole numbers, floats from 0 to 1 are the least: -0, all below it and NaN are above
+    return bool(scores.view(np.uint64).max() <= ONE) or bool(scores.min() >= 0 >= scores.max() - 1)
 
 
 def _ask(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from valence_sched.core.fit import Plan
-from valence_sched.core.judge import NEVER, Judgement, judge
+from valence_sched.core.judge import judge
+from valence_sched.core.judgement import NEVER, Judgement
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.model.splice import Splice

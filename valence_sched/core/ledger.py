@@ -11,7 +11,8 @@ import numpy as np
 
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit, Plan
-from valence_sched.core.judge import Judgement, judge, judge_again
+from valence_sched.core.judge import judge, judge_again
+from valence_sched.core.judgement import Judgement
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.errors import UsageError
 from valence_sched.model.draft import Draft

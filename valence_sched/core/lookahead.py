@@ -15,14 +15,10 @@ import numpy as np
 
 from valence_sched.core.case import Case
 from valence_sched.core.company import COUNTING, joined, only_there
+from valence_sched.core.costs import add_up, row_weights
 from valence_sched.core.fit import Fit
-from valence_sched.core.judge import (
-    NEVER,
-    add_up,
-    judge_again,
-    judge_company,
-    row_weights,
-)
+from valence_sched.core.judge import judge_again, judge_company
+from valence_sched.core.judgement import NEVER
 from valence_sched.core.rank import by_lot
 from valence_sched.model.draft import Draft, Undo
 from valence_sched.model.view import Floats, Ints, Mask, View

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from valence_sched.core.judge import NEVER, judge_again
+from valence_sched.core.judge import judge_again
+from valence_sched.core.judgement import NEVER
 from valence_sched.model.draft import Draft
 from valence_sched.model.explanation import Freeing, Lack, Miss
 from valence_sched.model.inventory import Node

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.core.fit import Fit
-from valence_sched.core.judge import NEVER
+from valence_sched.core.judgement import NEVER
 from valence_sched.core.policies import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.model.view import Ints, View

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from valence_sched.core.judge import NEVER, first_failures
+from valence_sched.core.judge import first_failures
+from valence_sched.core.judgement import NEVER
 from valence_sched.core.policies import BoundFilter
 from valence_sched.errors import one_line
 from valence_sched.model import decision as words

@@ -22,7 +22,10 @@ def capacity(
 
     Necessary, not sufficient: whether a set of blocks makes the node is decided by the fit.
     """
+    every = view.every
     for need, holds in zip(request.needs, enough(view, request.needs), strict=True):
+        if holds is every and need.count == 1 and not headroom:
+            continue
         asked = need.amount * (1.0 + headroom)
         if need.kind == "stock":
             yield Term(f"{need.label} at once", need.amount, view.most(need), holds=holds)

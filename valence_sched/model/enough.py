@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from valence_sched.model.low import Low
 from valence_sched.model.need import Need
 from valence_sched.model.view import Floats, Mask, View
 
@@ -17,19 +18,39 @@ def enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     return view.of_free("enough", needs, lambda: _enough(view, needs))  # type: ignore[no-any-return]
 
 
+def possible(view: View, needs: tuple[Need, ...]) -> Mask:
+    """Return where enough of each need by itself is free; kept, as it may be asked again."""
+    return view.of_free("possible", needs, lambda: _possible(view, needs))  # type: ignore[no-any-return]
+
+
+def _possible(view: View, needs: tuple[Need, ...]) -> Mask:
+    every = found = view.every
+    for mask in enough(view, needs):
+        if mask is not every:
+            found = mask if found is every else found & mask
+    found.flags.writeable = False
+    return found
+
+
 def _enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
     having = view.of_free("having", subjects, lambda: [_having(view, need) for need in needs])
-    every = view.every
-    return [
-        every if least >= need.amount else have >= need.amount
-        for need, (have, least) in zip(needs, having, strict=True)
-    ]
+    return [_mask(view, low, need.amount) for need, low in zip(needs, having, strict=True)]
 
 
-def _having(view: View, need: Need) -> tuple[Floats, float]:
-    """Return what every row has of a need, and the least of it on any row; of stocks alone."""
-    if need.kind != "stock":
-        return view.free(need), -np.inf
-    most = view.most(need)
-    return most, float(most.min(initial=np.inf))
+def _having(view: View, need: Need) -> Low | Floats:
+    """Return what every row has of a need; of a stock, which many ask for, who has little."""
+    return Low(view.most(need)) if need.kind == "stock" else view.free(need)
+
+
+def _mask(view: View, have: Low | Floats, amount: float) -> Mask:
+    if isinstance(have, np.ndarray):
+        mask = have >= amount
+    else:
+        lacking = have.below(amount)
+        if not len(lacking):
+            return view.every
+        mask = view.every.copy()
+        mask[lacking] = False
+    mask.flags.writeable = False
+    return mask

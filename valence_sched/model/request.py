@@ -188,10 +188,11 @@ def sealed(request: Request) -> Request:
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
     if not all(location.strip("/") for location in request.locations):
         raise RequestError("a location without a name: say where, as in dc1/row-3")
-    try:
-        _ = request.condition
-    except InputError as error:
-        raise RequestError(str(error)) from None
+    if request.where is not None:
+        try:
+            _ = request.condition
+        except InputError as error:
+            raise RequestError(str(error)) from None
     if request.id:
         return request
     digest = hashlib.blake2b(request.question, digest_size=8)
@@ -205,6 +206,8 @@ def _check(ask: Ask) -> None:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
     if wrong := bonds.fault(ask):
         raise RequestError(one_line(wrong))
+    if len(ask.needs) <= MAX_GROUPS:
+        return
     counts = Counter([need.kind for need in ask.needs if need.measure == "devices"])
     for kind, groups in counts.items():
         if groups > MAX_GROUPS:

@@ -81,8 +81,9 @@ class View:
 
     @property
     def every(self) -> Mask:
-        """Return true for every row."""
-        return self._keep("every", lambda: _frozen(np.ones(len(self), dtype=bool)))  # type: ignore[no-any-return]
+        """Return true for every row, the same array each time."""
+        found = self._kept.get("every")
+        return self._keep("every", np.ones, len(self), bool) if found is None else found  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.case import Case
-from valence_sched.core.judge import NEVER
+from valence_sched.core.judgement import NEVER
 from valence_sched.core.rank import drawn
 from valence_sched.model.request import Request
 from valence_sched.model.view import Ints, View

@@ -3,7 +3,8 @@
 
 A plug-in is a pure function of a View and a Request. It answers for each row by itself, so that
 any selection of rows answers as the whole does; it answers the same when asked again, and it
-changes nothing. Each check raises ``AssertionError`` with a line that names what broke.
+changes nothing, not even what it answered before. Each check raises ``AssertionError`` with a
+line that names what broke.
 """
 
 from __future__ import annotations
@@ -298,9 +299,13 @@ def check_answers(
     for view, request in scenes:
         name = f"{_name(function)} on {view.podm_ids}"
         before = fingerprint(view, request)
-        answer = check(name, _ask(name, function, view, request, options), len(view)).copy()
-        again = _ask(name, function, view, request, options)
+        first = check(name, _ask(name, function, view, request, options), len(view))
+        answer, again = first.copy(), _ask(name, function, view, request, options)
         _claim(_same(answer, again), f"{name} answers differently when asked again")
+        _claim(
+            not first.flags.writeable or not np.shares_memory(first, again),
+            f"{name} answers in an array that it has given away: make a new one each time",
+        )
         for what, rows, part in selections(view):
             found = check(name, _ask(name, function, part, request, options), len(part))
             _claim(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.model.shares import added, left
+from valence_sched.model.shares import left, left_squared
 from valence_sched.model.view import By, Floats, View
 
 
@@ -16,15 +16,13 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     ``1 - std`` of the shares ``(used + asked) / total`` over the needs; a single need is always
     in balance. Source: BalancedAllocation of kube-scheduler, here over the asked needs.
     """
-    shares, total, none = left(view, request.needs, by)  # of what is left the deviation is the same
-    squares = added(shares * shares)
+    # of what is left the deviation is the same
+    mean, _, none = left(view, request.needs, by)
+    squares = left_squared(view, request.needs, by)
     if none is not None:  # of what there is nothing, nothing is used
-        total, squares = total + none, squares + none
-    number = max(1, len(request.needs))
-    total = total * total
-    np.divide(total, number, out=total)
-    np.subtract(squares, total, out=squares)
-    np.divide(squares, number, out=squares)
-    np.maximum(squares, np.zeros(len(view)), out=squares)
+        mean = mean + none
+        np.add(squares, none, out=squares)
+    np.subtract(squares, mean * mean, out=squares)
+    np.maximum(squares, 0.0, out=squares)
     np.sqrt(squares, out=squares)
     return np.subtract(1.0, squares, out=squares)

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.enough import enough
+from valence_sched.model.enough import possible
 from valence_sched.model.leftover import Leftover, leftover
 from valence_sched.model.request import Mix, Request, Share
 from valence_sched.model.view import Floats, Ints, Mask, View
@@ -42,9 +42,9 @@ def fragmentation(
     workload = mix.workload(of)
     if not workload:
         return np.full(len(view), 0.5)
-    possible = _possible(view, request)
-    score = np.multiply(possible, 0.5)
-    rows, left, before = _seen(view, workload, mix.digest, possible)
+    where = possible(view, request.needs)
+    score = np.multiply(where, 0.5)
+    rows, left, before = _seen(view, workload, mix.digest, where)
     if not len(rows):
         return score
     accepts = workload.accepts(view.traits)[:, rows]
@@ -56,36 +56,30 @@ def fragmentation(
     return score
 
 
-def _seen(
-    view: View, workload: Workload, digest: str, possible: Mask
-) -> tuple[Ints, Leftover, Look]:
-    """Return the possible rows that have any of the scarce thing, and what is free on them.
+def _seen(view: View, workload: Workload, digest: str, where: Mask) -> tuple[Ints, Leftover, Look]:
+    """Return the rows out of ``where`` that have any of the scarce thing, and what they have free.
 
     What the mix sees of a View as a whole is kept: the next request is asked about most of it.
     """
-
-    def look(rows: Ints | None) -> tuple[Leftover, Look]:
-        left = leftover(view, workload.resources, blocks=workload.blocks)
-        left = left if rows is None else left.take(rows)
-        return left, workload.look(left)
-
-    if 2 * np.count_nonzero(possible) < len(view):
-        rows = np.flatnonzero(possible)
-        left, before = look(rows)
-        some = np.flatnonzero(before.free > 0.0)
-        rows = rows[some]
-    else:
-        left, before = view.latest("fragmentation", (digest, workload.of), lambda: look(None))
-        some = rows = np.flatnonzero(possible & (before.free > 0.0))
-    if len(some) in (0, len(before.free)):
-        return rows, left, before
-    return rows, left.take(some), before.take(some)
+    if 2 * np.count_nonzero(where) < len(view):
+        rows = where.nonzero()[0]
+        left, before, some = _look(view, workload, rows)
+        return (rows[some], *_selected(left, before, some))
+    key = (digest, workload.of)
+    left, before, some = view.latest("fragmentation", key, lambda: _look(view, workload, None))
+    rows = some if where is view.every else some[where[some]]
+    return (rows, *_selected(left, before, rows))
 
 
-def _possible(view: View, request: Request) -> Mask:
-    """Return per pool whether each need by itself finds enough."""
-    possible = view.every
-    for mask in enough(view, request.needs):
-        if mask is not view.every:
-            possible = possible & mask
-    return possible
+def _look(view: View, workload: Workload, rows: Ints | None) -> tuple[Leftover, Look, Ints]:
+    """Return what is free on some rows, all if None, and which of them have the scarce thing."""
+    left = leftover(view, workload.resources, blocks=workload.blocks)
+    left = left if rows is None else left.take(rows)
+    look = workload.look(left)
+    return left, look, (look.free > 0.0).nonzero()[0]
+
+
+def _selected(left: Leftover, look: Look, rows: Ints) -> tuple[Leftover, Look]:
+    if len(rows) in (0, len(look.free)):  # nobody looks, or at all
+        return left, look
+    return left.take(rows), look.take(rows)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from valence_sched.model.enough import enough
+from valence_sched.model.enough import enough, possible
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, View
 
@@ -20,9 +20,10 @@ def known(view: View, request: Request) -> Floats:
     needs = request.needs
     if any(need.unknown != "reject" for need in needs):
         needs = tuple([msgspec.structs.replace(need, unknown="reject") for need in needs])
-    told = enough(view, needs)
-    some = [mask for mask in told if mask is not view.every]
-    satisfied = np.full(len(view), len(told) - len(some), dtype=np.int16)
-    for mask in some:
-        np.add(satisfied, mask, out=satisfied)
-    return satisfied / np.float64(max(1, len(told)))
+    score = np.ones(len(view))
+    lacking = (~possible(view, needs)).nonzero()[0]
+    if len(lacking):
+        some = [mask[lacking] for mask in enough(view, needs) if mask is not view.every]
+        satisfied = np.add.reduce(some, dtype=np.int64) + (len(needs) - len(some))
+        score[lacking] = satisfied / len(needs)
+    return score

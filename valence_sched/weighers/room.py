@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from valence_sched.model.request import Request
 from valence_sched.model.shares import left
 from valence_sched.model.view import By, Floats, View
@@ -16,4 +14,4 @@ def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     The mean over the needs of ``(free - asked) / total``, 0 where nothing would be left; what a
     pod manager has none of counts as 0. Source: LeastAllocated of kube-scheduler, here absolute.
     """
-    return np.divide(left(view, request.needs, by).total, max(1, len(request.needs)))
+    return left(view, request.needs, by).mean

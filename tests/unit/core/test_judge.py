@@ -16,7 +16,8 @@ from valence_sched.core.case import Case
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit import Plan
 from valence_sched.core.founding import Part
-from valence_sched.core.judge import NEVER, SCALE, first_failures, funnel, judge
+from valence_sched.core.judge import first_failures, funnel, judge
+from valence_sched.core.judgement import NEVER, SCALE
 from valence_sched.core.policies import BoundPolicy, BoundWeigher
 from valence_sched.core.rank import ranked
 from valence_sched.errors import PluginError
@@ -71,6 +72,21 @@ class TestCost(unittest.TestCase):
         found = judge(site(4), ASKED, bound(last, filters=(even,)))
         self.assertEqual([NEVER] * 2, found.cost[[1, 3]].tolist())
         self.assertEqual([2, 0], list(ranked(site(4), found.cost, ASKED, 0)))
+
+    def test_the_same_of_all_pools_may_be_said_in_one_number(self):
+        def same(view, request):
+            return np.broadcast_to(0.25, len(view))
+
+        def most(view, request):
+            return np.broadcast_to(2.0, len(view))
+
+        found = judge(site(3), ASKED, bound(same, fine))
+        self.assertEqual([750 * SCALE + 500 * SCALE] * 3, found.cost.tolist())
+        self.assertEqual([[0.25] * 3, [0.5] * 3], found.scores.tolist())
+        self.assertEqual((0.25, 0.5), found.marks_of(1))
+        found = judge(site(3), ASKED, bound(most))
+        self.assertEqual(([[1.0] * 3], [0] * 3), (found.scores.tolist(), found.cost.tolist()))
+        self.assertIn("left 0..1", found.notes[0])
 
     def test_no_filter_and_no_weigher_cost_nothing(self):
         self.assertEqual([0, 0], judge(site(2), ASKED, bound()).cost.tolist())

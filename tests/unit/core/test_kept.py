@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.core.bound import bound
 from tests.unit.core.engines import built_in, cpus, engine, lean
 from tests.unit.core.sites import quietly
-from valence_sched.core.judge import Judgement
+from valence_sched.core.judgement import Judgement
 from valence_sched.core.kept import MOST_LAG, Kept
 from valence_sched.engine import Engine
 from valence_sched.model.build import ViewBuilder

@@ -4,7 +4,8 @@
 import unittest
 
 from valence_sched.core import plugins
-from valence_sched.core.judge import SCALE, funnel, judge
+from valence_sched.core.judge import funnel, judge
+from valence_sched.core.judgement import SCALE
 from valence_sched.core.policies import bind, for_policy, idle, unread, without
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
 from valence_sched.model.policy import FilterUse, Overrides, Policy, PolicyText, WeigherUse

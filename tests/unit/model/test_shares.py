@@ -3,9 +3,14 @@
 
 import unittest
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.sites import quietly
 from valence_sched.model.draft import Draft
 from valence_sched.model.request import Request
-from valence_sched.model.shares import left
+from valence_sched.model.shares import left, left_squared, summed
 from valence_sched.model.watched import watch
 from valence_sched.testing import request, view
 
@@ -28,21 +33,37 @@ class TestShares(unittest.TestCase):
     def test_what_lacks_leaves_nothing_and_of_nothing_nothing_is_left(self):
         for amount, expected in ((5, [0.75, 0.1, 0.0]), (20, [0.6, 0.0, 0.0])):
             found = left(SITE, asked(amount).needs, "podm")
-            self.assertEqual(expected, found.total.round(9).tolist())
-            self.assertEqual([expected], found.shares.round(9).tolist())
+            self.assertEqual(expected, found.mean.round(9).tolist())
+            squares = [round(share * share, 9) for share in expected]
+            self.assertEqual(
+                squares, left_squared(SITE, asked(amount).needs, "podm").round(9).tolist()
+            )
+
+    @quietly(50)
+    @given(st.data())
+    def test_rows_by_themselves_are_added_up_as_among_others(self, drawn):
+        random = np.random.default_rng(drawn.draw(st.integers(0, 2**32)))
+        rows, columns = drawn.draw(st.integers(1, 12)), drawn.draw(st.integers(1, 60))
+        table, weights = random.uniform(0, 3, (rows, columns)), random.uniform(-1, 1, rows)
+        whole = summed(table, weights)
+        first = drawn.draw(st.integers(0, columns - 1))
+        last = drawn.draw(st.integers(first + 1, columns))
+        for part in (table[:, first:last], table[:, first:last].copy()):
+            self.assertEqual(whole[first:last].tolist(), summed(part, weights).tolist())
+        np.testing.assert_allclose(whole, weights @ table, rtol=0, atol=1e-12)
 
     def test_it_is_told_of_how_many_needs_a_row_has_nothing_at_all(self):
         found = left(SITE, asked(20).needs * 2, "podm")
-        self.assertEqual([0.0, 0.0, 2.0], found.none.tolist())
+        self.assertEqual([0.0, 0.0, 1.0], found.none.tolist())
         self.assertIsNone(left(SITE.take([0, 1]), asked(20).needs, "podm").none)
 
     def test_what_was_added_up_is_forgotten_when_something_is_taken(self):
         draft, needs = Draft(SITE), asked(5).needs
-        self.assertAlmostEqual(0.75, left(draft.view, needs, "podm").total[0])
+        self.assertAlmostEqual(0.75, left(draft.view, needs, "podm").mean[0])
         undo = draft.less(0, (), ((0, 30.0),))
-        self.assertAlmostEqual(0.45, left(draft.view, needs, "podm").total[0])
+        self.assertAlmostEqual(0.45, left(draft.view, needs, "podm").mean[0])
         undo()
-        self.assertAlmostEqual(0.75, left(draft.view, needs, "podm").total[0])
+        self.assertAlmostEqual(0.75, left(draft.view, needs, "podm").mean[0])
 
     def test_whoever_looks_is_noticed_also_where_it_was_kept(self):
         needs = asked(5).needs

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verdicts and scores come to: the cost of every pool, a whole number, low is best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from valence_sched.core.judgement import NEVER, SCALE, Judgement
+from valence_sched.core.policies import BoundPolicy
+from valence_sched.model.view import Floats, Ints, Mask, View
+
+
+def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
+    """Return the weights, weighers × rows, where they differ between rows; else None."""
+    if not bound.varied:
+        return None
+    return np.array([weigher.weights(view) for weigher in bound.weighers])
+
+
+def add_up(
+    judgement: Judgement,
+    bound: BoundPolicy,
+    weights: Ints | None = None,
+    passed: Mask | None = None,
+    total: Total | None = None,
+) -> None:
+    """Write the cost that verdicts and scores come to.
+
+    ``passed`` is where all verdicts are true, ``total`` what the scores come to, for those who
+    know them.
+    With ``weights`` a row's cost is the mean by its own weights, scaled as all others are, so
+    that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number. Where
+    nothing has any weight, nothing speaks for the row: it costs the most.
+    """
+    if passed is None:
+        passed = np.logical_and.reduce(judgement.verdicts)
+    if weights is not None:
+        _add_up_weighted(judgement, bound, weights)
+    else:
+        total = total or Total.of(judgement.marks, bound, len(judgement.cost))
+        judgement.cost[:] = total.cost()
+    if not passed.all():
+        np.copyto(judgement.cost, NEVER, where=~passed)
+
+
+class Total:
+    """The sum of ``weight × SCALE × (1 - score)``, added up weigher by weigher.
+
+    Whole numbers far below 2**53, so that floats hold them exactly. What is common to the
+    weights is put to them in the end: most often they are all alike.
+    """
+
+    def __init__(self, bound: BoundPolicy, size: int) -> None:
+        self._common = math.gcd(*[weigher.weight for weigher in bound.weighers]) or 1
+        self._worst = SCALE * bound.worst
+        self._gain, self._gains = np.empty(size), np.zeros(size)
+
+    @classmethod
+    def of(cls, marks: Iterable[Floats], bound: BoundPolicy, size: int) -> Total:
+        """Return the total of what all weighers say."""
+        total = cls(bound, size)
+        for score, weigher in zip(marks, bound.weighers, strict=True):
+            total.add(score, weigher.weight)
+        return total
+
+    def add(self, score: Floats, weight: int) -> None:
+        """Add what one weigher says."""
+        if score.strides == (0,) and len(score):  # the same of all, as by numpy's broadcast_to
+            self._worst -= weight * round(float(score[0]) * SCALE)
+            return
+        gain = np.multiply(score, SCALE, out=self._gain)
+        np.rint(gain, out=gain)
+        if weight != self._common:
+            np.multiply(gain, weight // self._common, out=gain)
+        np.add(self._gains, gain, out=self._gains)
+
+    def cost(self) -> Floats:
+        """Return the cost per pool; of no use afterwards."""
+        cost = np.multiply(self._gains, -self._common, out=self._gains)
+        return np.add(cost, self._worst, out=cost)
+
+
+def _add_up_weighted(judgement: Judgement, bound: BoundPolicy, weights: Ints) -> None:
+    costs = SCALE - np.rint(judgement.scores * SCALE)
+    whole = weights.sum(axis=0)
+    mean = np.full(len(judgement.cost), float(SCALE))
+    np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
+    judgement.cost[:] = np.rint(mean * bound.worst)
