@@ -32,10 +32,11 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     kept: list[Mask] = []
     marks: list[Floats] = []
     fresh = Judgement(kept, marks, np.empty(len(view), dtype=np.int64))
-    watch_, passed = _Watch(view, request), view.every
+    watch_ = _Watch(view, request)
+    passed = every = view.every
     for filter_ in bound.filters:
         mask = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
-        if mask is not view.every:
+        if mask is not every:
             passed = passed & mask
         kept.append(mask)
         watch_.note(filter_.name)
@@ -125,8 +126,9 @@ def _verdict(
     filter_: BoundFilter, view: View, request: Request, judgement: Judgement, strict: bool
 ) -> Mask:
     answer = _ask("filter", filter_, view, request, judgement, strict)
-    if isinstance(answer, np.ndarray) and answer.shape == (len(view),) and answer.dtype == bool:
-        return answer
+    whole = isinstance(answer, np.ndarray) and answer.shape == judgement.cost.shape
+    if whole and answer.dtype == bool:
+        return answer  # type: ignore[no-any-return]
     if answer is not FAILED:
         text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
         _fail(filter_.name, text, judgement, strict)
@@ -137,7 +139,7 @@ def _score(
     weigher: BoundWeigher, view: View, request: Request, judgement: Judgement, strict: bool
 ) -> Floats:
     answer = _ask("weigher", weigher, view, request, judgement, strict)
-    if isinstance(answer, np.ndarray) and answer.shape == (len(view),):
+    if isinstance(answer, np.ndarray) and answer.shape == judgement.cost.shape:
         if answer.dtype == np.float64:
             return answer
         if answer.dtype.kind in "fiu":
@@ -170,7 +172,8 @@ def _within(scores: Floats) -> bool:
     if not scores.size:
         return True
     # read as whole numbers, floats from 0 to 1 are the least: -0, all below it and NaN are above
-    return bool(scores.view(np.uint64).max() <= ONE) or bool(scores.min() >= 0 >= scores.max() - 1)
+    most = np.maximum.reduce(scores.view(np.uint64), axis=None)
+    return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 
 
 def _ask(

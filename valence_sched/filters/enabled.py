@@ -13,4 +13,5 @@ from valence_sched.model.view import View
 @terms
 def enabled(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that are enabled."""
-    yield Term("enabled", True, view.enabled, holds=view.enabled)
+    holds = view.keep(("enabled",), lambda: view.every if view.enabled.all() else view.enabled)
+    yield Term("enabled", True, view.enabled, holds=holds)

@@ -9,6 +9,7 @@ a table for each sum that is wanted of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,17 +19,19 @@ from valence_sched.model.need import Need
 from valence_sched.model.view import By, Floats, Ints, View
 
 
-class _Shares(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shares:
     """What is free of some needs, and one over all there is of each; shape ``(needs, rows)``.
 
     ``free`` is in parts of all there is, 0 where there is nothing, ``mean`` its mean per row.
-    ``low`` says of each need which rows have little of it. ``none`` is the part of the needs of
-    which a row has nothing at all, None where every row has some of each.
+    ``low`` says of each need which rows have little of it, ``least`` the least on any. ``none`` is
+    the part of the needs of which a row has nothing at all, None where every row has some of each.
     """
 
     free: Floats
     inverse: Floats
     low: list[Low]
+    least: Floats
     mean: Floats
     none: Floats | None
 
@@ -48,12 +51,15 @@ class Left(NamedTuple):
 
     ``lacking`` are, for each need of which some rows have less than is asked, these rows and by
     how much the share would fall below 0 there. ``none`` is the part of the needs of which a row
-    has nothing at all, None where it is 0 for all.
+    has nothing at all, None where it is 0 for all. ``asked`` is what the needs ask for and
+    ``shares`` what that was worked out from.
     """
 
     mean: Floats
     lacking: list[tuple[Ints, Floats]]
     none: Floats | None
+    asked: Floats
+    shares: _Shares
 
 
 def left(view: View, needs: Sequence[Need], by: By) -> Left:
@@ -66,9 +72,9 @@ def left(view: View, needs: Sequence[Need], by: By) -> Left:
 
 def left_squared(view: View, needs: Sequence[Need], by: By) -> Floats:
     """Return the mean of the squares of the same shares."""
-    shares, lacking = _shares(view, needs, by), left(view, needs, by).lacking
-    squares: _Squares = view.of_free(("squares", by), _subjects(needs), lambda: _squares(shares))
-    asked, number = _asked(needs), _number(needs)
+    _, lacking, _, asked, shares = left(view, needs, by)
+    squares: _Squares = view.of_free(("squares", by), shares, lambda: _squares(shares))
+    number = max(1, len(needs))
     # (free - asked * inverse)**2, multiplied out
     found = summed(squares.products, np.concatenate((asked * asked, -2.0 * asked)) / number)
     np.add(found, squares.mean, out=found)
@@ -90,26 +96,23 @@ def summed(table: Floats, weights: Floats) -> Floats:
 
 
 def _left(view: View, needs: Sequence[Need], by: By) -> Left:
-    shares, asked, number = _shares(view, needs, by), _asked(needs), _number(needs)
+    subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
+    shares: _Shares = view.of_free(("shares", by), subjects, lambda: _shares(view, needs, by))
+    asked, number = np.array([need.amount * need.count for need in needs]), max(1, len(needs))
     mean = summed(shares.inverse, asked / number)
     np.subtract(shares.mean, mean, out=mean)
     lacking = []
-    for need, amount in enumerate(asked.tolist()):
-        rows = shares.low[need].below(amount)
-        if len(rows):
-            below = shares.free[need][rows] - amount * shares.inverse[need][rows]
-            mean[rows] -= below / number
-            lacking.append((rows, below))
+    for need in (shares.least < asked).nonzero()[0].tolist():
+        rows = shares.low[need].below(asked[need])
+        below = shares.free[need][rows] - asked[need] * shares.inverse[need][rows]
+        mean[rows] -= below / number
+        lacking.append((rows, below))
     np.abs(mean, out=mean)  # what should be 0 may be a hair below
     mean.flags.writeable = False
-    return Left(mean, lacking, shares.none)
+    return Left(mean, lacking, shares.none, asked, shares)
 
 
 def _shares(view: View, needs: Sequence[Need], by: By) -> _Shares:
-    return view.of_free(("shares", by), _subjects(needs), lambda: _tables(view, needs, by))  # type: ignore[no-any-return]
-
-
-def _tables(view: View, needs: Sequence[Need], by: By) -> _Shares:
     size = (len(needs), len(view))
     free = np.array([view.free(need, by) for need in needs]).reshape(size)
     inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
@@ -117,7 +120,8 @@ def _tables(view: View, needs: Sequence[Need], by: By) -> _Shares:
     np.multiply(free, inverse, out=free)
     nothing = inverse == 0.0
     none = _mean(nothing.astype(np.float64)) if nothing.any() else None
-    return _Shares(free, inverse, low, np.minimum(_mean(free), 1.0), none)
+    least = np.array([each.least for each in low])
+    return _Shares(free, inverse, low, least, np.minimum(_mean(free), 1.0), none)
 
 
 def _squares(shares: _Shares) -> _Squares:
@@ -127,16 +131,3 @@ def _squares(shares: _Shares) -> _Squares:
 
 def _mean(table: Floats) -> Floats:
     return summed(table, np.full(len(table), 1.0 / max(1, len(table))))
-
-
-def _subjects(needs: Sequence[Need]) -> tuple[object, ...]:
-    """Return what stands for the tables of some needs: of a stock any amount will do."""
-    return tuple([need.resource or need for need in needs])
-
-
-def _asked(needs: Sequence[Need]) -> Floats:
-    return np.array([need.amount * need.count for need in needs])
-
-
-def _number(needs: Sequence[Need]) -> int:
-    return max(1, len(needs))

@@ -17,11 +17,11 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     in balance. Source: BalancedAllocation of kube-scheduler, here over the asked needs.
     """
     # of what is left the deviation is the same
-    mean, _, none = left(view, request.needs, by)
-    squares = left_squared(view, request.needs, by)
-    if none is not None:  # of what there is nothing, nothing is used
-        mean = mean + none
-        np.add(squares, none, out=squares)
+    found = left(view, request.needs, by)
+    mean, squares = found.mean, left_squared(view, request.needs, by)
+    if found.none is not None:  # of what there is nothing, nothing is used
+        mean = mean + found.none
+        np.add(squares, found.none, out=squares)
     np.subtract(squares, mean * mean, out=squares)
     np.maximum(squares, 0.0, out=squares)
     np.sqrt(squares, out=squares)
