@@ -5,19 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from valence_sched.model.opinion import Term, terms
+from valence_sched.model.opinion import Term, terms_of_podms
 from valence_sched.model.request import Request
-from valence_sched.model.view import Mask, View
+from valence_sched.model.view import View
 
 
-@terms
+@terms_of_podms
 def alive(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
     """Keeps pod managers whose status is Online; with ``unknown`` also those nobody could ask."""
     accepted = ("Online", "Unknown") if unknown else ("Online",)
-
-    def held() -> Mask:
-        holds = view.status.where(lambda status: status in accepted)
-        return view.every if holds.all() else holds
-
-    holds = view.keep(("alive", unknown), held)
+    holds = view.status.where(lambda status: status in accepted)
     yield Term("status", " or ".join(accepted), view.status, holds=holds)

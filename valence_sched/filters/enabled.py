@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from valence_sched.model.opinion import Term, terms
+from valence_sched.model.opinion import Term, terms_of_podms
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 
-@terms
+@terms_of_podms
 def enabled(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that are enabled."""
-    holds = view.keep(("enabled",), lambda: view.every if view.enabled.all() else view.enabled)
-    yield Term("enabled", True, view.enabled, holds=holds)
+    yield Term("enabled", True, view.enabled, holds=view.enabled)

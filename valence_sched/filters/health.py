@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.inventory import Health
-from valence_sched.model.opinion import Term, terms
+from valence_sched.model.opinion import Term, terms_of_podms
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 _ORDER = ("ok", "warning", "critical")
 
 
-@terms
+@terms_of_podms
 def health(
     view: View,
     request: Request,

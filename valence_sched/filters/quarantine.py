@@ -8,14 +8,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from valence_sched.model.opinion import Term, terms
+from valence_sched.model.opinion import Term, terms_of_podms
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
 _NO = ("", "0", "false", "no")
 
 
-@terms
+@terms_of_podms
 def quarantine(
     view: View,
     request: Request,

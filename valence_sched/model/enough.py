@@ -34,23 +34,25 @@ def _possible(view: View, needs: tuple[Need, ...]) -> Mask:
 
 def _enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
-    having = view.of_free("having", subjects, lambda: [_having(view, need) for need in needs])
-    return [_mask(view, low, need.amount) for need, low in zip(needs, having, strict=True)]
+    have, least = view.of_free("having", subjects, lambda: _having(view, needs))
+    asked = np.array([need.amount for need in needs])
+    masks = [view.every] * len(needs)
+    for number in (least < asked).nonzero()[0].tolist():
+        masks[number] = _mask(view, have[number], needs[number])
+    return masks
 
 
-def _having(view: View, need: Need) -> Low | Floats:
-    """Return what every row has of a need; of a stock, which many ask for, who has little."""
-    return Low(view.most(need)) if need.kind == "stock" else view.free(need)
+def _having(view: View, needs: tuple[Need, ...]) -> tuple[list[Low | None], Floats]:
+    """Return of each stock, that many ask for, who has little, and the least that any row has."""
+    low = [Low(view.most(need)) if need.kind == "stock" else None for need in needs]
+    return low, np.array([-np.inf if each is None else each.least for each in low])
 
 
-def _mask(view: View, have: Low | Floats, amount: float) -> Mask:
-    if isinstance(have, np.ndarray):
-        mask = have >= amount
+def _mask(view: View, stock: Low | None, need: Need) -> Mask:
+    if stock is None:
+        mask = view.free(need) >= need.amount
     else:
-        lacking = have.below(amount)
-        if not len(lacking):
-            return view.every
         mask = view.every.copy()
-        mask[lacking] = False
+        mask[stock.below(need.amount)] = False
     mask.flags.writeable = False
     return mask

@@ -67,6 +67,26 @@ def terms(
     return keep  # type: ignore[return-value]
 
 
+def terms_of_podms(
+    make: Callable[Concatenate[View, Request, P], Iterator[Term]],
+) -> Callable[Concatenate[View, Request, P], Mask]:
+    """Turn terms that neither the request nor what is free can change into a filter, as above.
+
+    What it keeps of a View is worked out once.
+    """
+    judge = terms(make)
+
+    @functools.wraps(judge)
+    def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
+        def kept() -> Mask:
+            mask = judge(view, request, *args, **options)
+            return view.every if mask.all() else mask
+
+        return view.keep((make, *sorted(options.items())), kept)  # type: ignore[no-any-return]
+
+    return keep  # type: ignore[return-value]
+
+
 def named(label: str, has: Labels, asked: Names) -> Iterator[Term]:
     """Yield a term for each name that must be there or must not, and for each list of names."""
     for name in asked.required:

@@ -114,7 +114,9 @@ def left(stock: Stock) -> float:
 
 def largest_grant(stock: Stock) -> float:
     """Return the largest amount that the stock can hand out at once, 0 for none."""
-    most = min(left(stock), stock.max if stock.max is not None else math.inf)
+    most = left(stock)
+    if stock.max is not None and stock.max < most:
+        most = stock.max
     if stock.step:
         most = math.floor(most / stock.step + 1e-9) * stock.step
     return most if most >= stock.min else 0.0
