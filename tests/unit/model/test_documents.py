@@ -50,7 +50,9 @@ class TestDecode(Words):
          "f: $.status: found 'online', expected one of the words of the schema "
          "(did you mean 'Online'?)"),
         (b'{"id":"a","blocks":[{"uri":"b","status":{"state":"Free"}}]}',
-         "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema"),
+         "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema "
+         "(known: Composed, ComposedAndAvailable, Composing, Failed, Unavailable, Unknown, "
+         "Unused)"),
         (b'[]', "f: $: found [], expected object"),
         (b'{"id":""}', 'f: $.id: found "", expected str of length >= 1'),
     )  # fmt: skip
