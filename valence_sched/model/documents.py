@@ -73,8 +73,8 @@ def load_yaml(data: bytes, file: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         spot = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
-        said = re.sub(r"^expected .*?, but ", "", error.problem or str(error))
-        found = said.removeprefix("but ").removeprefix("found ")
+        said = error.problem or str(error)
+        found = re.sub(r"^(expected .*?, )?(but )?(found |got )?", "", said)
         raise InputError(file, spot, found, "plain YAML or JSON") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
