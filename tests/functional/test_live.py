@@ -219,6 +219,15 @@ class TestSilent(Live):
         )
         self.podm("list", "--podm-file", file, "--strict", code=5)
 
+    def test_what_is_doubtful_of_a_live_one_is_told_by_showing_it(self):
+        rules = ["status:404:/redfish/v1/CompositionService"]
+        file = self.file(self.urls(self.serve(fail=rules)))
+        done = self.podm("list", "--podm-file", file)
+        self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
+        done = self.podm("show", "gpu-east", "--podm-file", file)
+        self.assertRegex(done.err, r"(?m)^remark: gpu-east: ")
+        self.assertNotIn("on the inventory", done.err)
+
     def test_a_state_that_cannot_be_written_does_not_sink_the_reading(self):
         found = self.serve(TREE)
         self.register(found)
