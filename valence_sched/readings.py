@@ -17,7 +17,7 @@ from valence_sched.core import plugins
 from valence_sched.drivers import live as driver
 from valence_sched.drivers.live import Reading, Settings, Target
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
-from valence_sched.model.address import in_the_clear
+from valence_sched.model.address import Place, in_the_clear, place
 from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
@@ -97,7 +97,7 @@ class Readings:
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; what could not be read has what was known of it last."""
-        asked = [self._target(member.registered) for member in self.members]
+        asked = self._asked()
         targets = [one for one in asked if isinstance(one, Target)]
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._keeps else None
@@ -124,6 +124,24 @@ class Readings:
     ) -> Reading:
         self._awaited = member.registered.name
         return next(answers) if isinstance(one, Target) else one
+
+    def _asked(self) -> list[Target | Reading]:
+        """Return of each member whom to ask, or why nobody can be.
+
+        Of several names for one address only the first is asked: what is there could else be
+        handed out once for each.
+        """
+        names: dict[Place, str] = {}
+        asked: list[Target | Reading] = []
+        for one, *_ in self.members:
+            found = self._target(one)
+            if isinstance(found, Target):
+                name = names.setdefault(place(one.url), one.name)
+                if name != one.name:
+                    words = f"{one.url}: is read as {name!r} already (take one of them out)"
+                    found = Reading(_silent(one), words)
+            asked.append(found)
+        return asked
 
     def _target(self, one: Registered) -> Target | Reading:
         """Return whom to ask, or why nobody can be."""

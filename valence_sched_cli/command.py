@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff import command, lister, show
 
-from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
+from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.numbers import age, seconds
 from valence_sched_cli.output import prepared
@@ -31,6 +31,7 @@ class Podm:
     app: Any
     formatter: Any
     exit_code = 0
+    tells_remarks = False  # on the inventory, each, and not only how many there are
     _main: Operations | None = None
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -103,15 +104,24 @@ class Podm:
             self.tell(f"remark: {line}")
         self._main.remarks.clear()
         unread, skipped = self._main.unread, self._main.skipped
-        remarks = len(self._main.problems) - len(skipped) - len(unread)
+        remarks = [line for line in self._main.problems if isinstance(line, Remark)]
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
-        if remarks:
-            noun = "remark" if remarks == 1 else "remarks"
-            self.tell(f"{remarks} {noun} on the inventory: see podm inventory validate --long")
+        self._tell_remarks(remarks)
         self._main.problems.clear()  # in interactive mode another command comes after this one
+
+    def _tell_remarks(self, remarks: Sequence[str]) -> None:
+        """Tell of what is doubtful in the inventory, or where that is told."""
+        if self.tells_remarks:
+            for line in remarks:
+                self.tell(f"remark: {line}")
+        elif remarks:
+            noun = "remark" if len(remarks) == 1 else "remarks"
+            live = self._main is not None and bool(self._main.live_ids)
+            place = "podm show <podm>" if live else "podm inventory validate --long"
+            self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
 
     def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
         for line in lines[:MOST_LINES]:

@@ -42,12 +42,17 @@ def decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, .
 def _candidate_row(
     node: int | None, rank: int | None, outcome: str, found: Candidate, behind: float
 ) -> tuple[Any, ...]:
-    why = None if rank == 1 else f"{behind:.6g} behind"
+    why = None if rank == 1 else distance(behind)
     return (
         maybe(node), maybe(rank), found.podm, found.pool, found.score, outcome,
         Tails([block.uri for block in found.blocks]), Grants(found.grants), Why(why),
         PairStack(found.scores), found.waste, Reasons([], why),
     )  # fmt: skip
+
+
+def distance(behind: float) -> str:
+    """Return how far a score lies behind the chosen one's; where lots decide it may be ahead."""
+    return f"{behind:.6g} behind" if behind >= 0 else f"{-behind:.6g} ahead, but lots decided"
 
 
 def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> tuple[Any, ...]:

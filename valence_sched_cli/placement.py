@@ -124,6 +124,8 @@ def traits(text: str) -> Terms:
 
 def forbidden(text: str) -> Terms:
     """Parse the names of traits that must not be there."""
+    if text.startswith("in:"):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is A,B")
     return Terms(forbidden=_options(text, text))
 
 

@@ -122,6 +122,7 @@ class ShowPodm(command.ShowOne):
         registered = self._registered(parsed_args, live)
         if registered:
             live = msgspec.structs.replace(live, only=(parsed_args.podm,))
+            self.tells_remarks = True
         view = self.main.view(
             parsed_args.inventory,
             strict=parsed_args.strict,

@@ -208,6 +208,26 @@ class TestSilent(Live):
         self.assertIn("unread: locked: the environment variable NOT_SET, its password, is not set",
                       done.err)  # fmt: skip
 
+    def test_two_names_for_one_address_hand_out_what_is_there_once(self):
+        url = self.serve(TREE)[RACK].url
+        file = self.file({"a": url, "b": url.removesuffix("/redfish/v1")})
+        done = self.podm("list", "--podm-file", file, "-f", "json")
+        found = {row["ID"]: (row["Status"], row["Blocks"]) for row in done.data}
+        self.assertEqual({"a": ("Online", 2), "b": ("Unknown", 0)}, found)
+        self.assertIn(
+            f"unread: b: {url.removesuffix('/redfish/v1')}: is read as 'a' already", done.err
+        )
+        self.podm("list", "--podm-file", file, "--strict", code=5)
+
+    def test_what_is_doubtful_of_a_live_one_is_told_by_showing_it(self):
+        rules = ["status:404:/redfish/v1/CompositionService"]
+        file = self.file(self.urls(self.serve(fail=rules)))
+        done = self.podm("list", "--podm-file", file)
+        self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
+        done = self.podm("show", "gpu-east", "--podm-file", file)
+        self.assertRegex(done.err, r"(?m)^remark: gpu-east: ")
+        self.assertNotIn("on the inventory", done.err)
+
     def test_a_state_that_cannot_be_written_does_not_sink_the_reading(self):
         found = self.serve(TREE)
         self.register(found)

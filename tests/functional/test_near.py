@@ -50,6 +50,12 @@ class TestMaps(Case):
         line = f"looked in {own}: no volume named 'minne' (did you mean 'mine'?)\n"
         self.assertEqual((1, "", line), lost)
 
+    def test_the_cloud_is_no_map_to_name(self):
+        words = ("--near", "volume=v", "--near-map", "openstack:")
+        done = run("valence-sched", *SMALL, *words)
+        line = "openstack is no map to name: within openstack its cloud is asked anyway\n"
+        self.assertEqual((2, "", line), done)
+
     def test_without_anybody_to_ask_the_person_is_told_what_to_do(self):
         done = run("valence-sched", *SMALL, "--near", "volume=v")
         line = "nobody is there to ask where volume v is: name a map with --near-map\n"

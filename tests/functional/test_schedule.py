@@ -306,6 +306,17 @@ class TestOptions(Case):
             "pools: 16 in all, 15 after alive, 7 after capacity, 4 after devices", done.err
         )
 
+    def test_where_lots_decide_a_better_score_is_ahead_and_not_behind(self):
+        policy = self.write("lots.yaml", "{name: lots, weighers: [room], pick: {best_of: 3}}")
+        words = ("--flavor", "gpu-small", "--policy-file", policy, "--policy", "lots", "-f", "json")
+        reasons = []
+        for seed in range(5):
+            done = run("valence-sched", "podm", "schedule", "--inventory", SITE, *words,
+                       "--seed", str(seed))  # fmt: skip
+            reasons += [row["Reason"] for row in done.data if row["Outcome"] == "fits"]
+        self.assertTrue(any(" ahead, but lots decided" in reason for reason in reasons), reasons)
+        self.assertFalse([reason for reason in reasons if reason.startswith("-")])
+
 
 class TestDeterminism(Case):
     """The same question has the same answer, byte for byte."""

@@ -16,6 +16,7 @@ from valence_sched.core.founding import Part
 from valence_sched.core.judge import funnel
 from valence_sched.core.judgement import NEVER, SCALE
 from valence_sched.core.source import digest, inventory_source
+from valence_sched.core.untold import untold
 from valence_sched.core.verdicts import Verdicts
 from valence_sched.errors import nearest, one_line
 from valence_sched.model import decision as words
@@ -91,8 +92,10 @@ class Decision:
 
     @property
     def warnings(self) -> list[str]:
-        """Return plugins that broke their contract, and resources that nobody has."""
-        return [*self.batch.judgement.notes, *unknown_resources(self.view, self.request)]
+        """Return plugins that broke their contract, and what is asked that nobody has or tells."""
+        view, request = self.view, self.request
+        notes = self.batch.judgement.notes
+        return [*notes, *unknown_resources(view, request), *untold(view, request)]
 
     @property
     def turned_down(self) -> list[tuple[int, Part]]:

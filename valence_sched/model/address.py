@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 SERVICE_ROOT = "/redfish/v1"
 
+Place = tuple[str, str, int | None, str]
+
 
 def fault(url: str) -> str | None:
     """Return what is wrong with the URL of a pod manager, None when nothing is.
@@ -44,7 +46,14 @@ def tidy(url: str) -> str:
 
 def same_place(url: str, other: str) -> bool:
     """Return whether two URLs lead to one pod manager."""
-    return _place(url) == _place(other)
+    return place(url) == place(other)
+
+
+def place(url: str) -> Place:
+    """Return what all URLs have in common that lead to one pod manager."""
+    parts: SplitResult = urlsplit(tidy(url))
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").lower(), port, parts.path
 
 
 def in_the_clear(url: str) -> bool:
@@ -57,9 +66,3 @@ def in_the_clear(url: str) -> bool:
         return not ipaddress.ip_address(host).is_loopback
     except ValueError:
         return True
-
-
-def _place(url: str) -> tuple[str, str, int | None, str]:
-    parts: SplitResult = urlsplit(tidy(url))
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, (parts.hostname or "").lower(), port, parts.path

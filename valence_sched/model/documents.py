@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -73,8 +73,8 @@ def load_yaml(data: bytes, file: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         spot = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
-        said = re.sub(r"^expected .*?, but ", "", error.problem or str(error))
-        found = said.removeprefix("but ").removeprefix("found ")
+        said = error.problem or str(error)
+        found = re.sub(r"^(expected .*?, )?(but )?(found |got )?", "", said)
         raise InputError(file, spot, found, "plain YAML or JSON") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
@@ -137,8 +137,7 @@ def _worded(message: str, value: object, type_: Any, file: str, place: str) -> I
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, "no such field", f"field {missing[1]!r}")
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
-        close = difflib.get_close_matches(enum[1], _literals(type_), n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else ""
+        hint = nearest(enum[1], _words_at(type_, inner))
         return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
     if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
         found = _at(value, inner) if value is not None else expected[2] or "something else"
@@ -183,16 +182,29 @@ def _walk(type_: Any, seen: set[Any]) -> None:
 
 def _fields_at(type_: Any, path: str) -> set[str]:
     """Return the fields that may stand at msgspec's ``path``, none where that cannot be told."""
-    kinds = [inspect.type_info(type_)]
+    structs = [kind for kind in _kinds_at(type_, path) if isinstance(kind, inspect.StructType)]
+    return {field.encode_name for kind in structs for field in kind.fields}
+
+
+def _words_at(type_: Any, path: str) -> set[str]:
+    """Return the words that may stand at msgspec's ``path``, none where that cannot be told."""
+    words = [kind for kind in _kinds_at(type_, path) if isinstance(kind, inspect.LiteralType)]
+    return {str(word) for kind in words for word in kind.values}
+
+
+def _kinds_at(type_: Any, path: str) -> list[inspect.Type]:
+    kinds = _alternatives([inspect.type_info(type_)])
     for key, index in _STEP.findall(path):
-        kinds = [
+        kinds = _alternatives(
             found
             for kind in kinds
             for found in (_inside(kind, key) if key else _items(kind, int(index or 0)))
-        ]
-        kinds = [one for kind in kinds for one in getattr(kind, "types", (kind,))]
-    structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
-    return {field.encode_name for kind in structs for field in kind.fields}
+        )
+    return kinds
+
+
+def _alternatives(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
+    return [one for kind in kinds for one in getattr(kind, "types", (kind,))]
 
 
 def _inside(kind: inspect.Type, key: str) -> list[inspect.Type]:
@@ -218,12 +230,6 @@ def _field_names(type_: Any) -> set[str]:
         if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
             names.update(field.encode_name for field in msgspec.structs.fields(found))
     return names
-
-
-def _literals(type_: Any) -> set[str]:
-    seen: set[Any] = set()
-    _walk(type_, seen)
-    return {item for item in seen if isinstance(item, str)}
 
 
 def _spot(data: bytes, offset: int | None, place: str) -> str:

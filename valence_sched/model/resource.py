@@ -11,6 +11,7 @@ import msgspec
 
 from valence_sched.errors import Remark, nearest, one_line
 from valence_sched.model.inventory import Amount, Name, Podm, Stock
+from valence_sched.model.measures import MEASURES
 from valence_sched.model.noun import Noun
 from valence_sched.model.stocks import left
 
@@ -38,6 +39,8 @@ class Resource(Noun, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         # Worded as msgspec words its own, so that the refusal names the place.
+        if self.name in MEASURES:  # an expression could not tell $free.cores from the blocks'
+            raise ValueError(f"Expected a name other than {', '.join(MEASURES)}")
         if self.total is None and self.fact is None and not self.podms:
             raise ValueError("Expected at least one of total, fact, podms")
         if self.per == "pool" and self.used_fact is not None:

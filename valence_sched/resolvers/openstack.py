@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from valence_sched.errors import CloudError, one_line
+from valence_sched.errors import CloudError, UsageError, one_line
 from valence_sched.model.near import Place
 
 
@@ -51,7 +51,13 @@ class CloudThings:
 
 
 def things(source: Any) -> CloudThings:
-    """Return the things behind an SDK connection."""
+    """Return the things behind an SDK connection.
+
+    Raises:
+        UsageError: it is a text, as after ``--near-map openstack:``.
+    """
+    if isinstance(source, str):
+        raise UsageError("openstack is no map to name: within openstack its cloud is asked anyway")
     return CloudThings(source)
 
 

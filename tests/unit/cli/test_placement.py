@@ -48,6 +48,7 @@ class TestParsing(unittest.TestCase):
             (placement.traits, "in:A,!B", "'!B' has no place here"),
             (placement.traits, "!in:A,B", "is !A,!B"),
             (placement.forbidden, "!A", "'!A' has no place here"),
+            (placement.forbidden, "in:A,B", "'in:A,B': none of several is A,B"),
             (placement.aggregates, "a,b", "in:a,b is one of them"),
             (placement.aggregates, "!", "an empty name"),
             (placement.aggregates, "!!a", "has no place here"),

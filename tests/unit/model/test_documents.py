@@ -50,7 +50,9 @@ class TestDecode(Words):
          "f: $.status: found 'online', expected one of the words of the schema "
          "(did you mean 'Online'?)"),
         (b'{"id":"a","blocks":[{"uri":"b","status":{"state":"Free"}}]}',
-         "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema"),
+         "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema "
+         "(known: Composed, ComposedAndAvailable, Composing, Failed, Unavailable, Unknown, "
+         "Unused)"),
         (b'[]', "f: $: found [], expected object"),
         (b'{"id":""}', 'f: $.id: found "", expected str of length >= 1'),
     )  # fmt: skip
@@ -156,6 +158,14 @@ class TestYaml(Words):
     def test_broken_yaml_is_placed(self):
         text = self.refuses(load_yaml, b"a: 1\nb: [1, 2\nc: 3", "f")
         self.assertRegex(text, r"^f: line \d+ column \d+: found .+, expected plain YAML or JSON$")
+
+    def test_what_the_parser_says_is_put_into_our_words(self):
+        text = self.refuses(load_yaml, b"[1 2", "f")
+        self.assertEqual(
+            "f: line 1 column 5: found '<stream end>', expected plain YAML or JSON", text
+        )
+        text = self.refuses(load_yaml, b'{"a": "b" "c": 1}', "f")
+        self.assertEqual("f: line 1 column 11: found '<scalar>', expected plain YAML or JSON", text)
 
     def test_a_second_document_is_refused(self):
         text = self.refuses(load_yaml, b"--- 1\n--- 2\n", "f")

@@ -83,6 +83,7 @@ class TestFile(unittest.TestCase):
         for text, words in (
             ("name: p", "at least one of total, fact, podms"),
             ("{name: p, total: -1}", "$.total"),
+            ("{name: cores, total: 1}", "a name other than cores, memory_mib"),
             ("{name: p, total: 1, per: rack}", "'rack'"),
             ("{name: p, total: 1, unitt: W}", "did you mean 'unit'?"),
             ("{name: p, total: 1, per: pool, used_fact: w}", "used_fact only with per: podm"),

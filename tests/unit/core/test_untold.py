@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts and capabilities that are asked about and that nobody tells are warned of."""
+
+import unittest
+
+from tests.unit.core.engines import cpus, engine_of
+from valence_sched.testing import request
+
+TOLD = {"id": "a", "zone": "z", "blocks": cpus(1), "facts": {"year": 2022},
+        "capabilities": {"os": ["linux"]}}  # fmt: skip
+
+
+def warnings(**words) -> list[str]:
+    asked = request({"processor": {"sockets": 1}}, **words)
+    return engine_of(TOLD).select_destinations(asked).warnings
+
+
+class TestUntold(unittest.TestCase):
+    """One line each, with the nearest name."""
+
+    def test_a_fact_or_capability_that_nobody_tells_is_named_with_the_nearest(self):
+        for words, line in (
+            ({"attributes": {"yaer": ">= 1"}}, "'facts.yaer' (did you mean 'year'?)"),
+            ({"attributes": {"zoen": "z"}}, "'facts.zoen' (did you mean 'zone'?)"),
+            ({"attributes": {"capabilities.so": "linux"}},
+             "'capabilities.so' (did you mean 'os'?)"),
+            ({"capabilities": {"oss": ("linux",)}}, "'capabilities.oss' (did you mean 'os'?)"),
+            ({"where": ["=", "$facts.yaer", 1]}, "'facts.yaer' (did you mean 'year'?)"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.assertEqual([f"no pod manager tells {line}"], warnings(**words))
+
+    def test_each_is_said_once_and_what_is_told_not_at_all(self):
+        self.assertEqual([], warnings())
+        told = {"attributes": {"year": ">= 1", "zone": "z"}, "capabilities": {"os": ("linux",)}}
+        self.assertEqual([], warnings(**told, where=["=", "$facts.year", "$free.cores"]))
+        twice = warnings(attributes={"rack": "1"}, where=["=", "$facts.rack", 1])
+        self.assertEqual(1, len(twice))
+
+
+if __name__ == "__main__":
+    unittest.main()
