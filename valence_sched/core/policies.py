@@ -229,7 +229,7 @@ def for_policy(request: Request, policy: Policy) -> Request:
     Anew where another policy has settled it before, as in a request from a report.
     """
     unknown: Settled = "reject" if policy.unknown == "reject" else "allow"
-    if all(need.unknown == unknown for ask in request.asks for need in ask.needs):
+    if {need.unknown for ask in request.asks for need in ask.needs} <= {unknown}:
         return request
     fallbacks = tuple(Ask(_settled(ask.needs, unknown), ask.bonds) for ask in request.fallbacks)
     needs = _settled(request.needs, unknown)
