@@ -66,10 +66,10 @@ def place(case: Case, order: Order) -> Batch:
                 ahead = Lookahead(case)
                 batch.view, batch.judgement, fits = ahead.view, ahead.judgement, ahead.fit
             first, last = ahead.take(fit)
-            batch.request = ahead.request
             batch.barren.difference_update(range(first, last))
     if ahead is not None:
         ahead.close()
+        batch.request = ahead.request
     return batch
 
 

@@ -18,6 +18,7 @@ from valence_sched.core.company import COUNTING, joined, only_there
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import (
     NEVER,
+    Judgement,
     add_up,
     judge_again,
     judge_company,
@@ -25,6 +26,7 @@ from valence_sched.core.judge import (
 )
 from valence_sched.core.rank import by_lot
 from valence_sched.model.draft import Draft, Undo
+from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Ints, Mask, View
 
 FARTHEST = 64  # pods looked ahead at once, at most
@@ -48,17 +50,27 @@ class Lookahead:
         self._case = case
         self._draft = Draft(case.view)
         self.view, self.judgement = self._draft.view, case.judgement.copy()
-        self.request = case.request
+        self._request = case.request
+        self._joining: list[int] = []  # rows of nodes that the company does not know of yet
         self._ahead: dict[int, _Next] = {}
         social = self.judgement.social
         #: whoever looks at both must be asked of a view on which no pod was looked ahead at
         self._both = bool(social & self.judgement.moving)
-        self._only_there = social <= COUNTING and only_there(case.request)
+        #: where a node's company matters to the rows of its own podm alone, that is looked ahead at
+        self._only_there = social <= COUNTING and only_there(case.request) and not self._both
         self._weights = row_weights(case.view, case.bound) if social else None
         self._farthest = 1 if case.request.alternates or self._both else farthest
         self._far = 1
         self._hits = 0
         self._last = -1
+
+    @property
+    def request(self) -> Request:
+        """Return the request with the company that its nodes have made up to now."""
+        if self._joining:
+            self._request = joined(self._case.view, self._request, self._joining)
+            self._joining = []
+        return self._request
 
     def fit(self, row: int) -> Fit | None:
         """Return the fit of a row as it stands, whether its pod was looked ahead at or not."""
@@ -85,20 +97,10 @@ class Lookahead:
         self.judgement.scores[:, first:last] = found.scores
         self.judgement.cost[first:last] = found.cost
         if self.judgement.social:
-            self.request = joined(self._case.view, self.request, fit.row)
-            if self._only_there and not self._both:
-                self._judge_company_of(first, last)
-            else:
+            self._joining.append(fit.row)
+            if not self._only_there:
                 self._judge_company(first, last)
         return first, last
-
-    def _judge_company_of(self, first: int, last: int) -> None:
-        """Judge the rows of one pod again by the company that the request has now."""
-        case, part = self._case, self.judgement.window(first, last)
-        view = case.view.window(first, last)
-        judge_company(view, self.request, case.bound, part, strict=case.strict)
-        weights = self._weights
-        add_up(part, case.bound, None if weights is None else weights[:, first:last])
 
     def _judge_company(self, first: int, last: int) -> None:
         """Judge every row again by the company that the request has now."""
@@ -110,7 +112,7 @@ class Lookahead:
         moved[first:last] = True
         rows = moved.nonzero()[0]
         part = judgement.part(rows)
-        add_up(part, case.bound, None if self._weights is None else self._weights[:, rows])
+        self._add_up(part, rows)
         judgement.cost[rows] = part.cost
 
     def close(self) -> None:
@@ -157,7 +159,7 @@ class Lookahead:
         part = self.judgement.part(rows)
         now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         now.count_free(self._case.request.needs)
-        judge_again(now, self.request, self._case.bound, part, strict=self._case.strict)
+        self._judge_again(now, fits, part, rows)
         low = 0
         for podm, fit, undo, (first, last) in zip(podms, fits, undos, spans, strict=True):
             high = low + last - first
@@ -165,3 +167,16 @@ class Lookahead:
                 fit, undo, part.verdicts[:, low:high], part.scores[:, low:high], part.cost[low:high]
             )
             low = high
+
+    def _judge_again(self, now: View, fits: list[Fit], part: Judgement, rows: Ints) -> None:
+        """Judge ``rows`` as they stand ``now`` that these fits are taken."""
+        bound, strict = self._case.bound, self._case.strict
+        judge_again(now, self.request, bound, part, strict=strict)
+        if part.social and self._only_there:
+            request = joined(self._case.view, self.request, [fit.row for fit in fits])
+            judge_company(now, request, bound, part, strict=strict)
+            self._add_up(part, rows)
+
+    def _add_up(self, part: Judgement, rows: Ints) -> None:
+        weights = self._weights
+        add_up(part, self._case.bound, None if weights is None else weights[:, rows])

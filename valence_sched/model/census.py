@@ -75,10 +75,14 @@ class Census:
             joined(self.every, low, high, other.every),
         )
 
+    def row(self, row: int) -> tuple[Ints, Counts]:
+        """Return the kinds of a row, and how many blocks of each are free."""
+        low, high = self.start[row], self.start[row + 1]
+        return self.kind[low:high], self.free[low:high]
+
     def kinds(self, row: int) -> list[tuple[int, int]]:
         """Return ``(kind, free blocks)`` of a row, without those that have none free."""
-        low, high = self.start[row], self.start[row + 1]
-        pairs = zip(self.kind[low:high].tolist(), self.free[low:high].tolist(), strict=True)
+        pairs = zip(*(part.tolist() for part in self.row(row)), strict=True)
         return [(kind, int(free)) for kind, free in pairs if free]
 
 
