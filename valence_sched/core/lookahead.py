@@ -9,6 +9,7 @@ it was. The outcome is the same to the bit as without looking ahead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +51,7 @@ class Lookahead:
         self._case = case
         self._draft = Draft(case.view)
         self.view, self.judgement = self._draft.view, case.judgement.copy()
+        self.moved: Sequence[int] | Ints = ()  # the rows whose costs the last node may have changed
         self._request = case.request
         self._joining: list[int] = []  # rows of nodes that the company does not know of yet
         self._ahead: dict[int, _Next] = {}
@@ -96,14 +98,15 @@ class Lookahead:
         self.judgement.verdicts[:, first:last] = found.verdicts
         self.judgement.scores[:, first:last] = found.scores
         self.judgement.cost[first:last] = found.cost
+        self.moved = range(first, last)
         if self.judgement.social:
             self._joining.append(fit.row)
             if not self._only_there:
-                self._judge_company(first, last)
+                self.moved = self._judge_company(first, last)
         return first, last
 
-    def _judge_company(self, first: int, last: int) -> None:
-        """Judge every row again by the company that the request has now."""
+    def _judge_company(self, first: int, last: int) -> Ints:
+        """Judge every row again by the company that the request has now; return what changed."""
         view: View = self._case.view
         if self._both:
             view = replace(self.view, _kept={})
@@ -114,6 +117,7 @@ class Lookahead:
         part = judgement.part(rows)
         self._add_up(part, rows)
         judgement.cost[rows] = part.cost
+        return rows
 
     def close(self) -> None:
         """Put back every pod that was looked ahead at, so that the view shows what is."""
