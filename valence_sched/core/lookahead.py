@@ -157,7 +157,7 @@ class Lookahead:
     def _look(self, fits: list[Fit]) -> None:
         """Take these fits in the draft and judge all their pods together."""
         podms = [int(self.view.podm_of[fit.row]) for fit in fits]
-        undos = [self._draft.less(fit.row, fit.blocks, fit.grants) for fit in fits]
+        undos = self._draft.less_each([(fit.row, fit.blocks, fit.grants) for fit in fits])
         spans = [self._draft.rows(podm) for podm in podms]
         rows = np.concatenate([np.arange(first, last) for first, last in spans])
         part = self.judgement.part(rows)

@@ -75,6 +75,14 @@ class Census:
             joined(self.every, low, high, other.every),
         )
 
+    def entries(self, rows: Ints, kinds: Ints) -> Ints:
+        """Return where the entries of these rows and kinds are, which must be there."""
+        low = self.start[rows]
+        widest = int((self.start[rows + 1] - low).max())
+        near = (low[:, None] + np.arange(widest)).clip(max=len(self.kind) - 1)
+        found: Ints = low + (self.kind[near] == kinds[:, None]).argmax(axis=1)
+        return found
+
     def row(self, row: int) -> tuple[Ints, Counts]:
         """Return the kinds of a row, and how many blocks of each are free."""
         low, high = self.start[row], self.start[row + 1]

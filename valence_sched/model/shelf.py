@@ -16,10 +16,12 @@ Places = Mapping[str, str]  # where the devices of a block sit
 Spot = tuple[str | None, ...]  # the values of some places, None where they are not told
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shelf:
     """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools.
 
+    Nobody changes a shelf: ``less``, ``more`` and ``let_go`` return another. (It is not frozen
+    because one is made for every node that is placed, and a frozen one takes thrice as long.)
     ``gains`` is how many slots a block gets back once a node lets it go. ``places`` is parallel,
     too, or None where no block tells any.
     """
