@@ -78,7 +78,7 @@ def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:
     return Placed(
         fit,
         *_marks(judgement, fit.row),
-        tuple((other, *_marks(judgement, other.row)) for other in others),
+        tuple([(other, *_marks(judgement, other.row)) for other in others]),
     )
 
 

@@ -26,7 +26,7 @@ from valence_sched.core.judge import (
     row_weights,
 )
 from valence_sched.core.rank import by_lot
-from valence_sched.model.draft import Draft, Undo
+from valence_sched.model.draft import Change, Draft
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Ints, Mask, View
 
@@ -35,10 +35,10 @@ FARTHEST = 64  # pods looked ahead at once, at most
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """A pod one node ahead: the fit that was taken, how to undo it, its rows as judged after."""
+    """A pod one node ahead: the fit that was taken, what gives it back, its rows judged after."""
 
     fit: Fit
-    undo: Undo
+    before: Change
     verdicts: Mask
     scores: Floats
     cost: Ints
@@ -76,12 +76,12 @@ class Lookahead:
 
     def fit(self, row: int) -> Fit | None:
         """Return the fit of a row as it stands, whether its pod was looked ahead at or not."""
-        found = self._ahead.get(int(self.view.podm_of[row]))
-        if found is None:
-            return self._case.plan.fit(self.view, row)
-        if found.fit.row == row:
-            return found.fit
-        self._put_back(int(self.view.podm_of[row]))
+        podm = int(self.view.podm_of[row])
+        found = self._ahead.get(podm)
+        if found is not None:
+            if found.fit.row == row:
+                return found.fit
+            self._draft.put([self._ahead.pop(podm).before])
         return self._case.plan.fit(self.view, row)
 
     def take(self, fit: Fit) -> tuple[int, int]:
@@ -121,17 +121,14 @@ class Lookahead:
 
     def close(self) -> None:
         """Put back every pod that was looked ahead at, so that the view shows what is."""
-        for podm in list(self._ahead):
-            self._put_back(podm)
+        self._draft.put([found.before for found in self._ahead.values()])
+        self._ahead.clear()
 
     def _adapt(self, podm: int) -> None:
         """Look twice as far when that paid, or when pods take turns; else no farther than this."""
         paid = self._hits * 2 >= self._far - 1 if self._far > 1 else podm != self._last
         self._far = min(self._farthest, self._far * 2) if paid else 1
         self._hits = 0
-
-    def _put_back(self, podm: int) -> None:
-        self._ahead.pop(podm).undo()
 
     def _likely(self, taken: int) -> list[Fit]:
         """Return the fits of the pods that are best now, at most as many as pay to look at."""
@@ -142,10 +139,10 @@ class Lookahead:
         near = np.argpartition(cost, min(4 * wanted, len(cost) - 1))[: 4 * wanted]
         near = by_lot(self.view, near, self._case.request)
         near = near[np.argsort(cost[near], kind="stable")]
+        near = near[cost[near] != NEVER]
         found: dict[int, Fit] = {}
-        for row in near.tolist():
-            podm = int(self.view.podm_of[row])
-            if podm == taken or podm in found or podm in self._ahead or cost[row] == NEVER:
+        for row, podm in zip(near.tolist(), self.view.podm_of[near].tolist(), strict=True):
+            if podm == taken or podm in found or podm in self._ahead:
                 continue
             fit = self._case.plan.fit(self.view, row)
             if fit is not None:
@@ -156,19 +153,22 @@ class Lookahead:
 
     def _look(self, fits: list[Fit]) -> None:
         """Take these fits in the draft and judge all their pods together."""
-        podms = [int(self.view.podm_of[fit.row]) for fit in fits]
-        undos = self._draft.less_each([(fit.row, fit.blocks, fit.grants) for fit in fits])
-        spans = [self._draft.rows(podm) for podm in podms]
-        rows = np.concatenate([np.arange(first, last) for first, last in spans])
+        taken = self._draft.less_each((fit.row, fit.blocks, fit.grants) for fit in fits)
+        spans = [self._draft.rows(podm) for podm, *_ in taken]
+        rows = np.array([row for first, last in spans for row in range(first, last)])
         part = self.judgement.part(rows)
         now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         now.count_free(self._case.request.needs)
         self._judge_again(now, fits, part, rows)
         low = 0
-        for podm, fit, undo, (first, last) in zip(podms, fits, undos, spans, strict=True):
+        for fit, before, (first, last) in zip(fits, taken, spans, strict=True):
             high = low + last - first
-            self._ahead[podm] = _Next(
-                fit, undo, part.verdicts[:, low:high], part.scores[:, low:high], part.cost[low:high]
+            self._ahead[before[0]] = _Next(
+                fit,
+                before,
+                part.verdicts[:, low:high],
+                part.scores[:, low:high],
+                part.cost[low:high],
             )
             low = high
 

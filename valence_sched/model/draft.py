@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -49,40 +49,37 @@ class Draft:
         """Let a node of a podm go that has these blocks; return what takes them again."""
         blocks = tuple(dict.fromkeys(blocks))
         before = self._shelves[podm]
-        self._put(podm, before.let_go(blocks), blocks, ())
-        return functools.partial(self._put, podm, before, blocks, ())
+        self.put([(podm, before.let_go(blocks), blocks, ())])
+        return functools.partial(self.put, [(podm, before, blocks, ())])
 
     def less(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Undo:
         """Take blocks and amounts from the podm of ``row``; return what gives them back."""
-        return self.less_each([(row, tuple(blocks), tuple(grants))])[0]
+        return functools.partial(self.put, self.less_each([(row, tuple(blocks), tuple(grants))]))
 
-    def less_each(self, takes: Sequence[Take]) -> list[Undo]:
+    def less_each(self, takes: Iterable[Take]) -> list[Change]:
         """Take several ``(row, blocks, grants)``, each of another podm; return what gives back."""
-        changes: list[Change] = []
-        undos: list[Undo] = []
+        after: list[Change] = []
+        before: list[Change] = []
         for row, blocks, grants in takes:
             podm = int(self.view.podm_of[row])
-            before = self._shelves[podm]
-            changes.append((podm, before.less(blocks, grants), blocks, grants))
-            undos.append(functools.partial(self._put, podm, before, blocks, grants))
-        self._put_each(changes)
-        return undos
+            shelf = self._shelves[podm]
+            after.append((podm, shelf.less(blocks, grants), blocks, grants))
+            before.append((podm, shelf, blocks, grants))
+        self.put(after)
+        return before
 
     def more(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> None:
         """Give back to the podm of ``row`` blocks and amounts that were taken from it."""
         podm = int(self.view.podm_of[row])
         blocks, grants = tuple(blocks), tuple(grants)
         after = self._shelves[podm].more(blocks, grants, self._base.shelves[podm])
-        self._put(podm, after, blocks, grants)
+        self.put([(podm, after, blocks, grants)])
 
     def rows(self, podm: int) -> tuple[int, int]:
         """Return the first row of a podm and one past its last."""
         return self._first_row[podm], self._first_row[podm + 1]
 
-    def _put(self, *change: *Change) -> None:
-        self._put_each([change])
-
-    def _put_each(self, changes: Sequence[Change]) -> None:
+    def put(self, changes: Iterable[Change]) -> None:
         """Put shelves in the place of those of their podms; only what a change names is other."""
         self.view.forget_free()
         pools: list[More] = []

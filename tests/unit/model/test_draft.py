@@ -74,10 +74,11 @@ class TestDraft(unittest.TestCase):
             free = [block for block, slots in enumerate(shelf.slots) if slots]
             blocks = random.sample(free, random.randint(0, len(free)))
             takes.append((2 * podm, tuple(blocks), tuple(self.grants(shelf.stocks, random))))
-        undos = at_once.less_each(takes)
-        again = [one_by_one.less(*take) for take in takes]
+        before = at_once.less_each(takes)
+        undos = [one_by_one.less(*take) for take in takes]
         assert_same_view(self, one_by_one.view, at_once.view)
-        for undo in (undos[-1], again[-1]):
+        at_once.put(before[1:])
+        for undo in undos[1:]:
             undo()
         assert_same_view(self, one_by_one.view, at_once.view)
 
