@@ -125,9 +125,9 @@ class Lookahead:
         self._ahead.clear()
 
     def _adapt(self, podm: int) -> None:
-        """Look twice as far when that paid, or when pods take turns; else no farther than this."""
+        """Look twice as far when that paid, or when pods take turns; else half as far."""
         paid = self._hits * 2 >= self._far - 1 if self._far > 1 else podm != self._last
-        self._far = min(self._farthest, self._far * 2) if paid else 1
+        self._far = min(self._farthest, self._far * 2) if paid else max(1, self._far // 2)
         self._hits = 0
 
     def _likely(self, taken: int) -> list[Fit]:
