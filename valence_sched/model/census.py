@@ -79,7 +79,7 @@ class Census:
         """Return where the entries of these rows and kinds are, which must be there."""
         low = self.start[rows]
         widest = int((self.start[rows + 1] - low).max())
-        near = (low[:, None] + np.arange(widest)).clip(max=len(self.kind) - 1)
+        near = np.minimum(low[:, None] + np.arange(widest), len(self.kind) - 1)
         found: Ints = low + (self.kind[near] == kinds[:, None]).argmax(axis=1)
         return found
 
