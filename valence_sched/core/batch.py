@@ -10,7 +10,7 @@ from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit
 from valence_sched.core.judgement import Judgement
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.rank import Fits, Order, alternates, best
+from valence_sched.core.rank import Fits, Moved, Order, alternates, best
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
@@ -38,13 +38,13 @@ class Batch:
     barren: set[int] = field(default_factory=set)
 
 
-def place(case: Case, order: Order) -> Batch:
+def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
     """Place as many nodes as the request asks for, or as many as fit.
 
     Each node is chosen as if those before it had been composed. The shared view is never
     touched: a draft keeps the books, and only the rows of the podm that gave blocks are judged
     again, several podms at a time (``lookahead``). Whoever looks at the company of the request
-    is asked again about every row.
+    is asked again about every row. ``moved`` hears whose costs are others then.
     """
     request = case.request
     batch = Batch([], case.view, case.judgement, request)
@@ -66,10 +66,11 @@ def place(case: Case, order: Order) -> Batch:
                 ahead = Lookahead(case)
                 batch.view, batch.judgement, fits = ahead.view, ahead.judgement, ahead.fit
             first, last = ahead.take(fit)
-            batch.request = ahead.request
             batch.barren.difference_update(range(first, last))
+            moved(ahead.moved)
     if ahead is not None:
         ahead.close()
+        batch.request = ahead.request
     return batch
 
 
@@ -77,7 +78,7 @@ def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:
     return Placed(
         fit,
         *_marks(judgement, fit.row),
-        tuple((other, *_marks(judgement, other.row)) for other in others),
+        tuple([(other, *_marks(judgement, other.row)) for other in others]),
     )
 
 

@@ -8,7 +8,7 @@ batch places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -66,20 +66,27 @@ def with_company(
     return msgspec.structs.replace(request, company=company)
 
 
-def joined(view: View, request: Request, row: int) -> Request:
-    """Return the request as it is once one of its nodes stands on the podm of ``row``."""
-    podm, before = view.podm(row), request.company
+def joined(view: View, request: Request, rows: Sequence[int]) -> Request:
+    """Return the request as it is once a node of it stands on the podm of each of ``rows``."""
+    podms, before = [view.podm(row) for row in rows], request.company
     members, owned = before.members, before.owned
     if request.group is not None:
         members = members.copy()
         for domain in request.group.domains:
-            counts = members[domain] = members.get(domain, {}).copy()
-            for value in values(podm, domain):
-                counts[value] = counts.get(value, 0) + 1
+            there = (value for podm in podms for value in values(podm, domain))
+            members[domain] = _counted(members.get(domain, {}), there)
     if request.owner is not None:
-        owned = {**owned, podm.id: owned.get(podm.id, 0) + 1}
+        owned = _counted(owned, (podm.id for podm in podms))
     company = Company(members=members, owned=owned, open=before.open)
     return msgspec.structs.replace(request, company=company)
+
+
+def _counted(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
+    """Return a copy of the counts with ``more`` counted."""
+    counts = counts.copy()
+    for value in more:
+        counts[value] = counts.get(value, 0) + 1
+    return counts
 
 
 def only_there(request: Request) -> bool:

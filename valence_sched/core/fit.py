@@ -11,13 +11,17 @@ asked in many worlds (``places``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from valence_sched.core import places
 from valence_sched.core.cover import Item, cheapest, most
 from valence_sched.core.demands import Demand, demands, least_blocks
 from valence_sched.core.pour import pour
-from valence_sched.model.inventory import BlockType, Pool, Stock
+from valence_sched.model.census import Counts
+from valence_sched.model.inventory import BlockType, Limit, Pool, Stock
 from valence_sched.model.kinds import (
     BYTES_PER_POINT,
     MIB_PER_POINT,
@@ -32,6 +36,10 @@ from valence_sched.model.need import Bond, Need
 from valence_sched.model.view import View
 
 MOST_ANSWERS = 100_000  # offers remembered per request
+
+Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
+#: How many blocks of each kind make the node, and what that wastes in points.
+Answer = tuple[dict[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,8 @@ class Plan:
     asked_price: int = field(init=False)
     _asked: dict[str, list[float]] = field(default_factory=dict)  # amounts of stock by resource
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _useful: dict[object, dict[int, int]] = field(default_factory=dict)
-    _answers: dict[object, dict[int, int] | None] = field(default_factory=dict)
+    _useful: dict[Limits, Counts] = field(default_factory=dict)
+    _answers: dict[object, Answer | None] = field(default_factory=dict)
     _places: places.Places | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,15 +87,13 @@ class Plan:
             return None
         if self._places:
             return self._fit_in_places(self._places, view, row, grants)
-        wanted = self._wanted(view, row)
-        if wanted is None:
+        found = self._wanted(view, row)
+        if found is None:
             return None
-        if not wanted:
-            return Fit(row, (), tuple(grants), 0)
+        wanted, waste = found
         shelf = view.shelves[view.podm_of[row]]
         blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
-        price = sum(self.kinds.kinds[kind].price * number for kind, number in wanted.items())
-        return Fit(row, tuple(blocks), tuple(grants), max(0, price - self.asked_price))
+        return Fit(row, tuple(blocks), tuple(grants), waste)
 
     def _fit_in_places(
         self, bound: places.Places, view: View, row: int, grants: list[tuple[int, float]]
@@ -97,8 +103,8 @@ class Plan:
             return None
         shelf = view.shelves[view.podm_of[row]]
         blocks = shelf.free_blocks_at(int(view.position_of[row]), wanted, bound.names)
-        price = sum(self.kinds.kinds[kind].price * number for (kind, _), number in wanted.items())
-        return Fit(row, tuple(blocks), tuple(grants), max(0, price - self.asked_price))
+        waste = self._waste((kind, number) for (kind, _), number in wanted.items())
+        return Fit(row, tuple(blocks), tuple(grants), waste)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: what, how much is needed, at most had."""
@@ -142,24 +148,32 @@ class Plan:
             here.setdefault(stock.resource, []).append((number, stock))
         return here
 
-    def _wanted(self, view: View, row: int) -> dict[int, int] | None:
+    def _wanted(self, view: View, row: int) -> Answer | None:
         """Return how many blocks of each kind make the node; the same offer, the same answer."""
-        pool = view.pools[row]
-        if not self.demands and not pool.limits:
-            return {}
-        offer = self._offer(view.census.kinds(row), pool)
-        key = (tuple(offer), tuple(pool.limits.items()))
+        limits = tuple(view.pools[row].limits.items())
+        if not self.demands and not limits:
+            return {}, 0
+        kinds, free = view.census.row(row)
+        useful = self._useful_of(limits)
+        key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
         if key not in self._answers:
             if len(self._answers) >= MOST_ANSWERS:
                 self._answers.clear()
-            _, items, caps, amounts = self._question(view, row)
-            counts = cheapest(items, amounts, caps)
-            self._answers[key] = (
-                None
-                if counts is None
-                else {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
-            )
+            self._answers[key] = self._answer(view, row)
         return self._answers[key]
+
+    def _answer(self, view: View, row: int) -> Answer | None:
+        offer, items, caps, amounts = self._question(view, row)
+        counts = cheapest(items, amounts, caps)
+        if counts is None:
+            return None
+        wanted = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
+        return wanted, self._waste(wanted.items())
+
+    def _waste(self, blocks: Iterable[tuple[int, int]]) -> int:
+        """Return how many points ``(kind, blocks)`` are worth more than what was asked."""
+        price = sum(self.kinds.kinds[kind].price * number for kind, number in blocks)
+        return max(0, price - self.asked_price)
 
     def _question(
         self, view: View, row: int
@@ -183,24 +197,28 @@ class Plan:
         In the order of the kinds' own text, so that the answer does not depend on what else
         the inventory holds.
         """
-        least = tuple(least_blocks(pool.limits).items())
-        known = self._useful.setdefault(least, {})
+        useful = self._useful_of(tuple(pool.limits.items()))
         offer = []
         for kind, number in free:
-            useful = known.get(kind)
-            if useful is None:
-                useful = known[kind] = self._most_useful(kind, least)
-            if useful:
-                offer.append((kind, number if number < useful else useful))
-        if len(offer) > 1:
-            kinds = self.kinds.kinds
-            offer.sort(key=lambda pair: kinds[pair[0]].order)
+            if useful[kind] == np.inf:
+                useful[kind] = self._most_useful(kind, pool)
+            if useful[kind]:
+                offer.append((kind, min(number, int(useful[kind]))))
+        offer.sort(key=lambda pair: self.kinds.kinds[pair[0]].order)
         return offer
 
-    def _most_useful(self, kind: int, least: tuple[tuple[BlockType, int], ...]) -> int:
-        """Return of how many blocks of a kind a node could make use at most."""
+    def _useful_of(self, limits: Limits) -> Counts:
+        """Return of how many blocks of each kind a node can make use, infinity where not asked."""
+        useful = self._useful.get(limits)
+        if useful is None or len(useful) < len(self.kinds):
+            useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
+        return useful
+
+    def _most_useful(self, kind: int, pool: Pool) -> int:
+        """Return of how many blocks of a kind a node of a pool could make use at most."""
         pairs = zip(self.demands, self.gives(kind), strict=True)
         useful = [-(-demand.amount // give) for demand, give in pairs if give]
+        least = least_blocks(pool.limits).items()
         useful += [n for name, n in least if name in self.kinds.kinds[kind].types]
         return max(useful, default=0)
 

@@ -9,6 +9,7 @@ it was. The outcome is the same to the bit as without looking ahead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,9 +19,10 @@ from valence_sched.core.company import COUNTING, joined, only_there
 from valence_sched.core.costs import add_up, row_weights
 from valence_sched.core.fit import Fit
 from valence_sched.core.judge import judge_again, judge_company
-from valence_sched.core.judgement import NEVER
+from valence_sched.core.judgement import NEVER, Judgement
 from valence_sched.core.rank import by_lot
-from valence_sched.model.draft import Draft, Undo
+from valence_sched.model.draft import Change, Draft
+from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Ints, Mask, View
 
 FARTHEST = 64  # pods looked ahead at once, at most
@@ -28,10 +30,10 @@ FARTHEST = 64  # pods looked ahead at once, at most
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """A pod one node ahead: the fit that was taken, how to undo it, its rows as judged after."""
+    """A pod one node ahead: the fit that was taken, what gives it back, its rows judged after."""
 
     fit: Fit
-    undo: Undo
+    before: Change
     verdicts: Mask
     scores: Floats
     cost: Ints
@@ -44,26 +46,37 @@ class Lookahead:
         self._case = case
         self._draft = Draft(case.view)
         self.view, self.judgement = self._draft.view, case.judgement.copy()
-        self.request = case.request
+        self.moved: Sequence[int] | Ints = ()  # the rows whose costs the last node may have changed
+        self._request = case.request
+        self._joining: list[int] = []  # rows of nodes that the company does not know of yet
         self._ahead: dict[int, _Next] = {}
         social = self.judgement.social
         #: whoever looks at both must be asked of a view on which no pod was looked ahead at
         self._both = bool(social & self.judgement.moving)
-        self._only_there = social <= COUNTING and only_there(case.request)
+        #: where a node's company matters to the rows of its own podm alone, that is looked ahead at
+        self._only_there = social <= COUNTING and only_there(case.request) and not self._both
         self._weights = row_weights(case.view, case.bound) if social else None
         self._farthest = 1 if case.request.alternates or self._both else farthest
         self._far = 1
         self._hits = 0
         self._last = -1
 
+    @property
+    def request(self) -> Request:
+        """Return the request with the company that its nodes have made up to now."""
+        if self._joining:
+            self._request = joined(self._case.view, self._request, self._joining)
+            self._joining = []
+        return self._request
+
     def fit(self, row: int) -> Fit | None:
         """Return the fit of a row as it stands, whether its pod was looked ahead at or not."""
-        found = self._ahead.get(int(self.view.podm_of[row]))
-        if found is None:
-            return self._case.plan.fit(self.view, row)
-        if found.fit.row == row:
-            return found.fit
-        self._put_back(int(self.view.podm_of[row]))
+        podm = int(self.view.podm_of[row])
+        found = self._ahead.get(podm)
+        if found is not None:
+            if found.fit.row == row:
+                return found.fit
+            self._draft.put([self._ahead.pop(podm).before])
         return self._case.plan.fit(self.view, row)
 
     def take(self, fit: Fit) -> tuple[int, int]:
@@ -80,24 +93,15 @@ class Lookahead:
         self.judgement.verdicts[:, first:last] = found.verdicts
         self.judgement.scores[:, first:last] = found.scores
         self.judgement.cost[first:last] = found.cost
+        self.moved = range(first, last)
         if self.judgement.social:
-            self.request = joined(self._case.view, self.request, fit.row)
-            if self._only_there and not self._both:
-                self._judge_company_of(first, last)
-            else:
-                self._judge_company(first, last)
+            self._joining.append(fit.row)
+            if not self._only_there:
+                self.moved = self._judge_company(first, last)
         return first, last
 
-    def _judge_company_of(self, first: int, last: int) -> None:
-        """Judge the rows of one pod again by the company that the request has now."""
-        case, part = self._case, self.judgement.window(first, last)
-        view = case.view.window(first, last)
-        judge_company(view, self.request, case.bound, part, strict=case.strict)
-        weights = self._weights
-        add_up(part, case.bound, None if weights is None else weights[:, first:last])
-
-    def _judge_company(self, first: int, last: int) -> None:
-        """Judge every row again by the company that the request has now."""
+    def _judge_company(self, first: int, last: int) -> Ints:
+        """Judge every row again by the company that the request has now; return what changed."""
         view: View = self._case.view
         if self._both:
             view = replace(self.view, _kept={})
@@ -106,22 +110,20 @@ class Lookahead:
         moved[first:last] = True
         rows = moved.nonzero()[0]
         part = judgement.part(rows)
-        add_up(part, case.bound, None if self._weights is None else self._weights[:, rows])
+        self._add_up(part, rows)
         judgement.cost[rows] = part.cost
+        return rows
 
     def close(self) -> None:
         """Put back every pod that was looked ahead at, so that the view shows what is."""
-        for podm in list(self._ahead):
-            self._put_back(podm)
+        self._draft.put([found.before for found in self._ahead.values()])
+        self._ahead.clear()
 
     def _adapt(self, podm: int) -> None:
-        """Look twice as far when that paid, or when pods take turns; else no farther than this."""
+        """Look twice as far when that paid, or when pods take turns; else half as far."""
         paid = self._hits * 2 >= self._far - 1 if self._far > 1 else podm != self._last
-        self._far = min(self._farthest, self._far * 2) if paid else 1
+        self._far = min(self._farthest, self._far * 2) if paid else max(1, self._far // 2)
         self._hits = 0
-
-    def _put_back(self, podm: int) -> None:
-        self._ahead.pop(podm).undo()
 
     def _likely(self, taken: int) -> list[Fit]:
         """Return the fits of the pods that are best now, at most as many as pay to look at."""
@@ -132,10 +134,10 @@ class Lookahead:
         near = np.argpartition(cost, min(4 * wanted, len(cost) - 1))[: 4 * wanted]
         near = by_lot(self.view, near, self._case.request)
         near = near[np.argsort(cost[near], kind="stable")]
+        near = near[cost[near] != NEVER]
         found: dict[int, Fit] = {}
-        for row in near.tolist():
-            podm = int(self.view.podm_of[row])
-            if podm == taken or podm in found or podm in self._ahead or cost[row] == NEVER:
+        for row, podm in zip(near.tolist(), self.view.podm_of[near].tolist(), strict=True):
+            if podm == taken or podm in found or podm in self._ahead:
                 continue
             fit = self._case.plan.fit(self.view, row)
             if fit is not None:
@@ -146,18 +148,34 @@ class Lookahead:
 
     def _look(self, fits: list[Fit]) -> None:
         """Take these fits in the draft and judge all their pods together."""
-        podms = [int(self.view.podm_of[fit.row]) for fit in fits]
-        undos = [self._draft.less(fit.row, fit.blocks, fit.grants) for fit in fits]
-        spans = [self._draft.rows(podm) for podm in podms]
-        rows = np.concatenate([np.arange(first, last) for first, last in spans])
+        taken = self._draft.less_each((fit.row, fit.blocks, fit.grants) for fit in fits)
+        spans = [self._draft.rows(podm) for podm, *_ in taken]
+        rows = np.array([row for first, last in spans for row in range(first, last)])
         part = self.judgement.part(rows)
         now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         now.count_free(self._case.request.needs)
-        judge_again(now, self.request, self._case.bound, part, strict=self._case.strict)
+        self._judge_again(now, fits, part, rows)
         low = 0
-        for podm, fit, undo, (first, last) in zip(podms, fits, undos, spans, strict=True):
+        for fit, before, (first, last) in zip(fits, taken, spans, strict=True):
             high = low + last - first
-            self._ahead[podm] = _Next(
-                fit, undo, part.verdicts[:, low:high], part.scores[:, low:high], part.cost[low:high]
+            self._ahead[before[0]] = _Next(
+                fit,
+                before,
+                part.verdicts[:, low:high],
+                part.scores[:, low:high],
+                part.cost[low:high],
             )
             low = high
+
+    def _judge_again(self, now: View, fits: list[Fit], part: Judgement, rows: Ints) -> None:
+        """Judge ``rows`` as they stand ``now`` that these fits are taken."""
+        bound, strict = self._case.bound, self._case.strict
+        judge_again(now, self.request, bound, part, strict=strict)
+        if part.social and self._only_there:
+            request = joined(self._case.view, self.request, [fit.row for fit in fits])
+            judge_company(now, request, bound, part, strict=strict)
+            self._add_up(part, rows)
+
+    def _add_up(self, part: Judgement, rows: Ints) -> None:
+        weights = self._weights
+        add_up(part, self._case.bound, None if weights is None else weights[:, rows])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 Lots = npt.NDArray[np.uint64]
 #: How a scheduler goes through the pools: (view, cost, request, turn) to rows, best first.
 Order = Callable[[View, Ints, Request, int], Iterator[int]]
+#: Is told the rows whose costs a node may have moved, before the next turn.
+Moved = Callable[[Sequence[int] | Ints], None]
 #: Finds what makes the node on a row, if anything does.
 Fits = Callable[[int], Fit | None]
 
@@ -41,10 +43,16 @@ def by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Ints:
         return rows
     if turn or request.count == 1:
         lots = drawn(view.lot[rows], request, turn)
-    else:  # asked again for every node of a batch
-        key = (request.id, request.seed)
-        lots = view.latest("drawn", key, lambda: drawn(view.lot, request))[rows]
+    else:
+        lots = batch_lots(view, request)[rows]
     return rows[lots.argsort(kind="stable")]
+
+
+def batch_lots(view: View, request: Request) -> Lots:
+    """Return the lots of all rows, which are asked for again for every node of a batch."""
+    key = (request.id, request.seed)
+    lots: Lots = view.latest("drawn", key, lambda: drawn(view.lot, request))
+    return lots
 
 
 def _mixed(lots: Lots) -> Lots:

@@ -75,10 +75,22 @@ class Census:
             joined(self.every, low, high, other.every),
         )
 
+    def entries(self, rows: Ints, kinds: Ints) -> Ints:
+        """Return where the entries of these rows and kinds are, which must be there."""
+        low = self.start[rows]
+        widest = int((self.start[rows + 1] - low).max())
+        near = np.minimum(low[:, None] + np.arange(widest), len(self.kind) - 1)
+        found: Ints = low + (self.kind[near] == kinds[:, None]).argmax(axis=1)
+        return found
+
+    def row(self, row: int) -> tuple[Ints, Counts]:
+        """Return the kinds of a row, and how many blocks of each are free."""
+        low, high = self.start[row], self.start[row + 1]
+        return self.kind[low:high], self.free[low:high]
+
     def kinds(self, row: int) -> list[tuple[int, int]]:
         """Return ``(kind, free blocks)`` of a row, without those that have none free."""
-        low, high = self.start[row], self.start[row + 1]
-        pairs = zip(self.kind[low:high].tolist(), self.free[low:high].tolist(), strict=True)
+        pairs = zip(*(part.tolist() for part in self.row(row)), strict=True)
         return [(kind, int(free)) for kind, free in pairs if free]
 
 

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from valence_sched.model import stocks
 from valence_sched.model.census import Array, Census, Counts
 from valence_sched.model.shelf import Shelf
@@ -14,6 +16,11 @@ from valence_sched.model.stocks import Column
 from valence_sched.model.view import View
 
 Undo = Callable[[], None]
+Blocks = tuple[int, ...]
+Grants = tuple[tuple[int, float], ...]
+Take = tuple[int, Blocks, Grants]  # of the podm of this row
+More = tuple[int, int, int]  # row, kind, and how many more of its blocks are free there
+Change = tuple[int, Shelf, Blocks, Grants]  # number of the podm, what its shelf is now
 
 
 class Draft:
@@ -42,49 +49,64 @@ class Draft:
         """Let a node of a podm go that has these blocks; return what takes them again."""
         blocks = tuple(dict.fromkeys(blocks))
         before = self._shelves[podm]
-        self._put(podm, before.let_go(blocks), blocks, ())
-        return functools.partial(self._put, podm, before, blocks, ())
+        self.put([(podm, before.let_go(blocks), blocks, ())])
+        return functools.partial(self.put, [(podm, before, blocks, ())])
 
     def less(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Undo:
         """Take blocks and amounts from the podm of ``row``; return what gives them back."""
-        podm = int(self.view.podm_of[row])
-        blocks, grants = tuple(blocks), tuple(grants)
-        before = self._shelves[podm]
-        self._put(podm, before.less(blocks, grants), blocks, grants)
-        return functools.partial(self._put, podm, before, blocks, grants)
+        return functools.partial(self.put, self.less_each([(row, tuple(blocks), tuple(grants))]))
+
+    def less_each(self, takes: Iterable[Take]) -> list[Change]:
+        """Take several ``(row, blocks, grants)``, each of another podm; return what gives back."""
+        after: list[Change] = []
+        before: list[Change] = []
+        for row, blocks, grants in takes:
+            podm = int(self.view.podm_of[row])
+            shelf = self._shelves[podm]
+            after.append((podm, shelf.less(blocks, grants), blocks, grants))
+            before.append((podm, shelf, blocks, grants))
+        self.put(after)
+        return before
 
     def more(self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> None:
         """Give back to the podm of ``row`` blocks and amounts that were taken from it."""
         podm = int(self.view.podm_of[row])
         blocks, grants = tuple(blocks), tuple(grants)
         after = self._shelves[podm].more(blocks, grants, self._base.shelves[podm])
-        self._put(podm, after, blocks, grants)
+        self.put([(podm, after, blocks, grants)])
 
     def rows(self, podm: int) -> tuple[int, int]:
         """Return the first row of a podm and one past its last."""
         return self._first_row[podm], self._first_row[podm + 1]
 
-    def _put(
-        self, podm: int, after: Shelf, blocks: tuple[int, ...], grants: Iterable[tuple[int, float]]
-    ) -> None:
-        """Put a shelf in the podm's place; only these blocks and stocks of it are other."""
-        before, first, last = self._shelves[podm], *self.rows(podm)
+    def put(self, changes: Iterable[Change]) -> None:
+        """Put shelves in the place of those of their podms; only what a change names is other."""
         self.view.forget_free()
-        self._shelves[podm] = after
-        moved = [block for block in blocks if bool(before.slots[block]) != bool(after.slots[block])]
-        if moved:
-            by = 1 if after.slots[moved[0]] else -1
-            podm_kinds = [after.kinds[block] for block in moved]
-            _add(self.view.podm_census, self._podm_free, podm, podm_kinds, by)
-            for position in range(last - first):
-                here = [after.kinds[block] for block in moved if position in after.pools[block]]
-                _add(self.view.census, self._free, first + position, here, by)
+        pools: list[More] = []
+        podms: list[More] = []
+        for podm, after, blocks, grants in changes:
+            before, first = self._shelves[podm], self._first_row[podm]
+            self._shelves[podm] = after
+            for block in blocks:
+                by = bool(after.slots[block]) - bool(before.slots[block])
+                if by:
+                    kind = after.kinds[block]
+                    podms.append((podm, kind, by))
+                    for position in after.pools[block]:
+                        pools.append((first + position, kind, by))
+            if grants:
+                self._refresh(podm, after, grants)
+        _add(self.view.census, self._free, pools)
+        _add(self.view.podm_census, self._podm_free, podms)
+
+    def _refresh(self, podm: int, after: Shelf, grants: Grants) -> None:
+        """Write down what the stocks have left of which something was granted."""
         touched: dict[str, set[int]] = {}
         for number, _ in grants:
             places = touched.setdefault(after.stocks[number].resource, set())
             places.update(after.stock_pools[number])
         for resource, positions in touched.items():
-            self._stocks[resource].refresh(resource, after, first, last, positions)
+            self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
 
     def window(self, first: int, last: int) -> View:
         """Return the rows of whole podms as they are now; totals come from the original."""
@@ -125,12 +147,10 @@ class _Books:
                 self.left[low:high] = [stocks.left(stock) for stock in pool]
 
 
-def _add(census: Census, free: Counts, row: int, kinds: list[int], by: int) -> None:
-    if kinds:
-        low, high = int(census.start[row]), int(census.start[row + 1])
-        places = census.kind[low:high].tolist()
-        for kind in kinds:
-            free[low + places.index(kind)] += by
+def _add(census: Census, free: Counts, more: list[More]) -> None:
+    if more:
+        rows, kinds, by = np.array(more).T
+        np.add.at(free, census.entries(rows, kinds), by.astype(free.dtype))
 
 
 def _window(array: Array) -> Array:

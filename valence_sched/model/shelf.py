@@ -16,10 +16,12 @@ Places = Mapping[str, str]  # where the devices of a block sit
 Spot = tuple[str | None, ...]  # the values of some places, None where they are not told
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shelf:
     """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools.
 
+    Nobody changes a shelf: ``less``, ``more`` and ``let_go`` return another. (It is not frozen
+    because one is made for every node that is placed, and a frozen one takes thrice as long.)
     ``gains`` is how many slots a block gets back once a node lets it go. ``places`` is parallel,
     too, or None where no block tells any.
     """
@@ -33,7 +35,9 @@ class Shelf:
     stock_pools: tuple[Positions, ...]
     gains: list[int]
     places: Sequence[Places | None] | None = None
-    _by_kind: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _ordered: dict[tuple[int, int], list[int]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _stocks_in: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def free_blocks(self, position: int, wanted: Mapping[int, int]) -> list[int]:
@@ -43,22 +47,23 @@ class Shelf:
         other pools keep theirs; then inventory order.
         """
         chosen: list[int] = []
-        slots, shared, pools = self.slots, self.shared, self.pools
+        slots = self.slots
         for kind, number in wanted.items():
-            free = [
-                (not shared[block], len(pools[block]), block)
-                for block in self._of_kind(kind)
-                if slots[block] and position in pools[block]
-            ]
-            free.sort()
-            chosen += [block for _, _, block in free[:number]]
+            free = [block for block in self._in_order(kind, position) if slots[block]]
+            chosen += self._shared_first(free)[:number]
         return sorted(chosen)
 
-    def _of_kind(self, kind: int) -> list[int]:
-        if not self._by_kind:
-            for block, number in enumerate(self.kinds):
-                self._by_kind.setdefault(number, []).append(block)
-        return self._by_kind.get(kind, [])
+    def _in_order(self, kind: int, position: int) -> Sequence[int]:
+        """Return the blocks of a kind in a pool: first those in the fewest, then as listed."""
+        if not self._ordered:
+            for block in sorted(range(len(self.kinds)), key=lambda block: len(self.pools[block])):
+                for place in self.pools[block]:
+                    self._ordered.setdefault((self.kinds[block], place), []).append(block)
+        return self._ordered.get((kind, position), ())
+
+    def _shared_first(self, blocks: list[int]) -> list[int]:
+        shared = [block for block in blocks if self.shared[block]]
+        return shared + [block for block in blocks if not self.shared[block]] if shared else blocks
 
     def spot(self, block: int, names: Sequence[str]) -> Spot:
         """Return where a block sits: its value of each of these places."""
@@ -77,16 +82,15 @@ class Shelf:
         self, position: int, wanted: Mapping[tuple[int, Spot], int], names: Sequence[str]
     ) -> list[int]:
         """Return ``wanted[kind, spot]`` free blocks of a pool, ordered as ``free_blocks`` does."""
-        free: dict[tuple[int, Spot], list[tuple[bool, int, int]]] = {}
+        free: dict[tuple[int, Spot], list[int]] = {}
         for kind in {kind for kind, _ in wanted}:
-            for block in self._of_kind(kind):
-                if self.slots[block] and position in self.pools[block]:
-                    order = (not self.shared[block], len(self.pools[block]), block)
-                    free.setdefault((kind, self.spot(block, names)), []).append(order)
+            for block in self._in_order(kind, position):
+                if self.slots[block]:
+                    free.setdefault((kind, self.spot(block, names)), []).append(block)
         return sorted(
             block
             for key, number in wanted.items()
-            for _, _, block in sorted(free.get(key, ()))[:number]
+            for block in self._shared_first(free.get(key, []))[:number]
         )
 
     def stocks_in(self, position: int) -> list[int]:
@@ -132,5 +136,5 @@ class Shelf:
         """Return the same blocks and stocks in another state."""
         return Shelf(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
-            self.gains, self.places, self._by_kind, self._stocks_in,
+            self.gains, self.places, self._ordered, self._stocks_in,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.case import Case
-from valence_sched.core.rank import ranked
+from valence_sched.core.ranking import Ranking
 
 
 class FilterScheduler:
@@ -13,4 +13,5 @@ class FilterScheduler:
 
     def schedule(self, case: Case) -> Batch:
         """Place the request's nodes one after another, each on the best pool left."""
-        return place(case, ranked)
+        ranking = Ranking()
+        return place(case, ranking.rows, ranking.moved)

@@ -14,8 +14,9 @@ from valence_sched.core.fit import Fit, Plan
 from valence_sched.core.judge import judge
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.policies import BoundPolicy, bind
-from valence_sched.core.rank import best, ranked
+from valence_sched.core.rank import Order, best, ranked
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
+from valence_sched.model.request import Request
 from valence_sched.model.view import View
 from valence_sched.schedulers.chance import by_chance
 from valence_sched.testing import request, view
@@ -40,12 +41,17 @@ def site(pods: list[list[int]]) -> View:
     )
 
 
-def policy(by: str, best_of: int) -> BoundPolicy:
+def policy(by: str, best_of: int, *more: str) -> BoundPolicy:
+    """Return a policy of room and balance, and of these weighers that look at the company."""
     return bind(
         Policy(
             name="mine",
-            filters=(FilterUse("capacity"),),
-            weighers=(WeigherUse("room", 1.0, {"by": by}), WeigherUse("balance")),
+            filters=(FilterUse("capacity"), FilterUse("spread")),
+            weighers=(
+                WeigherUse("room", 1.0, {"by": by}),
+                WeigherUse("balance"),
+                *map(WeigherUse, more),
+            ),
             pick=Pick(best_of),
         )
     )
@@ -68,7 +74,7 @@ class TestLookahead(unittest.TestCase):
             first, last = ahead.take(fit)
             barren.difference_update(range(first, last))
         ahead.close()
-        return fits, ahead.view, ahead.judgement
+        return fits, ahead
 
     @quietly(60)
     @given(
@@ -88,11 +94,34 @@ class TestLookahead(unittest.TestCase):
         }
         asked = request(node, count=count, seed=seed)
         seen, bound = site(pods), policy(by, best_of)
-        near, near_view, near_judgement = self.run_batch(seen, bound, asked, order, 1)
-        far, far_view, far_judgement = self.run_batch(seen, bound, asked, order, 64)
-        self.assertEqual(near, far)
-        assert_same_view(self, near_view, far_view)
-        for name in ("verdicts", "scores", "cost", "notes"):
-            one, other = getattr(near_judgement, name), getattr(far_judgement, name)
-            self.assertEqual(list(map(str, one)), list(map(str, other)), name)
+        self.alike(seen, bound, asked, order)
         assert_same_view(self, seen, site(pods))
+
+    @quietly(60)
+    @given(
+        PODS,
+        st.sampled_from([{}, {"at_most": {"podm": 2}}, {"anti_affinity": ["podm"]},
+                         {"soft_anti_affinity": ["podm"]}, {"at_most": {"zone": 20}}]),
+        st.integers(1, 4),
+        st.sampled_from([ranked, by_chance]),
+        st.integers(1, 25),
+        st.integers(0, 9),
+    )  # fmt: skip
+    def test_so_do_nodes_that_look_at_each_other(self, pods, rules, best_of, order, count, seed):
+        asked = request(
+            {"processor": {"total_cores": 12}}, count=count, seed=seed,
+            group={"name": "g", **rules} if rules else None, owner="me",
+        )  # fmt: skip
+        self.alike(site(pods), policy("pool", best_of, "affinity", "owner"), asked, order)
+
+    def alike(self, seen: View, bound: BoundPolicy, asked: Request, order: Order) -> None:
+        """Check that looking far ahead and near leaves the same nodes, view and judgement."""
+        near, after_near = self.run_batch(seen, bound, asked, order, 1)
+        far, after_far = self.run_batch(seen, bound, asked, order, 64)
+        self.assertEqual(near, far)
+        self.assertEqual(after_near.request, after_far.request)
+        assert_same_view(self, after_near.view, after_far.view)
+        for name in ("verdicts", "scores", "cost", "notes"):
+            judged = (after_near.judgement, after_far.judgement)
+            one, other = (getattr(judgement, name) for judgement in judged)
+            self.assertEqual(list(map(str, one)), list(map(str, other)), name)

@@ -28,6 +28,13 @@ class TestCensus(unittest.TestCase):
         self.assertEqual([], census().kinds(1))
         self.assertEqual([(1, 2)], census().kinds(2))
 
+    def test_an_entry_is_found_in_its_own_row(self):
+        rows, kinds = np.array([2, 0, 1, 2, 0]), np.array([1, 2, 0, 0, 1])
+        found = census().entries(rows, kinds)
+        self.assertEqual(kinds.tolist(), census().kind[found].tolist())
+        low, high = census().start[rows], census().start[rows + 1]
+        self.assertTrue(((low <= found) & (found < high)).all())
+
     def test_a_window_and_a_selection_say_what_the_rows_said(self):
         whole = census().sum(self.AMOUNTS, free=False)
         part = census().window(1, 3)

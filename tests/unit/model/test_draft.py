@@ -64,6 +64,24 @@ class TestDraft(unittest.TestCase):
         assert_same_view(self, view(*podms), draft.view)
         self.assertEqual(before, contract.fingerprint(seen, ASKED))
 
+    @quietly(40)
+    @given(FULL_SITES, st.randoms(use_true_random=False))
+    def test_several_at_once_are_taken_and_given_back_as_one_after_another(self, podms, random):
+        seen = view(*podms)
+        at_once, one_by_one = Draft(seen), Draft(seen)
+        takes = []
+        for podm, shelf in enumerate(seen.shelves):
+            free = [block for block, slots in enumerate(shelf.slots) if slots]
+            blocks = random.sample(free, random.randint(0, len(free)))
+            takes.append((2 * podm, tuple(blocks), tuple(self.grants(shelf.stocks, random))))
+        before = at_once.less_each(takes)
+        undos = [one_by_one.less(*take) for take in takes]
+        assert_same_view(self, one_by_one.view, at_once.view)
+        at_once.put(before[1:])
+        for undo in undos[1:]:
+            undo()
+        assert_same_view(self, one_by_one.view, at_once.view)
+
     @staticmethod
     def counted(status: dict) -> bool:
         return not status.get("shareable") or "max_compositions" in status

@@ -3,7 +3,22 @@
 
 import unittest
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.sites import quietly
 from valence_sched.testing import view
+
+BLOCKS = st.fixed_dictionaries({
+    "pools": st.sampled_from([["p"], ["q"], ["p", "q"]]),
+    "type": st.sampled_from([["Compute"], ["Memory"]]),
+    "status": st.sampled_from([
+        {}, {"state": "Composed"}, {"shareable": True, "max_compositions": 3},
+        {"state": "ComposedAndAvailable", "shareable": True, "max_compositions": 3,
+         "compositions": 1},
+    ]),
+    "places": st.sampled_from([{}, {"numa": "0"}, {"numa": "1"}]),
+})  # fmt: skip
 
 
 class TestShelf(unittest.TestCase):
@@ -16,6 +31,27 @@ class TestShelf(unittest.TestCase):
         named = [{"uri": str(n), "pools": ["p"], **block} for n, block in enumerate(blocks)]
         seen = view({"id": "a", "pools": pools, "blocks": named})
         return seen.shelves[0]
+
+    @quietly(300)
+    @given(st.lists(BLOCKS, max_size=9), st.sets(st.integers(0, 8)), st.integers(0, 1),
+           st.integers(0, 4))  # fmt: skip
+    def test_shared_first_then_those_in_the_fewest_pools_then_as_listed(
+        self, blocks, taken, position, number
+    ):
+        shelf = self.shelf(*blocks)
+        free = [block for block, slots in enumerate(shelf.slots) if slots]
+        shelf = shelf.less([block for block in free if block in taken], [])
+        here = [block for block in free if shelf.slots[block] and position in shelf.pools[block]]
+        here.sort(key=lambda block: (not shelf.shared[block], len(shelf.pools[block]), block))
+        kinds, spots, names = shelf.kinds, {}, ["numa"]
+        for block in here:
+            spots.setdefault((kinds[block], shelf.spot(block, names)), []).append(block)
+        for kind in {*kinds}:
+            alike = [block for block in here if kinds[block] == kind][:number]
+            self.assertEqual(sorted(alike), shelf.free_blocks(position, {kind: number}))
+        for spot, alike in spots.items():
+            found = shelf.free_blocks_at(position, {spot: number}, names)
+            self.assertEqual(sorted(alike[:number]), found)
 
     def test_a_block_that_was_taken_once_and_may_be_shared_goes_first(self):
         shelf = self.shelf({"status": self.STATUS}, {"status": self.STATUS, "pools": ["p", "q"]})
