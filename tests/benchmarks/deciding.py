@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tests.benchmarks.measure import Measurement, against, median_ms, numpy_pass
+from tests.benchmarks.measure import Measurement, in_turns
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policies import bind
 from valence_sched.engine import Engine
@@ -48,8 +48,7 @@ def amounts(policy: str = "default", name: str = "amounts") -> Iterator[Measurem
 
     for _ in range(100):  # the engine keeps the last judgements: let that memory fill
         decide()
-    probe = median_ms(numpy_pass(), 300)
-    yield against(f"{name}: a new request", median_ms(decide, 300), probe, 5)
+    yield in_turns(f"{name}: a new request", decide, 30, 5, calls=10)
 
 
 def amounts_five() -> Iterator[Measurement]:
@@ -83,15 +82,13 @@ def mixed() -> Iterator[Measurement]:
             if placed:
                 ledger.take(placed[0].chosen)
 
-    probe = median_ms(numpy_pass(), 300)
-    yield against("mixed: 1,000 requests of 20 flavors", median_ms(thousand, 3), probe, 25_000)
+    yield in_turns("mixed: 1,000 requests of 20 flavors", thousand, 3, 25_000)
 
 
 def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurement]:
     """10,000 podms of 100 blocks: a flavor first, again, after a change, 1,000 nodes, or apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
     flavor = Main(environ={}).flavors()["medium"]
-    probe = median_ms(numpy_pass(), 300)
     memory = itertools.count(flavor.needs[1].amount, 1)
     request = Request(needs=flavor.needs, policy=policy)
 
@@ -121,12 +118,12 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
         decision = engine.select_destinations(many)
         assert len(decision.chosen_podms()) == len(decision.batch.placed) == 1000
 
-    yield against(f"{name}: seen for the first time", median_ms(new, 20), probe, 250)
+    yield in_turns(f"{name}: seen for the first time", new, 20, 250)
     same()
-    yield against(f"{name}: the same again", median_ms(same, 50), probe, 10)
-    yield against(f"{name}: after one podm changed", median_ms(change, 20), probe, 20)
-    yield against(f"{name}: 1,000 nodes with depletion", median_ms(thousand, 5), probe, 1000)
-    yield against(f"{name}: 1,000 nodes with anti-affinity", median_ms(apart, 5), probe, 3000)
+    yield in_turns(f"{name}: the same again", same, 10, 10, calls=5)
+    yield in_turns(f"{name}: after one podm changed", change, 20, 20)
+    yield in_turns(f"{name}: 1,000 nodes with depletion", thousand, 5, 1000)
+    yield in_turns(f"{name}: 1,000 nodes with anti-affinity", apart, 5, 3000)
 
 
 def _changes(count: int) -> Iterator[LeanPodm]:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+PROBES = 9  # passes of the probe before and after each turn
+
 
 class Measurement(msgspec.Struct, kw_only=True):
     """One line of output: ``ratio`` is ``value / probe`` and should be at most ``target``."""
@@ -48,6 +50,31 @@ def median_ms(run: Callable[[], Any], times: int, before: Callable[[], Any] | No
         run()
         found.append((time.perf_counter() - started) * 1000)
     return statistics.median(found)
+
+
+def in_turns(
+    name: str, run: Callable[[], Any], times: int, target: float, calls: int = 1
+) -> Measurement:
+    """Return a measurement in ms whose probe, the numpy pass, was run before and after each turn.
+
+    A turn is the median of some ``calls``. The ratio is the median of the ratios of all turns: a
+    processor that changes its speed in between, or is needed elsewhere, changes both.
+    """
+    probe = numpy_pass()
+    median_ms(probe, 100)
+    values, probes, ratios = [], [], []
+    before = median_ms(probe, PROBES)
+    for _ in range(times):
+        value, after = median_ms(run, calls), median_ms(probe, PROBES)
+        values.append(value)
+        probes.append((before + after) / 2)
+        ratios.append(value / probes[-1])
+        before = after
+    middle = statistics.median
+    return Measurement(
+        name=name, value=middle(values), unit="ms", probe=middle(probes), ratio=middle(ratios),
+        target=target,
+    )  # fmt: skip
 
 
 def numpy_pass(rows: int = 10_000, classes: int = 8) -> Callable[[], int]:
