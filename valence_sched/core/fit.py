@@ -11,24 +11,18 @@ asked in many worlds (``places``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from valence_sched.core import places
+from valence_sched.core import granting, places
 from valence_sched.core.cover import Item, cheapest, most
 from valence_sched.core.demands import Demand, demands, least_blocks
-from valence_sched.core.pour import pour
+from valence_sched.core.granting import granted
+from valence_sched.core.waste import waste
 from valence_sched.model.census import Counts
-from valence_sched.model.inventory import BlockType, Limit, Pool, Stock
+from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.kinds import (
-    BYTES_PER_POINT,
-    MIB_PER_POINT,
-    PRICE_ACCELERATOR,
-    PRICE_CORE,
-    PRICE_DRIVE,
-    PRICE_NIC,
     Kinds,
     amount,
 )
@@ -64,8 +58,7 @@ class Plan:
     kinds: Kinds
     bonds: tuple[Bond, ...] = ()
     demands: list[Demand] = field(init=False)
-    asked_price: int = field(init=False)
-    _asked: dict[str, list[float]] = field(default_factory=dict)  # amounts of stock by resource
+    _asked: granting.Asked = field(init=False)
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
     _answers: dict[object, Answer | None] = field(default_factory=dict)
@@ -73,16 +66,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.demands = list(demands(self.needs))
-        for need in self.needs:
-            if need.kind == "stock":
-                self._asked.setdefault(need.resource, []).extend([need.amount] * need.count)
-        self.asked_price = sum(_asked_price(need) for need in self.needs)
-        bound = places.Places.of(self.needs, self.bonds, self.demands, self.kinds)
-        self._places = bound if bound.names else None
+        self._asked = granting.asked_of(self.needs)
+        self._places = None
+        if self.bonds:
+            bound = places.Places.of(self.needs, self.bonds, self.demands, self.kinds)
+            self._places = bound if bound.names else None
 
     def fit(self, view: View, row: int) -> Fit | None:
         """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
-        grants = self._grants(view, row) if self._asked else []
+        grants = granted(view, row, self._asked) if self._asked else []
         if grants is None:
             return None
         if self._places:
@@ -90,10 +82,10 @@ class Plan:
         found = self._wanted(view, row)
         if found is None:
             return None
-        wanted, waste = found
+        wanted, wasted = found
         shelf = view.shelves[view.podm_of[row]]
         blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
-        return Fit(row, tuple(blocks), tuple(grants), waste)
+        return Fit(row, tuple(blocks), tuple(grants), wasted)
 
     def _fit_in_places(
         self, bound: places.Places, view: View, row: int, grants: list[tuple[int, float]]
@@ -103,16 +95,14 @@ class Plan:
             return None
         shelf = view.shelves[view.podm_of[row]]
         blocks = shelf.free_blocks_at(int(view.position_of[row]), wanted, bound.names)
-        waste = self._waste((kind, number) for (kind, _), number in wanted.items())
-        return Fit(row, tuple(blocks), tuple(grants), waste)
+        kinds = [(kind, number) for (kind, _), number in wanted.items()]
+        return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: what, how much is needed, at most had."""
-        here = self._stocks(view, row)
-        for resource, amounts in self._asked.items():
-            stocks = [stock for _, stock in here.get(resource, ())]
-            if pour(stocks, amounts) is None:
-                return f"grants of {resource}", len(amounts), _placeable(stocks, amounts)
+        lacking = granting.shortfall(view, row, self._asked)
+        if lacking:
+            return lacking
         _, items, caps, demands = self._question(view, row)
         for index, wanted in enumerate(demands):
             had = most(items, index, caps)
@@ -126,27 +116,6 @@ class Plan:
             if lacking:
                 return lacking
         return "one set of blocks for all of it", 1, 0
-
-    def _grants(self, view: View, row: int) -> list[tuple[int, float]] | None:
-        grants: list[tuple[int, float]] = []
-        here = self._stocks(view, row)
-        for resource, amounts in self._asked.items():
-            stocks = here.get(resource, ())
-            found = pour([stock for _, stock in stocks], amounts)
-            if found is None:
-                return None
-            grants += [(stocks[place][0], granted) for place, granted in found]
-        return grants
-
-    @staticmethod
-    def _stocks(view: View, row: int) -> dict[str, list[tuple[int, Stock]]]:
-        """Return the pool's stocks by resource, with their numbers on the shelf."""
-        shelf = view.shelves[view.podm_of[row]]
-        here: dict[str, list[tuple[int, Stock]]] = {}
-        for number in shelf.stocks_in(int(view.position_of[row])):
-            stock = shelf.stocks[number]
-            here.setdefault(stock.resource, []).append((number, stock))
-        return here
 
     def _wanted(self, view: View, row: int) -> Answer | None:
         """Return how many blocks of each kind make the node; the same offer, the same answer."""
@@ -168,12 +137,7 @@ class Plan:
         if counts is None:
             return None
         wanted = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
-        return wanted, self._waste(wanted.items())
-
-    def _waste(self, blocks: Iterable[tuple[int, int]]) -> int:
-        """Return how many points ``(kind, blocks)`` are worth more than what was asked."""
-        price = sum(self.kinds.kinds[kind].price * number for kind, number in blocks)
-        return max(0, price - self.asked_price)
+        return wanted, waste(self.kinds, wanted.items(), self.needs)
 
     def _question(
         self, view: View, row: int
@@ -233,29 +197,3 @@ class Plan:
             )
             self._gives[kind] = known
         return known
-
-
-def _placeable(stocks: list[Stock], amounts: list[float]) -> int:
-    """Return how many of the amounts can be granted at most: the smallest ones go first."""
-    smallest = sorted(amounts)
-    return max(n for n in range(len(amounts)) if pour(stocks, smallest[:n]) is not None)
-
-
-def _asked_price(need: Need) -> int:
-    amount = int(need.amount)
-    if need.kind == "stock" or need.measure == "sockets":
-        return 0
-    if need.measure == "cores":
-        return amount * PRICE_CORE
-    if need.measure == "capacity_mib":
-        return amount // MIB_PER_POINT
-    if need.kind == "accelerator":
-        return amount * PRICE_ACCELERATOR
-    if need.kind == "nic":
-        return amount * PRICE_NIC
-    least = {test.attribute: int(test.value) for test in need.tests if test.operator == "at_least"}
-    if need.kind == "processor":
-        return amount * least.get("cores", 0) * PRICE_CORE
-    if need.kind == "memory":
-        return amount * least.get("capacity_mib", 0) // MIB_PER_POINT
-    return amount * (PRICE_DRIVE + least.get("capacity_bytes", 0) // BYTES_PER_POINT)

@@ -138,8 +138,7 @@ class _Books:
         every = [stock for stock in shelf.stocks if stock.resource == resource]
         self.podm_free[first:last] = stocks.row_values((), every)[3]
         for row in (first + position for position in positions):
-            here = (shelf.stocks[number] for number in shelf.stocks_in(row - first))
-            pool = [stock for stock in here if stock.resource == resource]
+            pool = [shelf.stocks[number] for number in shelf.stocks_of(row - first, resource)]
             values = stocks.row_values(pool, ())
             self.free[row], self.most[row] = values[0], values[2]
             if pool:

@@ -38,7 +38,9 @@ class Shelf:
     _ordered: dict[tuple[int, int], list[int]] = field(
         default_factory=dict, repr=False, compare=False
     )
-    _stocks_in: dict[int, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _stocks_of: dict[tuple[int, str], list[int]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def free_blocks(self, position: int, wanted: Mapping[int, int]) -> list[int]:
         """Return ``wanted[kind]`` free blocks of each kind in the pool at ``position``.
@@ -95,11 +97,16 @@ class Shelf:
 
     def stocks_in(self, position: int) -> list[int]:
         """Return the stocks that stand in the pool at ``position``."""
-        if not self._stocks_in:
+        return [number for number, pools in enumerate(self.stock_pools) if position in pools]
+
+    def stocks_of(self, position: int, resource: str) -> Sequence[int]:
+        """Return the stocks of one resource that stand in the pool at ``position``."""
+        if not self._stocks_of:
             for number, pools in enumerate(self.stock_pools):
                 for place in pools:
-                    self._stocks_in.setdefault(place, []).append(number)
-        return self._stocks_in.get(position, [])
+                    key = (place, self.stocks[number].resource)
+                    self._stocks_of.setdefault(key, []).append(number)
+        return self._stocks_of.get((position, resource), ())
 
     def less(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Shelf:
         """Return the shelf with one slot of each block and the granted amounts taken."""
@@ -136,5 +143,5 @@ class Shelf:
         """Return the same blocks and stocks in another state."""
         return Shelf(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
-            self.gains, self.places, self._ordered, self._stocks_in,
+            self.gains, self.places, self._ordered, self._stocks_of,
         )  # fmt: skip

@@ -199,9 +199,9 @@ class View:
         podms, podm_of = _numbered(self.podm_of[index])
         return self._selection(
             index,
-            podms=[self.podms[podm] for podm in podms],
-            shelves=[self.shelves[podm] for podm in podms],
-            pools=[self.pools[row] for row in index],
+            podms=[self.podms[podm] for podm in podms.tolist()],
+            shelves=[self.shelves[podm] for podm in podms.tolist()],
+            pools=[self.pools[row] for row in index.tolist()],
             first_row=np.searchsorted(podm_of, np.arange(len(podms) + 1)),
             podm_of=podm_of,
             census=self.census.take(index),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.core import brute
 from tests.unit.core.sites import A100, AMOUNTS, GPU, POOLS, STOCKS, near_site, need, quietly, sites
 from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.waste import asked_price
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
 from valence_sched.model.inventory import Accelerator, Devices, Status, Stock
@@ -60,7 +61,7 @@ class TestFit(unittest.TestCase):
                 self.assertGreater(wanted, had, label)
             else:
                 self.assertEqual(least, self.recheck(seen, row, podm, pool, needs, found))
-                self.assertEqual(max(0, least - plan.asked_price), found.waste)
+                self.assertEqual(max(0, least - asked_price(plan.needs)), found.waste)
                 self.assert_filters_pass(seen, row, needs)
 
     @staticmethod

@@ -13,6 +13,7 @@ from tests.unit.core import brute, brute_places
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
 from valence_sched.core import places
 from valence_sched.core.fit import Fit, Plan
+from valence_sched.core.waste import asked_price
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
 from valence_sched.model.kinds import price
@@ -103,7 +104,7 @@ class TestBrute(unittest.TestCase):
         self.assertTrue(brute_places.makes(needs, bonds, chosen), (podm, needs, bonds, found))
         self.assertTrue(brute.within(limits, [types for types, _, _ in chosen]))
         self.assertEqual(least, sum(price(devices) for _, devices, _ in chosen))
-        self.assertEqual(max(0, least - plan.asked_price), found.waste)
+        self.assertEqual(max(0, least - asked_price(plan.needs)), found.waste)
 
     @staticmethod
     def block(block: dict) -> brute_places.Block:
