@@ -21,7 +21,8 @@ from valence_sched.drivers.links import Service, folded, path_of
 from valence_sched.drivers.resources import Collection
 from valence_sched.errors import InputError, PodmError
 
-Start = Callable[[Callable[[], None]], bool]
+#: Runs work in one more thread, if there may be one more for so many requests that wait.
+Start = Callable[[Callable[[], None], int], bool]
 
 
 class Want(NamedTuple):
@@ -251,7 +252,7 @@ class Crawl:
                     self._threads -= 1
                     self._changed.notify_all()
 
-        self._threads += self._start(work)
+        self._threads += self._start(work, len(self._queue))
 
     def _took(self, want: Want, found: dict[str, Json] | InputError) -> None:
         """Take what came for a want, and go on with what it leads to."""

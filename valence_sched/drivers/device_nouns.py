@@ -62,7 +62,10 @@ class Describer:
 
 def is_there(device: Device) -> bool:
     """Return whether a device counts: neither absent nor switched off."""
-    return (device.state or "").casefold() not in NOT_THERE and device.enabled is not False
+    state = device.state
+    if state is not None and state.casefold() in NOT_THERE:
+        return False
+    return device.enabled is not False
 
 
 def is_persistent(module: MemoryDevice) -> bool:

@@ -30,6 +30,8 @@ LOG = logging.getLogger(__name__)
 
 #: A path that can be sent as it is.
 _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
+#: One that takes no file of its own to be made, where there is one.
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 #: How a body may come although none but a plain one is asked for, and what zlib calls both.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
 
@@ -131,7 +133,7 @@ class Lines:
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(0))
 
