@@ -15,6 +15,7 @@ import functools
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,6 +79,7 @@ class Connection:
         self.host = host_and_path(self.url)[0]
         self._parallel, self._trust = parallel, trust or Trust()
         self._ended = self._closing = False
+        self._ending = threading.Lock()
         if registered.cacert and not Path(registered.cacert).exists():
             raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
         self._verify: bool | str = registered.cacert or not registered.insecure
@@ -208,7 +210,9 @@ class Connection:
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
-        if not self._closing:
+        with self._ending:
+            if self._closing:
+                return
             self._ended = True
             for way in ("_lines", "_adapter"):
                 if way in vars(self):
@@ -216,7 +220,8 @@ class Connection:
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
-        self._ended = self._closing = True
+        with self._ending:
+            self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self._login.log_out()

@@ -70,6 +70,7 @@ class Lines:
         Raises:
             Unreachable: no answer came, or not all of it.
         """
+        idle = self._idle
         line = self._free(timeout_s) or self._new(timeout_s)
         try:
             line.request(method, _quoted(path), body, headers)
@@ -83,17 +84,21 @@ class Lines:
             raise unreachable(error) from None
         size, status = len(content), response.status
         LOG.debug('%s "%s %s HTTP/1.1" %d, %d bytes', self._url, method, path, status, size)
-        if response.isclosed() and not response.will_close:
-            self._idle.append(line)
+        if response.isclosed() and not response.will_close and idle is self._idle:
+            idle.append(line)
         else:
             response.close()
             self._drop(line)
         return Answer(status, cast("Mapping[str, str]", response.headers), content)
 
     def cut(self) -> None:
-        """End every request that is under way, whoever waits for it."""
-        for sock in list(self._open.values()):
+        """End every request that is under way, whoever waits for it; later ones get new lines."""
+        idle, self._idle = self._idle, []
+        socks = list(self._open.values())  # before any ends: who then wakes may open a new line
+        for sock in socks:
             shut(sock)
+        for line in idle:
+            self._drop(line)
 
     def close(self) -> None:
         """Hang up."""

@@ -9,7 +9,7 @@ import logging
 import socket
 import threading
 import zlib
-from unittest import TestCase
+from unittest import TestCase, mock
 
 from valence_sched.drivers.lines import Lines
 from valence_sched.drivers.transport import Slow, Trust, Unreachable
@@ -111,6 +111,14 @@ class LinesTest(TestCase):
         self.addCleanup(timer.join)
         with self.assertRaises(Unreachable):
             self.ask(lines, timeout_s=30)
+
+    def test_after_a_cut_a_new_line_is_asked_and_no_line_from_before(self) -> None:
+        lines = self.serve([answer(b"one")], [answer(b"two")])
+        self.ask(lines)
+        with mock.patch("valence_sched.drivers.lines.shut", lambda _: self.found.append(ask())):
+            ask, self.found = (lambda: self.ask(lines)), list[bytes]()
+            lines.cut()
+        self.assertEqual([b"two"], self.found)
 
     def test_a_path_is_quoted_as_far_as_it_must_be(self) -> None:
         lines = self.serve([answer(b"")] * 3)
