@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a site of live pod managers is read, against its floor and against plain sushy.
+"""How fast a site of live pod managers is read, against its floor, plain sushy and a bare client.
 
 The pod managers are served by a process of their own, each answer 20 ms late. It takes processor
-time too: on two processors and with fifty pod managers it is a good part of what is measured.
+time too: on two processors and with fifty pod managers it is a good part of what is measured,
+which the bare client shows: it sends the same requests, and does nothing with the answers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 from sushy import Sushy
 from sushy.auth import SessionAuth
 
+from tests.benchmarks import bare
 from tests.benchmarks.measure import Measurement, against
 from valence_sched.core import plugins
 from valence_sched.drivers.fields import Json
@@ -31,6 +34,9 @@ from valence_sched.drivers.notes import Notes
 from valence_sched.model.registered import Registered
 
 PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
+#: Requests on the longest chain of a reading, each of which needs the answer before it: the root,
+#: a session, and then all others at once. The session is deleted when the result is handed on.
+CHAIN = 3
 #: Pod managers that sushy reads one after another; the time of all is worked out from these.
 SAMPLE = 2
 #: Pod managers of the measurement of memory, many of which stand behind one URL.
@@ -44,9 +50,10 @@ def live() -> Iterator[Measurement]:
     with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as urls:
         targets = [_target(name, url) for name, url in urls.items()]
         _read(targets)
-        walls, cpus, found = zip(*(_read(targets) for _ in range(TIMES)), strict=True)
+        walls, cpus, _ = zip(*(_read(targets) for _ in range(TIMES)), strict=True)
         reading_ms, cpu_ms = statistics.median(walls), statistics.median(cpus) / PODMS
-        floor_ms = max(reading.requests for reading in found[0]) * LATENCY_MS
+        floor_ms = CHAIN * LATENCY_MS
+        bare_ms, bare_cpu_ms = bare.read(urls, USER, PASSWORD, TIMES)
         sample = [_target(name, urls[name]) for name in list(urls)[:SAMPLE]]
         whole = _read(sample, raw=True)[2]
         alone_ms = PODMS / SAMPLE * sum(
@@ -55,14 +62,19 @@ def live() -> Iterator[Measurement]:
         )  # fmt: skip
         understood_ms = statistics.median(_understood(reading.documents) for reading in whole)
         yield against("live: reading, share of one after another", reading_ms, alone_ms, 1 / 40)
-        listing_ms, _ = _command(Path(folder), urls)
+        listing = _listing(Path(folder), urls, TIMES)
+        version = _command(Path(folder), ["--version"], TIMES)
+        listing_ms = listing.wall_ms
         yield against("live: podm list, share of one after another", listing_ms, alone_ms, 1 / 40)
         yield against("live: reading, times the floor", reading_ms, floor_ms, 2.0)
         yield against("live: podm list, times the floor", listing_ms, floor_ms, 2.0)
+        yield against("live: reading, times a bare client", reading_ms, bare_ms, 2.0)
+        yield against("live: CPU a pod manager, times a bare client", cpu_ms, bare_cpu_ms, 4.0)
         yield against("live: CPU a pod manager, times understanding", cpu_ms, understood_ms, 3.0)
+        yield against("live: podm list, CPU, times --version", listing.cpu_ms, version.cpu_ms, 4.0)
         many = {f"{name}-{copy}": url for copy in range(MANY // PODMS)
                 for name, url in urls.items()}  # fmt: skip
-        _, peak_mib = _command(Path(folder), many)
+        peak_mib = _listing(Path(folder), many, 1).peak_mib
         yield against("live: podm list of 1,000, peak memory", peak_mib, 160.0, 1.0, "MiB")
 
 
@@ -103,28 +115,45 @@ def _understood(documents: dict[str, Json]) -> float:
     return min(took)
 
 
-def _command(folder: Path, urls: dict[str, str]) -> tuple[float, float]:
-    """Return median wall ms and peak MiB of ``podm list``, the start of Python included."""
+class Run(NamedTuple):
+    """What a command took, the start of Python included: medians, and the most memory."""
+
+    wall_ms: float
+    cpu_ms: float
+    peak_mib: float
+
+
+def _listing(folder: Path, urls: dict[str, str], times: int) -> Run:
+    """Return what ``podm list`` of live pod managers takes."""
     podms = {
         name: {"url": url, "username": USER, "password": {"env": VARIABLE}}
         for name, url in urls.items()
     }
     file = folder / "podms.yaml"
     file.write_text(yaml.safe_dump({"podms": podms}))
-    walls, peak = [], 0.0
-    for _ in range(TIMES if len(urls) <= PODMS else 1):
+    words = ["podm", "list", "--strict", "--podm-file", str(file), "-f", "csv"]
+    return _command(folder, words, times)
+
+
+def _command(folder: Path, words: list[str], times: int) -> Run:
+    """Return what a command takes when its bytecode is there, as installing it leaves it."""
+    environ = os.environ | {VARIABLE: PASSWORD, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    runs = []
+    for _ in range(times + 1):
         started = time.perf_counter()
-        words = [PROGRAM, "podm", "list", "--strict", "--podm-file", str(file), "-f", "csv"]
         pid = os.posix_spawn(
-            words[0], words, os.environ | {VARIABLE: PASSWORD},
+            PROGRAM, [PROGRAM, *words], environ,
             file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
         )  # fmt: skip
         _, status, usage = os.wait4(pid, 0)
-        walls.append((time.perf_counter() - started) * 1000)
+        wall_ms = (time.perf_counter() - started) * 1000
         if status:
-            raise RuntimeError(f"podm list: exit code {os.waitstatus_to_exitcode(status)}")
-        peak = max(peak, usage.ru_maxrss / 1024)
-    return statistics.median(walls), peak
+            raise RuntimeError(f"{words}: exit code {os.waitstatus_to_exitcode(status)}")
+        cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
+        runs.append(Run(wall_ms, cpu_ms, usage.ru_maxrss / 1024))
+    walls, cpus, peaks = zip(*runs[1:], strict=True)  # the first one wrote the bytecode
+    return Run(statistics.median(walls), statistics.median(cpus), max(peaks))
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ ONLY_IN = {
     "stevedore": {"core/plugins.py"},
     "sushy": {"drivers"},
     "tabulate": {"valence_sched_cli/formatter.py"},
-    "urllib3": {"dispatchers", "drivers/connection.py", "drivers/transport.py"},
+    "urllib3": {"dispatchers", "drivers/adapter.py"},
     "yaml": {"model/documents.py"},
     "zstandard": {"drivers", "files", "testing"},
 }

@@ -9,6 +9,7 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from valence_sched.drivers.alike import Alike
 from valence_sched.drivers.resources import ResourceBlock
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import BlockType, CompositionState, Node, Status
@@ -22,7 +23,8 @@ _TYPES: dict[str, BlockType] = {word.casefold(): word for word in get_args(Block
 def statuses(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Mapping[str, Status]:
     """Return the status of each block by its URI."""
     used = Counter(uri for node in nodes for uri in set(node.blocks))
-    return {block.uri: _checked(block, _status(block), used[block.uri]) for block in blocks}
+    alike = Alike(_status)
+    return {block.uri: _checked(block, alike.of(block), used[block.uri]) for block in blocks}
 
 
 def types(block: ResourceBlock) -> tuple[BlockType, ...]:

@@ -2,8 +2,7 @@
 """One connection to one pod manager, on sushy's Connector: logged in, bounded, within a deadline.
 
 What is done once for every pod manager of a site (the login, and reading) takes a shorter way
-over the same connections, with the same headers; sushy is imported only for what composes, and
-for a proxy.
+with the same headers; sushy and requests are imported only for what composes, and for a proxy.
 
 Reads are tried again while the deadline allows it, writes never. A status is returned, not
 raised: what it means is for the caller to say. The session is deleted whatever happens.
@@ -11,30 +10,35 @@ raised: what it means is for the caller to say. The session is deleted whatever 
 
 from __future__ import annotations
 
+import base64
 import functools
+import os
 import random
+import sys
+import threading
 import time
 from collections.abc import Mapping
-from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
-import requests
-from requests.utils import get_environ_proxies, select_proxy
-from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.util import make_headers
 
 from valence_sched.drivers.answers import Answer, goes_on
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.lines import Lines
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.drivers.login import Login
-from valence_sched.drivers.transport import Adapter, Deadline, Trust, Unreachable, body_of, sent
+from valence_sched.drivers.transport import Deadline, Trust, Unreachable
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registered import Registered
+
+if TYPE_CHECKING:
+    import requests
+
+    from valence_sched.drivers.adapter import Adapter
 
 #: How often a read is tried, and how long to wait before the second time; then twice as long.
 ATTEMPTS = 4
@@ -73,12 +77,13 @@ class Connection:
         self._received = 0
         self.url = base_url(registered)
         self.host = host_and_path(self.url)[0]
-        self._adapter = Adapter(parallel, trust or Trust())
+        self._parallel, self._trust = parallel, trust or Trust()
         self._ended = self._closing = False
+        self._ending = threading.Lock()
         if registered.cacert and not Path(registered.cacert).exists():
             raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
         self._verify: bool | str = registered.cacert or not registered.insecure
-        self._proxies = get_environ_proxies(self.url)
+        self._proxies = _proxies(self.url)
         self._headers = HEADERS
         self._basic: tuple[str, str] | None = None
         self._login = Login(self, registered, password)
@@ -103,8 +108,8 @@ class Connection:
         if token is not None:
             self._headers = HEADERS | {"X-Auth-Token": token}
         elif basic is not None:
-            word = ":".join(basic)
-            self._headers = HEADERS | make_headers(basic_auth=word)
+            word = base64.b64encode(":".join(basic).encode("latin-1")).decode()
+            self._headers = HEADERS | {"Authorization": f"Basic {word}"}
         else:
             self._headers = HEADERS
         if "_connector" in vars(self):
@@ -205,19 +210,25 @@ class Connection:
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
-        if not self._closing:
+        with self._ending:
+            if self._closing:
+                return
             self._ended = True
-            self._adapter.cut()
+            for way in ("_lines", "_adapter"):
+                if way in vars(self):
+                    vars(self)[way].cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
-        self._ended = self._closing = True
+        with self._ending:
+            self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
         try:
             self._login.log_out()
         finally:
-            self._adapter.close()
-            vars(self).pop("_pool", None)
+            for way in ("_lines", "_adapter"):
+                if way in vars(self):
+                    vars(self)[way].close()
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
@@ -266,34 +277,40 @@ class Connection:
             raise self.deadline.passed()
         self.requests += 1
         try:
-            if short and self._pool is not None:
+            if short and not self._proxies:
                 body = None if data is None else msgspec.json.encode(data)
-                more = self._headers | ({} if body is None else _JSON)
-                answer = sent(self._pool, method, uri, more, left_s * share, body)
+                more = self._headers if body is None else self._headers | _JSON
+                answer = self._lines.ask(method, uri, more, left_s * share, most, body)
             else:
-                answer = self._through_sushy(method, uri, left_s * share, data, headers)
-            content = body_of(answer, most)
+                answer = self._through_sushy(method, uri, left_s * share, most, data, headers)
             if self._ended and method != "DELETE":  # what was cut off can look whole
                 raise self.deadline.passed()
-            self._received += len(content)
+            self._received += len(answer.body)
             if self._received > MAX_TREE_BYTES:
                 raise PodmError(f"sends more than {MAX_TREE_BYTES} bytes")
-            return Answer(answer.status, answer.headers, content)
+            return answer
         except Unreachable:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.passed() from None
             raise
 
     @functools.cached_property
-    def _pool(self) -> HTTPConnectionPool | None:
-        """The connections of the short way, None where a proxy is on it."""
-        if select_proxy(self.url, self._proxies):
-            return None
-        return self._adapter.pool(self.url, self._verify)
+    def _lines(self) -> Lines:
+        """The short way."""
+        return Lines(self.url, self._verify, self._trust)
+
+    @functools.cached_property
+    def _adapter(self) -> Adapter:
+        """What carries the requests of the long way."""
+        from valence_sched.drivers.adapter import Adapter
+
+        return Adapter(self._parallel, self._trust)
 
     @functools.cached_property
     def _connector(self) -> Any:
         """The connector of sushy: the long way."""
+        from http.cookiejar import DefaultCookiePolicy
+
         from sushy.connector import Connector  # type: ignore[import-untyped]
 
         connector = Connector(
@@ -314,10 +331,14 @@ class Connection:
         method: str,
         uri: str,
         timeout_s: float,
+        most: int,
         data: Json | None,
         headers: Mapping[str, str] | None,
-    ) -> Any:
+    ) -> Answer:
+        import requests
         from sushy.exceptions import SushyError  # type: ignore[import-untyped]
+
+        from valence_sched.drivers.adapter import body_of
 
         try:
             response = self._connector._op(
@@ -334,7 +355,7 @@ class Connection:
             response = found.response
         except (SushyError, ValueError, requests.RequestException) as error:
             raise InputError(uri, "", str(error), "a request that can be sent") from None
-        return response.raw
+        return Answer(response.raw.status, response.raw.headers, body_of(response.raw, most))
 
 
 class _Status(Exception):
@@ -363,6 +384,17 @@ def base_url(registered: Registered) -> str:
         raise PodmError(f"{found}, expected https://host or https://host:port")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+
+
+def _proxies(url: str) -> dict[str, str]:
+    """Return the proxies on the way to a URL; most sites have none, and need no library to know."""
+    named = any(name.lower().endswith("_proxy") for name in os.environ)
+    if not named and sys.platform not in ("darwin", "win32"):
+        return {}
+    from requests.utils import get_environ_proxies, select_proxy
+
+    proxies: dict[str, str] = get_environ_proxies(url)
+    return proxies if select_proxy(url, proxies) else {}
 
 
 def _signed(connector: Any, headers: Mapping[str, str], basic: tuple[str, str] | None) -> None:

@@ -21,15 +21,22 @@ from valence_sched.drivers.links import Service, folded, path_of
 from valence_sched.drivers.resources import Collection
 from valence_sched.errors import InputError, PodmError
 
-Start = Callable[[Callable[[], None]], bool]
+#: Runs work in one more thread, if there may be one more for so many requests that wait.
+Start = Callable[[Callable[[], None], int], bool]
 
 
 class Want(NamedTuple):
-    """A document to fetch: its URI, what it is, and how many levels below it to ask for."""
+    """A document to fetch: its URI, the same folded, what it is, how many levels below it."""
 
     uri: str
+    key: str
     to: type[Resource]
     levels: int = 0
+
+
+def want(uri: str, to: type[Resource], levels: int = 0) -> Want:
+    """Return that a document is wanted."""
+    return Want(uri, folded(uri), to, levels)
 
 
 class Crawl:
@@ -44,6 +51,7 @@ class Crawl:
         self._levels: dict[str, int] = {}
         self._failed: dict[str, InputError | None] = {}
         self._spelled: dict[str, str] = {}
+        self._exact: dict[str, tuple[str, str] | None] = {}
         self._tried: dict[str, set[str]] = {}
         self._pending: dict[str, list[Want]] = {}
         self._visited: set[tuple[str, type[Resource]]] = set()
@@ -51,6 +59,7 @@ class Crawl:
         self._queue: deque[Want] = deque()
         self._changed = threading.Condition()
         self._busy = self._threads = 0
+        self._deep = True
         self._error: BaseException | None = None
         self._links = Service(lambda _: None, lambda _: None, host=host)
         self.unplanned = 0
@@ -78,24 +87,35 @@ class Crawl:
     def known(self) -> Iterator[str]:
         """Yield the spelling of each URI: as the document spells it, else as a link does."""
         for key, json in self._found.items():
-            own = json.get("@odata.id")
-            own = path_of(own) if isinstance(own, str) else ""
-            yield own if folded(own) == key else self._spelled[key]
+            own, spelled = json.get("@odata.id"), self._spelled[key]
+            if own != spelled and isinstance(own, str) and folded(path_of(own)) == key:
+                spelled = path_of(own)
+            yield spelled
 
     def lasting(self) -> Iterator[tuple[str, Json]]:
         """Yield the documents that rarely change."""
         for key in {key for key, to in self._visited if to.lasting and key in self._found}:
             yield key, self._found[key]
 
-    def fetch(self, wanted: Iterable[Want]) -> None:
-        """Fetch what is wanted, and all that it leads to.
+    @property
+    def brings(self) -> bool:
+        """Whether a document may bring all below it, so that the reader may need no more."""
+        return self._source.levels > 0 and not self._kept.keeps
+
+    def below(self, want: Want) -> list[Want]:
+        """Return what a document that is there leads to."""
+        return list(self._below(want, self._found[want.key]))
+
+    def fetch(self, wanted: Iterable[Want], *, deep: bool = True) -> None:
+        """Fetch what is wanted, and all that it leads to; unless ``deep``, only what it brings.
 
         Raises:
             PodmError: the pod manager cannot be read.
         """
+        self._deep = deep
         with self._changed:
-            for want in wanted:
-                self._want(want)
+            for one in wanted:
+                self._want(one)
         self._work()
         if self._error is not None:
             raise self._error
@@ -104,29 +124,29 @@ class Crawl:
         """Fetch later what the reader wants or reads: what was put off about it."""
         with self._changed:
             wants = self._late.pop(folded(uri), [])
-            for want in wants:
-                self._want(want)
+            for one in wants:
+                self._want(one)
             if not wants and folded(uri) not in self._found:
                 self.unplanned += 1
-                self._want(Want(uri, Resource))
+                self._want(want(uri, Resource))
 
     def put_off(self, want: Want) -> None:
         """Fetch something only when the reader asks for it."""
-        self._late.setdefault(folded(want.uri), []).append(want)
+        self._late.setdefault(want.key, []).append(want)
 
     def _want(self, want: Want) -> None:
         todo = [want]
         while todo:
             want = todo.pop()
-            key = folded(want.uri)
+            key, to = want.key, want.to
             self._spell(key, want.uri)
-            if key not in self._found and want.to.lasting and (kept := self._kept.get(key)):
+            if key not in self._found and to.lasting and (kept := self._kept.get(key)):
                 self._found[key] = kept
             if key in self._found:
-                if (key, want.to) not in self._visited:
-                    self._visited.add((key, want.to))
+                if self._deep and (key, to) not in self._visited:
+                    self._visited.add((key, to))
                     json = self._found[key]
-                    if want.to.ways or "Members" in json:
+                    if to.ways or "Members" in json:
                         todo += reversed(list(self._below(want, json)))
             elif key in self._pending:
                 self._pending[key].append(want)
@@ -140,17 +160,17 @@ class Crawl:
             yield from self._linked(want.to(want.uri, json, _ignore))
             return
         page = Collection(want.uri, json, _ignore)
-        yield from self._named(page.members, page, want.to, 0)
+        yield from self._named(page.members, want.to, 0)
         if page.next_page:
-            yield from self._named([page.next_page], page, want.to, want.levels)
+            yield from self._named([page.next_page], want.to, want.levels)
         yield from self._linked(page)
 
     def _linked(self, resource: Resource) -> Iterator[Want]:
         if not resource.leads:
             return
         for way in resource.ways:
-            raw = way.raw(resource)
-            if raw is None:
+            raw = resource.json.get(way.first) and way.raw(resource)
+            if not raw:
                 continue
             if isinstance(way, Parts):
                 for json in way.of(resource):
@@ -158,24 +178,29 @@ class Crawl:
                 continue
             targets = way.of(resource)
             levels = 0 if isinstance(raw, list) else self._kept.levels(way)
-            for want in self._named(targets, resource, way.to, levels):
+            for named in self._named(targets, way.to, levels):
                 if way.late:
-                    self.put_off(want)
+                    self.put_off(named)
                 else:
-                    yield want
+                    yield named
 
-    def _named(
-        self, targets: Iterable[str], holder: Resource, to: type[Resource], levels: int
-    ) -> Iterator[Want]:
+    def _named(self, targets: Iterable[str], to: type[Resource], levels: int) -> Iterator[Want]:
         for target in targets:
-            if uri := self._exact(target, holder.uri):
-                yield Want(uri, to, levels)
+            if named := self._named_by(target):
+                yield Want(*named, to, levels)
 
-    def _exact(self, target: str, where: str) -> str | None:
+    def _named_by(self, target: str) -> tuple[str, str] | None:
+        """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""
+        if target not in self._exact:
+            uri = self._within(target)
+            self._exact[target] = (uri, folded(uri)) if uri else None
+        return self._exact[target]
+
+    def _within(self, target: str) -> str | None:
         """Return a link as it is spelled, without its host; None when it leads elsewhere."""
         if target[:1] == "/" and "://" not in target and len(target) <= MAX_TEXT:
             return path_of(target)
-        if self._links.uri(target, where) is None:
+        if self._links.uri(target, target) is None:
             return None
         return path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
 
@@ -205,7 +230,7 @@ class Crawl:
             while self._error is None:
                 while self._queue:
                     want = self._queue.popleft()
-                    if folded(want.uri) in self._found:  # it came with another
+                    if want.key in self._found:  # it came with another
                         self._took(want, {})
                         continue
                     self._busy += 1
@@ -227,11 +252,11 @@ class Crawl:
                     self._threads -= 1
                     self._changed.notify_all()
 
-        self._threads += self._start(work)
+        self._threads += self._start(work, len(self._queue))
 
     def _took(self, want: Want, found: dict[str, Json] | InputError) -> None:
         """Take what came for a want, and go on with what it leads to."""
-        key = folded(want.uri)
+        key = want.key
         self._tried.setdefault(key, set()).add(want.uri)
         if isinstance(found, dict):
             for uri, json in found.items():
@@ -255,8 +280,8 @@ class Crawl:
         Where a document misspells its own URI, expanding changes the links to it, and which
         answer comes first is chance.
         """
-        if exact := self._exact(uri, uri):
-            key = folded(exact)
+        if named := self._named_by(uri):
+            exact, key = named
             known = self._found.setdefault(key, json)
             if known is json:
                 self._levels[key] = levels

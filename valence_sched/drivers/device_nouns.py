@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from valence_sched.drivers.alike import Alike
 from valence_sched.drivers.device_resources import (
     Device,
     DriveDevice,
@@ -43,21 +44,28 @@ Noun = Processor | Accelerator | Memory | Drive | Nic
 D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
 
-def describe(devices: Iterable[Device]) -> Devices:
-    """Return the nouns of these devices; identical ones become one line with a count."""
-    nouns = [_noun(device) for device in devices if is_there(device)]
-    return Devices(
-        processors=_merged(nouns, Processor),
-        accelerators=_merged(nouns, Accelerator),
-        memory=_merged(nouns, Memory),
-        drives=_merged(nouns, Drive),
-        nics=_merged(nouns, Nic),
-    )
+class Describer:
+    """Describes the devices of one pod manager: each kind of device once, and each set of them."""
+
+    def __init__(self) -> None:
+        self._nouns: Alike[Device, Noun | None] = Alike(_noun)
+        self._sets: dict[tuple[Noun | None, ...], Devices] = {}
+
+    def describe(self, devices: Iterable[Device]) -> Devices:
+        """Return the nouns of these devices; identical ones become one line with a count."""
+        nouns = tuple([self._nouns.of(device) for device in devices])
+        found = self._sets.get(nouns)
+        if found is None:
+            found = self._sets[nouns] = _devices(nouns)
+        return found
 
 
 def is_there(device: Device) -> bool:
     """Return whether a device counts: neither absent nor switched off."""
-    return (device.state or "").casefold() not in NOT_THERE and device.enabled is not False
+    state = device.state
+    if state is not None and state.casefold() in NOT_THERE:
+        return False
+    return device.enabled is not False
 
 
 def is_persistent(module: MemoryDevice) -> bool:
@@ -67,7 +75,19 @@ def is_persistent(module: MemoryDevice) -> bool:
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
 
 
+def _devices(nouns: Iterable[Noun | None]) -> Devices:
+    return Devices(
+        processors=_merged(nouns, Processor),
+        accelerators=_merged(nouns, Accelerator),
+        memory=_merged(nouns, Memory),
+        drives=_merged(nouns, Drive),
+        nics=_merged(nouns, Nic),
+    )
+
+
 def _noun(device: Device) -> Noun | None:
+    if not is_there(device):
+        return None
     match device:
         case ProcessorDevice():
             return _processor(device)

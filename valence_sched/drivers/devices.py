@@ -70,9 +70,10 @@ def settled(
     for block, found in reached.items():
         for uri in found:
             holders.setdefault(uri, []).append(block)
-    owner = {uri: min(of, key=lambda b: _rank(statuses[b])) for uri, of in holders.items()}
+    owner = {uri: of[0] for uri, of in holders.items()}
     for uri, of in holders.items():
         if len(of) > 1:
+            owner[uri] = min(of, key=lambda b: _rank(statuses[b]))
             found_in = f"found in {', '.join(of)}, expected one block"
             service.note(Remark(f"{uri}: {found_in} ({owner[uri]} has it)"))
     return {

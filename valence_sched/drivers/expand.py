@@ -25,11 +25,14 @@ SHARE = 0.5
 
 
 class Documents:
-    """Reads documents; ``offer`` once the service root is known."""
+    """Reads documents; ``offer`` once the service root is known.
+
+    ``levels`` is how many may be asked for at once.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._levels = 0
+        self.levels = 0
         self._counted = False
 
     def offer(self, root: Json) -> None:
@@ -39,7 +42,7 @@ class Documents:
         if not isinstance(query, dict) or not _true(query.get("NoLinks")):
             return
         self._counted = _true(query.get("Levels"))
-        self._levels = _most(query.get("MaxLevels")) if self._counted else 1
+        self.levels = _most(query.get("MaxLevels")) if self._counted else 1
 
     def read(self, path: str, levels: int = 0) -> dict[str, Json]:
         """Return the document at a path, and what came with it, by URI; empty if it is gone.
@@ -49,7 +52,7 @@ class Documents:
             PodmError: none can.
         """
         if "$expand" not in path:
-            while most := min(levels, self._levels):
+            while most := min(levels, self.levels):
                 if found := self._expanded(path, most):
                     return found
         try:
@@ -70,7 +73,7 @@ class Documents:
                 path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES, SHARE
             )
             if len(answer.body) > MAX_EXPANDED_BYTES:
-                self._levels = min(self._levels, levels // 2)
+                self.levels = min(self.levels, levels // 2)
                 return None
             if answer.status == 200:
                 whole = _document(object_of(answer.body, path_of(path)), path)
@@ -79,7 +82,7 @@ class Documents:
                     return {path_of(path): whole} | found
         except (InputError, RecursionError, Slow):
             pass  # read alone it says better what is wrong with it
-        self._levels = 0
+        self.levels = 0
         return None
 
 
@@ -93,11 +96,12 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
     stack: list[Any] = [whole]
     while stack:
         holder = stack.pop()
-        places = holder.items() if isinstance(holder, dict) else enumerate(holder)
-        for place, value in list(places):
-            if isinstance(value, list):
+        places = holder.items() if type(holder) is dict else enumerate(holder)
+        for place, value in places:  # values change, places do not
+            kind = type(value)
+            if kind is list:
                 stack.append(value)
-            if not isinstance(value, dict):
+            if kind is not dict:
                 continue
             uri = value.get("@odata.id")
             if isinstance(uri, str) and "#" not in uri:

@@ -21,6 +21,7 @@ R = TypeVar("R", bound="Resource")
 MAX_NUMBER = 2**53
 #: The longest name, URI or other text, in characters; the inventory has the same bound.
 MAX_TEXT = 1024
+_NUMBERS = (int, float)
 
 
 class Resource:
@@ -32,10 +33,15 @@ class Resource:
     lasting: ClassVar[bool] = False
     #: Its fields that lead to other documents, in the order of their names.
     ways: ClassVar[tuple[Link | Parts, ...]] = ()
+    #: The properties in which it says what it is, apart from its name and what it links.
+    said: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        fields = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
-        cls.ways = tuple(way for way in fields if isinstance(way, Link | Parts))
+        found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
+        fields = [field for field in found if isinstance(field, Field)]
+        cls.ways = tuple(field for field in fields if isinstance(field, Link | Parts))
+        said = {field.first for field in fields if field not in cls.ways}
+        cls.said = tuple(sorted(said - {"Name", "Links"}))
 
     def __init__(self, uri: str, json: Json, note: Note) -> None:
         self.uri, self.json, self.note = uri, json, note
@@ -51,11 +57,14 @@ class Resource:
 
 
 class Field(Generic[T]):
-    """A property of a resource. ``path`` uses ``/`` between nested properties."""
+    """A property of a resource.
+
+    ``path`` uses ``/`` between nested properties, the outermost of which is ``first``.
+    """
 
     def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
         self.path, self.read, self.doc, self.unit = path, read, doc, unit
-        self._first, *self._rest = path.split("/")
+        self.first, *self._rest = path.split("/")
         self._absent = read(None)  # most properties are absent: this is what most reads return
 
     @overload
@@ -65,20 +74,28 @@ class Field(Generic[T]):
     def __get__(self, resource: Resource | None, owner: type[Resource]) -> Self | T:
         if resource is None:
             return self
-        return self._absent if resource.json.get(self._first) is None else self.of(resource)
+        value = resource.json.get(self.first)
+        if value is None:
+            return self._absent
+        return self._read(resource, self._inside(value) if self._rest else value)
 
     def raw(self, resource: Resource) -> Any:
         """Return what stands there, None where nothing does."""
-        value: Any = resource.json.get(self._first)
+        return self._inside(resource.json.get(self.first))
+
+    def of(self, resource: Resource) -> T:
+        """Return the value; what cannot be read is noted and read as if it were absent."""
+        return self._read(resource, self.raw(resource))
+
+    def _inside(self, value: Any) -> Any:
+        """Return what stands in a property at the rest of the path."""
         for key in self._rest:
             if value is None:
                 break
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
-    def of(self, resource: Resource) -> T:
-        """Return the value; what cannot be read is noted and read as if it were absent."""
-        value = self.raw(resource)
+    def _read(self, resource: Resource, value: Any) -> T:
         if value is None:
             return self._absent
         try:
@@ -133,7 +150,7 @@ def amount(value: Any) -> float | None:
             value = float(value)
         except ValueError:
             raise ValueError("a number") from None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise ValueError("a number")
     if not 0 <= value <= MAX_NUMBER:
         raise ValueError(f"a number from 0 to {MAX_NUMBER}")
@@ -161,9 +178,11 @@ def text(value: Any) -> str | None:
     """Read text, also from a number; empty text is unknown."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("text")
-    found = str(value).strip()
+    if not isinstance(value, str):
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+            raise ValueError("text")
+        value = str(value)
+    found: str = value.strip()
     if len(found) > MAX_TEXT:
         raise ValueError(f"at most {MAX_TEXT} characters")
     return found or None

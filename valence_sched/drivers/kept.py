@@ -48,6 +48,11 @@ class Kept:
         self._documents: dict[str, tuple[float, Json]] = {}
         self.problem: str | None = None
 
+    @property
+    def keeps(self) -> bool:
+        """Whether documents are kept for the next read."""
+        return self._path is not None
+
     def load(self) -> None:
         """Read the file; one that cannot be used is as good as none."""
         if self._path is None or not self._path.exists():

@@ -7,6 +7,7 @@ live pod manager are read by the same code.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -41,8 +42,7 @@ class Service:
     ) -> None:
         self._get = get
         self.note = note
-        self._known = set(known)
-        self._spelled = {folded(uri): uri for uri in sorted(self._known, reverse=True)}
+        self._known = frozenset(known)
         self._host = host
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
@@ -71,6 +71,11 @@ class Service:
         if uri in self._known:
             return uri
         return self._spelled.setdefault(folded(uri), uri)
+
+    @functools.cached_property
+    def _spelled(self) -> dict[str, str]:
+        """The spelling of each URI, by what all spellings have in common."""
+        return {folded(uri): uri for uri in sorted(self._known, reverse=True)}
 
     def json(self, uri: str, where: str) -> Json | None:
         """Return the document at a URI; a dangling link or bad document is noted once."""

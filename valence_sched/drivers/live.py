@@ -25,6 +25,9 @@ MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers at once to begin with: more would only wait for the same processor. When no result
 #: comes for a while, those in hand are slow, and as many again are begun.
 FIRST_PODMS, PATIENCE_S = 32, 0.25
+#: With so many pod managers at once there is always something to do while one of them is waited
+#: for: then a thread more for one of them costs more than it saves, unless so many requests wait.
+CROWD, WORTH_A_THREAD = 8, 4
 #: How long a pod manager has to end after its deadline.
 GRACE_S = 0.5
 
@@ -177,8 +180,10 @@ class _Site:
             del reading  # it may be gone long before the session is
             visit.end()
 
-    def _help(self, work: Callable[[], None]) -> bool:
-        """Run something in one more thread, if there may be one more."""
+    def _help(self, work: Callable[[], None], waiting: int) -> bool:
+        """Run something in one more thread, if there may be one more and it is worth it."""
+        if len(self._running) >= CROWD and waiting < WORTH_A_THREAD:
+            return False
         if not self._helpers.acquire(blocking=False):
             return False
 

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents of a live pod manager say: fetch ahead, read, and fetch what was missing."""
+"""What the documents of a live pod manager say: fetch ahead, read, and fetch what was missing.
+
+Where documents bring what stands below them, reading may need no more than the root links, so
+it is tried at once: following what is there already costs as much as reading it.
+"""
 
 from __future__ import annotations
 
-from valence_sched.drivers.crawl import Crawl, Want
+from typing import NamedTuple
+
+from valence_sched.drivers.crawl import Crawl, want
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json, Link
 from valence_sched.drivers.links import ROOT, Service
@@ -15,39 +21,61 @@ from valence_sched.model.inventory import FullPodm
 MAX_PASSES = 20
 
 
-def understood(
-    crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str
-) -> tuple[Notes, FullPodm, dict[str, Json]]:
+class Pass(NamedTuple):
+    """What one reading came to: the documents that it read, and those that were not there."""
+
+    notes: Notes
+    podm: FullPodm
+    read: dict[str, Json]
+    missing: list[str]
+
+
+def understood(crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str) -> Pass:
     """Return what the documents say: read them again as long as the reader wants more."""
     if root is None:
-        for way in vars(dialect.root).values():
-            if isinstance(way, Link):
-                crawl.put_off(Want(f"{ROOT}/{way.path}", way.to, way.levels))
+        _guess(crawl, dialect)
+        crawl.fetch([])
     else:
         crawl.add(ROOT, root)
-    crawl.fetch([Want(ROOT, dialect.root)] if root is not None else [])
+        whole = want(ROOT, dialect.root)
+        if crawl.brings:
+            crawl.fetch(crawl.below(whole), deep=False)
+            found = _pass(crawl, dialect, name, host)
+            if not found.missing:
+                return found
+        crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        notes = Notes()
-        read: dict[str, Json] = {}
-        missing: list[str] = []
-
-        def get(
-            uri: str, read: dict[str, Json] = read, missing: list[str] = missing
-        ) -> Json | None:
-            try:
-                found = crawl.get(uri)
-            except KeyError:
-                missing.append(uri)
-                return None
-            if found is not None:
-                read[uri] = found
+        found = _pass(crawl, dialect, name, host)
+        if not found.missing:
             return found
-
-        service = Service(get, notes.add, crawl.known(), host)
-        podm = dialect.read(service, name, dialect.name)
-        if not missing:
-            return notes, podm, read
-        for uri in (*read, *missing):
+        for uri in (*found.read, *found.missing):
             crawl.ask(uri)
         crawl.fetch([])
     raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")
+
+
+def _guess(crawl: Crawl, dialect: Dialect) -> None:
+    """Put off what stands below a root that is not there, where it stands by custom."""
+    for way in vars(dialect.root).values():
+        if isinstance(way, Link):
+            crawl.put_off(want(f"{ROOT}/{way.path}", way.to, way.levels))
+
+
+def _pass(crawl: Crawl, dialect: Dialect, name: str, host: str) -> Pass:
+    """Read with the documents that are there."""
+    notes = Notes()
+    read: dict[str, Json] = {}
+    missing: list[str] = []
+
+    def get(uri: str) -> Json | None:
+        try:
+            found = crawl.get(uri)
+        except KeyError:
+            missing.append(uri)
+            return None
+        if found is not None:
+            read[uri] = found
+        return found
+
+    service = Service(get, notes.add, crawl.known(), host)
+    return Pass(notes, dialect.read(service, name, dialect.name), read, missing)

@@ -41,6 +41,8 @@ def places_of(
         for name, value in _parts(uri).items():
             told.setdefault(name, set()).add(value)
     for device in filter(is_there, devices):
+        if "Links" not in device.json:
+            continue
         if not chassis:
             told["chassis"] |= _uris(service, device.chassis, device.uri)
         for uri in _uris(service, device.endpoints + device.switch_ports, device.uri):

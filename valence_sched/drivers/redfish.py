@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from valence_sched.drivers import block_states, devices
-from valence_sched.drivers.device_nouns import describe
+from valence_sched.drivers.device_nouns import Describer
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.limits import LimitsByZone
 from valence_sched.drivers.links import ROOT, Service
@@ -29,7 +29,7 @@ from valence_sched.drivers.resources import (
 from valence_sched.drivers.stocks import stocks
 from valence_sched.errors import Remark
 from valence_sched.model.build import WHOLE
-from valence_sched.model.inventory import FullBlock, FullPodm, Node, Pool, Status
+from valence_sched.model.inventory import Block, FullBlock, FullPodm, Node, Pool, Status
 
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
@@ -147,18 +147,19 @@ def _blocks(
 ) -> Iterator[FullBlock]:
     states = block_states.statuses(blocks, nodes)
     owned = devices.owned(service, blocks, states)
+    describer = Describer()
     for block in blocks:
         status: Status = states[block.uri]
         if status.slots and not members[block.uri]:
             service.note(
                 Remark(f"{block.uri}: found in no zone, expected in one (no node can have it)")
             )
-        yield FullBlock(
+        yield Block(
             uri=block.uri,
             name=block.name,
             type=block_states.types(block),
             pools=tuple(members[block.uri]),
             places=places(service, block, owned[block.uri]),
             status=status,
-            devices=describe(owned[block.uri]),
+            devices=describer.describe(owned[block.uri]),
         )

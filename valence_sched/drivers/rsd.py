@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from valence_sched.drivers import devices, rsd_fabrics, rsd_stocks
-from valence_sched.drivers.device_nouns import describe
+from valence_sched.drivers.device_nouns import Describer
 from valence_sched.drivers.device_resources import Device, DriveDevice, ProcessorDevice
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Resource
@@ -152,12 +152,13 @@ def _blocks(
         for block, held in reached.items()
     }
     held = devices.settled(service, own, statuses)
+    describer = Describer()
     for system in found.systems:
         status, mine = statuses[system.uri], held[system.uri]
         ends = system.endpoints + tuple(found.reach[system.uri].told)
         places = places_of(service, system.uri, system.chassis, mine, ends)
         pools = (names[found.reach[system.uri].fabrics],)
-        yield _block(system, "ComputerSystem", pools, status, describe(mine), places)
+        yield _block(system, "ComputerSystem", pools, status, describer.describe(mine), places)
     for offer in found.offers:
         yield _offered(service, offer, uses.of_offer(offer, attached), names, ids)
 
@@ -171,7 +172,7 @@ def _offered(
 ) -> FullBlock:
     of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
     device: Device = kind(of.uri, of.json, of.note)
-    described = describe([device])
+    described = Describer().describe([device])
     pools = ids
     if offer.fabrics:
         pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How bytes come from one pod manager: no surprises, and a way to end all that is under way.
+"""What it means that no bytes come from a pod manager, how long to wait, and whom to trust.
 
-sushy's Connector sends through this adapter, and what is read by the thousand goes past it over
-the same connections. What fails below HTTP becomes an :class:`Unreachable` at once, so that
-nothing above sends a request a second time.
+What fails below HTTP becomes an :class:`Unreachable` at once, so that nothing above sends a
+request a second time.
 """
 
 from __future__ import annotations
@@ -15,24 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
-from weakref import WeakSet
-
-import requests
-from requests.adapters import HTTPAdapter
-from requests.exceptions import ConnectTimeout, SSLError, Timeout
-from requests.utils import requote_uri
-from urllib3 import BaseHTTPResponse, disable_warnings
-from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    InsecureRequestWarning,
-    NewConnectionError,
-    ReadTimeoutError,
-)
-from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.errors import PodmError
 
@@ -82,152 +64,71 @@ class Trust:
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
+    def by(self, verify: bool | str) -> ssl.SSLContext:
+        """Return how to verify: by the usual authorities, by a file or folder of them, or not.
+
+        Raises:
+            OSError: the authorities cannot be read.
+        """
+        if verify is not True:
+            return self.of(verify or "")
+        from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+        return self.of(DEFAULT_CA_BUNDLE_PATH)
+
     def of(self, authorities: str) -> ssl.SSLContext:
-        """Return how to verify by a file or folder of authorities."""
+        """Return how to verify by a file or folder of authorities; without one, not at all."""
         with self._lock:
             if authorities not in self._contexts:
-                folder = authorities if os.path.isdir(authorities) else None
-                file = None if folder else authorities
-                context = ssl.create_default_context(cafile=file, capath=folder)
-                self._contexts[authorities] = context
+                self._contexts[authorities] = _context(authorities)
             return self._contexts[authorities]
 
 
-class Adapter(HTTPAdapter):
-    """Keeps connections alive, knows them all, and says plainly what fails."""
-
-    def __init__(self, parallel: int, trust: Trust) -> None:
-        self._trust = trust
-        self._open: WeakSet[Any] = WeakSet()
-        super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
-
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
-        """Return the pool of connections to a host, each of which is remembered."""
-        pool = super().get_connection_with_tls_context(*args, **kwargs)
-        if "ConnectionCls" not in vars(pool):
-            make = type(pool).ConnectionCls
-
-            def remembered(**options: Any) -> Any:
-                connection = make(**options)
-                self._open.add(connection)
-                return connection
-
-            pool.ConnectionCls = remembered  # type: ignore[assignment]
-        return pool
-
-    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Have connections verify by what is trusted already, instead of reading it each time."""
-        super().cert_verify(conn, url, verify, cert)
-        authorities = conn.ca_certs or conn.ca_cert_dir if url.startswith("https") else None
-        if authorities:
-            conn.conn_kw["ssl_context"] = self._trust.of(authorities)
-            conn.ca_certs = conn.ca_cert_dir = None
-
-    def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send one request, once.
-
-        Raises:
-            Unreachable: no answer came.
-        """
-        try:
-            return super().send(request, *args, **kwargs)
-        except (requests.RequestException, HTTPError, OSError) as error:
-            raise unreachable(error) from None
-
-    def pool(self, url: str, verify: bool | str) -> HTTPConnectionPool:
-        """Return the connections to a host, which verify as those of sushy do.
-
-        ``verify`` is whether to, or a file of authorities.
-
-        Raises:
-            Unreachable: the authorities cannot be read.
-        """
-        request = requests.PreparedRequest()
-        request.url = url
-        try:
-            pool = self.get_connection_with_tls_context(request, verify)
-            self.cert_verify(pool, url, verify, None)
-        except OSError as error:
-            raise unreachable(error) from None
-        if not verify:  # who asked for it knows
-            disable_warnings(InsecureRequestWarning)
-        return pool
-
-    def cut(self) -> None:
-        """End every request that is under way, whoever waits for it."""
-        for connection in list(self._open):
-            sock = getattr(connection, "sock", None)
-            if sock is not None:
-                _shut(sock)
+def _context(authorities: str) -> ssl.SSLContext:
+    if not authorities:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    folder = authorities if os.path.isdir(authorities) else None
+    return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
 
 
-def sent(
-    pool: HTTPConnectionPool,
-    method: str,
-    path: str,
-    headers: Mapping[str, str],
-    timeout_s: float,
-    body: bytes | None = None,
-) -> BaseHTTPResponse:
-    """Send one request, once, and return its answer, whose body is still to be read.
+def unreachable(error: BaseException, *, connected: bool = True) -> Unreachable:
+    """Return what an error of a socket means, in a few words.
 
-    Raises:
-        Unreachable: no answer came.
+    ``connected`` is whether the pod manager had taken the connection.
     """
-    try:
-        return pool.urlopen(
-            method,
-            requote_uri(path),
-            body=body,
-            headers=headers,
-            timeout=timeout_s,
-            retries=False,
-            redirect=False,
-            preload_content=False,
-        )
-    except (HTTPError, OSError, ValueError) as error:
-        raise unreachable(error) from None
+    causes = causes_of(error)
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return distrusted(causes[-1])
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return late(connected=connected)
+    return broken(causes[-1], connected=connected)
 
 
-def body_of(answer: Any, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed.
-
-    Raises:
-        Unreachable: it does not come whole.
-    """
-    try:
-        body: bytes = answer.read(most + 1, decode_content=True)
-        if len(body) > most:
-            answer.close()
-        else:
-            answer.release_conn()
-        return body
-    except (HTTPError, OSError) as error:
-        answer.close()
-        raise unreachable(error) from None
+def distrusted(error: BaseException) -> Unreachable:
+    """Return that there is no TLS with who answers."""
+    said = _OPENSSL.sub("", _plain(error))
+    hint = "name its authority with --cacert; --insecure reads it unchecked"
+    if said in _NO_TLS:
+        hint = "does it speak HTTP without TLS there?"
+    return Unreachable(f"TLS: {said} ({hint})", sent=False)
 
 
-def unreachable(error: BaseException) -> Unreachable:
-    """Return what an error of the transport means, in a few words."""
-    causes = _causes(error)
-    if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
-        said = _OPENSSL.sub("", _plain(causes[-1]))
-        hint = "name its authority with --cacert; --insecure reads it unchecked"
-        if said in _NO_TLS:
-            hint = "does it speak HTTP without TLS there?"
-        return Unreachable(f"TLS: {said} ({hint})", sent=False)
-    refused = any(isinstance(cause, NewConnectionError) for cause in causes)
-    if not refused and any(
-        isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes
-    ):
-        return Slow("no connection in time (is it up, and the address right?)", sent=False)
-    if any(isinstance(cause, Timeout | ReadTimeoutError | TimeoutError) for cause in causes):
+def late(*, connected: bool) -> Slow:
+    """Return that something did not come in time: the answer, or even the connection."""
+    if connected:
         return Slow("no answer in time (allow it more with --timeout)")
+    return Slow("no connection in time (is it up, and the address right?)", sent=False)
+
+
+def broken(error: BaseException, *, connected: bool) -> Unreachable:
+    """Return that a connection ended too early, or could not be made."""
     hint = "is it up, and the address right?"
-    return Unreachable(f"{_plain(causes[-1])} ({hint})", again=True, sent=not refused)
+    return Unreachable(f"{_plain(error)} ({hint})", again=True, sent=connected)
 
 
-def _causes(error: BaseException) -> list[BaseException]:
+def causes_of(error: BaseException) -> list[BaseException]:
     """Return an error and all that led to it, the first cause last."""
     found: list[BaseException] = []
     cause: BaseException | None = error
@@ -246,6 +147,7 @@ def _plain(error: BaseException) -> str:
     return str(verify or text.rpartition("object at 0x")[2] or text).lower()
 
 
-def _shut(sock: Any) -> None:
+def shut(sock: Any) -> None:
+    """End what is sent and received, whoever waits for it."""
     with contextlib.suppress(OSError):  # it may be closed by now, which is what is wanted
         sock.shutdown(socket.SHUT_RDWR)

@@ -129,7 +129,8 @@ class Visit:
         documents = Documents(connection)
         documents.offer(root or {})
         crawl = Crawl(documents, kept, connection.host, pace.parallel, self._start)
-        notes, podm, read = understood(crawl, dialect, root, known.name, connection.host)
+        found = understood(crawl, dialect, root, known.name, connection.host)
+        notes, podm, read, _ = found
         if root is None and not read:
             hint = "is it a Redfish service?"
             raise InputError(ROOT, "", "no such document", "a service root", hint)

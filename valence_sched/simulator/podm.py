@@ -104,13 +104,17 @@ class SimulatedPodm:
         return "" if read and not closed else None
 
     def _got(self, ask: Asked) -> Reply:
-        if self._cached_changes != self.documents.changes:
+        """Answer a read; what does not name the sessions is kept while only they change."""
+        changes = self.documents.changes - self.sessions.changes
+        if self._cached_changes != changes:
             self._cache.clear()
-            self._cached_changes = self.documents.changes
+            self._cached_changes = changes
         key = f"{ask.path}?{ask.query}" if ask.query else ask.path
         reply = self._cache.get(key)
         if reply is None:
-            reply = self._cache[key] = encoded(self._reads.answer(ask))
+            reply = encoded(self._reads.answer(ask))
+            if self.sessions.collection.encode() not in reply.body:
+                self._cache[key] = reply
         tag = reply.headers.get("ETag")
         if tag and tag in [one.strip() for one in ask.headers.get("if-none-match", "").split(",")]:
             return Reply(304, b"", {"ETag": tag})

@@ -41,7 +41,10 @@ class _Session:
 
 
 class Sessions:
-    """The sessions of one pod manager; each ends when it is not used for ``timeout_s``."""
+    """The sessions of one pod manager; each ends when it is not used for ``timeout_s``.
+
+    ``changes`` is how many changes of the documents were theirs.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class Sessions:
         self._limit, self._timeout_s = limit, timeout_s
         self.collection = collection
         self._open: dict[str, _Session] = {}
-        self._count = 0
+        self._count = self.changes = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -103,16 +106,20 @@ class Sessions:
             "Name": f"Session {self._count}",
             "UserName": username,
         }
+        before = self._documents.changes
         self._documents.put(uri, json)
         added(self._documents, self.collection, uri)
+        self.changes += self._documents.changes - before
         return Answer(201, json, {"Location": uri, "X-Auth-Token": session.token})
 
     def delete(self, uri: str) -> Answer:
         """Log out."""
         if self._open.pop(uri.rstrip("/"), None) is None:
             return missing(uri)
+        before = self._documents.changes
         self._documents.remove(uri)
         removed(self._documents, self.collection, uri)
+        self.changes += self._documents.changes - before
         return Answer(204)
 
     def tick(self) -> None:

@@ -116,7 +116,7 @@ class IdentityTest(LiveTest):
                 with Connection(known, None, Deadline(20)) as connection:
                     root = connection.get("/redfish/v1").json("/redfish/v1")
                     kept = Kept(None, server.url, None, 0)
-                    crawl = Crawl(Documents(connection), kept, connection.host, 1, lambda _: False)
+                    crawl = Crawl(Documents(connection), kept, connection.host, 1, lambda *_: False)
                     understood(crawl, redfish(), root, "podm", connection.host)
                 self.assertEqual(0, crawl.unplanned)
 

@@ -4,6 +4,7 @@
 import os
 import stat
 import tempfile
+import threading
 import unittest
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from tests.unit.drivers.test_live import NOON, TREES, LiveTest
 from tests.unit.drivers.test_live_faults import hang, on, status
 from valence_sched.drivers.expand import unfold
+from valence_sched.drivers.live import CROWD
 
 TREE = TREES["rack-mockup"]
 
@@ -100,6 +102,29 @@ class ExpandTest(LiveTest):
         server = self.serve(TREE)
         self.read(server)
         self.assertFalse([path for path in server.gets() if "expand" in path])
+
+    def test_a_thread_more_for_few_requests_is_for_few_pod_managers_only(self):
+        def peak(server):
+            now, most, lock = [0], [0], threading.Lock()
+
+            def enter(handler):
+                with lock:
+                    now[0] += 1
+                    most[0] = max(most[0], now[0])
+                handler.podm.stop.wait(0.1)
+                with lock:
+                    now[0] -= 1
+
+            server.rules.append(enter)
+            return most
+
+        servers = [self.serve(dressed(TREE), expand=6) for _ in range(2 * CROWD)]
+        peaks = [peak(server) for server in servers]
+        self.read(servers[0])
+        self.assertGreater(peaks[0][0], 1)
+        peaks[0][0] = 0
+        self.read(*servers)
+        self.assertLess(len([most for (most,) in peaks if most > 1]), CROWD)
 
     def test_documents_are_taken_out_of_another_and_links_stay(self):
         inner = {"@odata.id": "/b", "@odata.type": "#B", "Id": "b", "Name": "B", "Size": {"x": 1}}

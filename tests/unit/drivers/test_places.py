@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.drivers.device_nouns import describe
+from valence_sched.drivers.device_nouns import Describer
 from valence_sched.drivers.device_resources import Device, DriveDevice, ProcessorDevice
 from valence_sched.drivers.links import Service
 from valence_sched.drivers.places import places
@@ -68,4 +68,4 @@ class TestRemote(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(protocol):
                 drive = DriveDevice("/d", {"Protocol": protocol}, notes.append)
-                self.assertEqual(remote, describe([drive]).drives[0].remote)
+                self.assertEqual(remote, Describer().describe([drive]).drives[0].remote)

@@ -150,6 +150,18 @@ class TestSessions(Case):
         self.assertEqual(200, client.get(SYSTEMS).status_code)
         self.assertEqual(201, self.login("anything").status_code)
 
+    def test_what_shows_sessions_is_never_old_however_it_is_asked_for(self):
+        client = self.serve()
+        asked = (SESSIONS, f"{SESSIONS}?$expand=.", f"{ROOT}?$expand=*($levels=3)")
+        for _ in range(2):
+            where = self.login().headers["Location"]
+            for uri in asked:
+                self.assertIn(where, client.get(uri).text)
+                self.assertEqual(200, client.get(BLOCKS).status_code)
+        client.ask("DELETE", where)
+        for uri in asked:
+            self.assertNotIn(where, client.get(uri).text)
+
     def test_the_password_stands_in_no_repr(self):
         self.assertNotIn("sesame", repr(Settings(login=Login("ann", "sesame"))))
 
