@@ -156,6 +156,7 @@ class Readings:
         """Yield what came of reading targets, in their order."""
         settings = Settings(
             timeout_s=self._live.timeout_s,
+            parallel=self._live.parallel,
             full=self._live.full,
             cache=self._cache,
             raw=self._raw,

@@ -11,7 +11,7 @@ from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
 from valence_sched_cli import cloud
-from valence_sched_cli.numbers import age, seconds
+from valence_sched_cli.numbers import age, positive, seconds
 from valence_sched_cli.output import prepared
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Podm:
             catalogue=catalogue,
             only=tuple(only),
             timeout_s=parsed_args.timeout,
+            parallel=parsed_args.parallel,
             full=parsed_args.full,
             max_age_s=parsed_args.max_age,
             liveness=getattr(parsed_args, "liveness", None),
@@ -218,6 +219,13 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=30.0,
         help="how long to wait for each pod manager, all of them at once (default: 30)",
+    )
+    parser.add_argument(
+        "--parallel",
+        metavar="<requests>",
+        type=positive,
+        default=4,
+        help="how many requests at once each pod manager gets at most (default: 4)",
     )
     parser.add_argument(
         "--full",

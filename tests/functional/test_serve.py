@@ -85,6 +85,7 @@ class TestServe(Case):
         (self.folder / "open").chmod(0o644)
         for code, said, *words in (
             (1, "did you mean 'steal'?", SITE, "--fail", "stale:BLOCK"),
+            (1, "no resource block named 'nosuch'", SITE, "--fail", "steal:nosuch"),
             (2, "expected hang:WHERE", SITE, "--fail", "hang"),
             (1, "did you mean 'gpu-west'?", SITE, "--fail", "refuse@gpu-wst"),
             (1, "did you mean 'gpu-west'?", SITE, "--podm", "gpu-wst"),

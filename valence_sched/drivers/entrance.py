@@ -31,4 +31,7 @@ def _shown(answer: Answer) -> Json | None:
         return None
     if answer.status != 200:
         raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
-    return answer.json(ROOT)
+    root = answer.json(ROOT)
+    if "error" in root and "@odata.id" not in root:
+        raise InputError(ROOT, "", "an error in an answer of success", "a service root")
+    return root

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
-_REGISTER = "register another with `podm set --username --password-prompt`"
+_REGISTER = "name another in its file, or register it with `podm set --username --password-prompt`"
 
 
 class Refused(PodmError):
@@ -77,7 +77,9 @@ class Login:
     def refused(self) -> Refused:
         """Return the error to raise when a request is not let in."""
         if self._user is None:
-            return Refused("asks for a login (register one with `podm set --username`)")
+            return Refused(
+                "asks for a login (name one in its file, or register it with `podm set --username`)"
+            )
         if self._renewed:
             return Refused(f"the login of {self._user!r} expired twice in one read")
         return Refused(f"refused the login of {self._user!r} ({_REGISTER})")

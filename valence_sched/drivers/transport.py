@@ -90,7 +90,11 @@ def _context(authorities: str) -> ssl.SSLContext:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
     folder = authorities if os.path.isdir(authorities) else None
-    return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
+    try:
+        return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
+    except ssl.SSLError:
+        text = f"TLS: found no certificate in {authorities!r}, expected the --cacert it names"
+        raise Unreachable(text, sent=False) from None
 
 
 def unreachable(error: BaseException, *, connected: bool = True) -> Unreachable:

@@ -23,6 +23,7 @@ class Live(Struct, frozen=True, kw_only=True):
     catalogue: tuple[Registered, ...] | None = None
     only: tuple[str, ...] = ()
     timeout_s: float = 30.0
+    parallel: int = 4
     full: bool = False
     max_age_s: float | None = None
     liveness: str | None = None

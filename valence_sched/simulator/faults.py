@@ -96,6 +96,10 @@ class Faults:
         """Return the number a rule was given, None when the rule was not given."""
         return next((fault.number for fault in self._faults if fault.name == name), None)
 
+    def paths(self, name: str) -> list[str]:
+        """Return the paths, or blocks, that the rules of this name are about."""
+        return [fault.path for fault in self._faults if fault.name == name]
+
     def take(self, name: str, method: str, path: str, path_qs: str) -> Fault | None:
         """Return the fault of this name that a request meets; it is used up by one."""
         for fault in self._faults:
@@ -161,6 +165,8 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
             fault.number = _number(words, 599 if part == "CODE" else _MOST)
             if part == "CODE" and fault.number < 200:
                 raise ValueError(f"{fault.number} is no status")
+            if fault.name == "page-missing" and not fault.number:
+                raise ValueError("pages count from 1")
         elif part == "WHERE":
             if words and words[0] in METHODS:
                 fault.method = words.pop(0)
@@ -171,6 +177,8 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
                 raise ValueError("found no block")
     if words and form.endswith("[:TIMES]"):
         fault.times = _number(words, _MOST)
+        if not fault.times:
+            raise ValueError("found 0 times, which is never")
     if words:
         raise ValueError(f"found {words[0]!r} at the end")
 

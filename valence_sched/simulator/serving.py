@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, SchedulerError, UnknownName
-from valence_sched.simulator.faults import faults_of
+from valence_sched.simulator.blocks import blocks
+from valence_sched.simulator.documents import Documents
+from valence_sched.simulator.faults import Faults, faults_of
 from valence_sched.simulator.podm import Settings, SimulatedPodm
 from valence_sched.simulator.sessions import Login
 from valence_sched.simulator.sources import documented
@@ -60,6 +62,7 @@ def serve(records: Iterable[Record], problems: list[str], service: Service, read
     if service.podms:
         found = {id_: found[id_] for id_ in dict.fromkeys(service.podms)}
     faults = faults_of(service.fail, list(found))
+    _check_blocks(found, faults)
     settings = Settings(
         login=service.login,
         page_size=service.page_size,
@@ -76,3 +79,13 @@ def serve(records: Iterable[Record], problems: list[str], service: Service, read
         for one, sock in zip(apps, sockets, strict=True)
     ]
     asyncio.run(running.run(apps, sockets, lambda: ready(named)))
+
+
+def _check_blocks(found: Mapping[str, Documents], faults: Mapping[str, Faults]) -> None:
+    """Refuse a block in a fault rule that none of the pod managers has whom the rule is for."""
+    for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
+        meant = [found[id_] for id_, one in faults.items() if name in one.paths("steal")]
+        uris = [uri for documents in meant for uri, _ in blocks(documents)]
+        ids = [uri.rpartition("/")[2] for uri in uris]
+        if name not in uris and name not in ids:
+            raise UnknownName("resource block", name, ids, f"--fail steal:{name}")

@@ -315,10 +315,15 @@ class TlsTest(FaultsTest):
         self.assertIn("/nowhere/ca.pem", reading.failure)
         nonsense = self.folder / "nonsense.pem"
         nonsense.write_bytes(b"nonsense")
-        self.failure_tls(server, "--cacert", known={"cacert": str(nonsense)})
+        self.failure_tls(server, str(nonsense), "--cacert", known={"cacert": str(nonsense)})
 
 
 class DocumentsTest(FaultsTest):
+    def test_an_error_in_place_of_the_service_root_is_no_service_root(self):
+        lie = status(200, b'{"error": {"code": "Base.1.8.GeneralError", "message": "no"}}')
+        server = self.serve(TREE, rules=[on("v1/?$", lie)])
+        self.failure(server, "Unknown", "an error in an answer of success", "a service root")
+
     def test_a_web_page_is_not_redfish(self):
         server = self.serve(TREE, rules=[on("v1", status(200, b"<!doctype html><title>x"))])
         self.failure(server, "Unknown", "a page of HTML")

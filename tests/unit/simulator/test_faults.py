@@ -22,7 +22,8 @@ class TestRules(unittest.TestCase):
 
     def test_a_rule_that_says_too_little_or_too_much_is_told_with_its_form(self):
         for rule in ("hang", "hang:x", "delay:fast:/", "status:99:/a", "status:503:/a:often",
-                     "refuse:now", "steal", "die-after", "die-after:-1", "hang:/a:b"):  # fmt: skip
+                     "refuse:now", "steal", "die-after", "die-after:-1", "hang:/a:b",
+                     "status:503:/a:0", "page-missing:0"):  # fmt: skip
             with self.subTest(rule), self.assertRaisesRegex(UsageError, "expected "):
                 faults_of([rule], ["p"])
 
