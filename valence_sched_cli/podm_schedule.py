@@ -73,6 +73,12 @@ class SchedulePodm(command.Lister):
         making.add_options(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        if parsed_args.request_file is not None:
+            return many.COLUMNS
+        decided = EXPLAINED if parsed_args.explain else COLUMNS
+        return (*decided, *making.columns(parsed_args))
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
 

@@ -16,6 +16,11 @@ from valence_sched_cli.request import named
 if TYPE_CHECKING:
     from valence_sched.model.registered import Registered
 
+COLUMNS = (
+    "ID", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
+    "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
+)  # fmt: skip
+
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
 
@@ -148,20 +153,20 @@ def cells(registered: Registered, file: str) -> dict[str, Any]:
     }
 
 
-def every_cell(registered: Registered, file: str) -> dict[str, Any]:
-    """Return all that is registered of a pod manager, by the title of the column."""
-    return {
-        "ID": registered.name,
-        "URL": registered.url,
-        "Driver": registered.driver,
-        "Enabled": registered.enabled,
-        "Zone": maybe(registered.zone),
-        "Aggregates": Words(registered.aggregates),
-        "Capabilities": Pairs(registered.capabilities),
-        "Traits": Words(registered.traits),
-        "Facts": Pairs(registered.facts),
-        **cells(registered, file),
-    }
+def every_cell(registered: Registered, file: str) -> tuple[Any, ...]:
+    """Return all that is registered of a pod manager, as in COLUMNS."""
+    return (
+        registered.name,
+        registered.url,
+        registered.driver,
+        registered.enabled,
+        maybe(registered.zone),
+        Words(registered.aggregates),
+        Pairs(registered.capabilities),
+        Words(registered.traits),
+        Pairs(registered.facts),
+        *cells(registered, file).values(),
+    )
 
 
 def warnings_on(registered: Registered) -> list[str]:
