@@ -43,5 +43,5 @@ class CreatePodm(command.ShowOne):
         )
         registry.check_new(registered)
         registry.create(registered, registration.typed(parsed_args, name))
-        self.closing += registration.warnings_on(registered)
+        self.closing += registration.warnings_on(registered, registry.registered())
         return registration.COLUMNS, registration.every_cell(registered, registry.where)
