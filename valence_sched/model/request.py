@@ -167,9 +167,9 @@ def sealed(request: Request) -> Request:
 
     Raises:
         RequestError: it asks for nothing, for too many groups, for fewer nodes than at least,
-            for and against one podm, for a location without a name, for an attribute or operator
-            that does not exist, where something holds that is no expression, for bonds that
-            cannot hold, or for a model without a word in it.
+            for and against one podm, for a location or a group without a name, for an attribute
+            or operator that does not exist, where something holds that is no expression, for
+            bonds that cannot hold, or for a model without a word in it.
     """
     for ask in request.asks:
         _check(ask)
@@ -184,6 +184,8 @@ def sealed(request: Request) -> Request:
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
         if contrary := sorted(set(names.required) & set(names.forbidden)):
             raise RequestError(f"{kind} {contrary[0]!r} is both required and forbidden")
+    if request.group is not None and not request.group.name:
+        raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():
         if wrong := operators.fault(path, text):
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
