@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from valence_sched.errors import UsageError, nearest, one_line
 
+LIKE = 0.6  # from 0 to 1: titles are short, and a list of all of them helps more than a poor guess
+
 
 def check(asked: Sequence[str], known: Sequence[str]) -> None:
     """Refuse the name of a column that is not there.
@@ -17,7 +19,7 @@ def check(asked: Sequence[str], known: Sequence[str]) -> None:
     keys = set(map(_key, known))
     for name in asked:
         if _key(name) not in keys:
-            hint = nearest(name, dict.fromkeys(known))
+            hint = nearest(name, dict.fromkeys(known), LIKE)
             raise UsageError(one_line(f"--column: no column named {name!r} ({hint})"))
 
 
