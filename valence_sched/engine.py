@@ -30,6 +30,7 @@ from valence_sched.core.policies import (
     without,
 )
 from valence_sched.core.rank import ranked
+from valence_sched.core.untold import untold
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.api import Ranking
 from valence_sched.model.build import ViewBuilder
@@ -134,7 +135,12 @@ class Engine:
         _countable(request)
         case = self._case(request)
         if warnings is not None:
-            notes = [*case.judgement.notes, *unknown_resources(case.view, case.request)]
+            view, request = case.view, case.request
+            notes = [
+                *case.judgement.notes,
+                *unknown_resources(view, request),
+                *untold(view, request),
+            ]
             warnings += [note for note in notes if note not in warnings]
         fits = count_fits(case, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]

@@ -250,12 +250,21 @@ class Unread(str):
     __slots__ = ()
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the hint that goes with an unknown name: the nearest known one, or them all."""
+def closest(name: str, known: Iterable[str], least: float = 0.5) -> str | None:
+    """Return the known name that is most like an unknown one, None where none is so much."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=least)
+    return close[0] if close else None
+
+
+def nearest(name: str, known: Iterable[str], least: float = 0.5) -> str:
+    """Return the hint that goes with an unknown name: the nearest known one, or them all.
+
+    ``least`` is how much the nearest must be like it, from 0 to 1.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    close = closest(name, names, least)
+    if close is not None:
+        return f"did you mean {close!r}?"
     return "known: " + ", ".join(names) if names else "none is known"
 
 

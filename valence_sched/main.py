@@ -254,6 +254,7 @@ class Main(Inventories):
         """Yield live readings; what is doubtful in them is told when the command ends."""
         try:
             for reading in readings:
+                self.live_ids.add(reading.podm.id)
                 self.problems += reading.problems
                 yield reading
         finally:

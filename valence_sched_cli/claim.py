@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
 
 
+SHOWN = (
+    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Pod Managers",
+    "Nodes", "Blocks", "Amounts",
+)  # fmt: skip
+
+
 class ListClaim(command.Lister):
     """List claims: what is held of which pod manager, for whom and until when."""
 
@@ -62,11 +68,9 @@ class ShowClaim(command.ShowOne):
             claim = store.claims.show(parsed_args.claim)
             events = store.events(claim.id)
             nodes = store.nodes.list(claim=claim.id)
-        cells = _cells(claim) | {
-            "Composed Nodes": Stack([node.uri for node in nodes]),
-            "Events": Stack([f"{time_of(event.at)} {event.kind}" for event in events]),
-        }
-        return list(cells), list(cells.values())
+        composed = Stack([node.uri for node in nodes])
+        happened = Stack([f"{time_of(event.at)} {event.kind}" for event in events])
+        return (*SHOWN, "Composed Nodes", "Events"), (*_cells(claim), composed, happened)
 
 
 class ReleaseClaim(command.Command):
@@ -106,10 +110,12 @@ class RenewClaim(command.ShowOne):
         command.add_state_option(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return SHOWN
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         with self.main.registry(parsed_args.state).store() as store:
-            cells = _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
-        return list(cells), list(cells.values())
+            return SHOWN, _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
 
 
 class ReapClaim(command.Lister):
@@ -135,8 +141,11 @@ class ReapClaim(command.Lister):
         command.add_live_options(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return ("Kind", "ID", "Podm", "Done")
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        columns = ("Kind", "ID", "Podm", "Done")
+        columns = self.column_names(parsed_args)
         if absent(self.main.registry(parsed_args.state)):
             return columns, ()
         with self.main.site(self.live(parsed_args)) as site:
@@ -165,24 +174,25 @@ def absent(registry: Any) -> bool:
     return registry.file is not None and not registry.file.exists()
 
 
-def _cells(claim: Claim) -> dict[str, Any]:
+def _cells(claim: Claim) -> tuple[Any, ...]:
+    """Return the cells of a claim, as in SHOWN."""
     amounts = {
         f"{part.podm} {uri}": amount for part in claim.parts for uri, amount in part.amounts.items()
     }
-    return {
-        "ID": claim.id,
-        "State": claim.state,
-        "Owner": maybe(claim.owner),
-        "Group": maybe(claim.group),
-        "Key": maybe(claim.key),
-        "Created At": maybe(time_of(claim.created_at)),
-        "Expires At": maybe(time_of(claim.expires_at)),
-        "Note": maybe(claim.note),
-        "Pod Managers": Words(claim.podms),
-        "Nodes": claim.nodes,
-        "Blocks": Stack(_blocks(claim)),
-        "Amounts": PairStack(amounts),
-    }
+    return (
+        claim.id,
+        claim.state,
+        maybe(claim.owner),
+        maybe(claim.group),
+        maybe(claim.key),
+        maybe(time_of(claim.created_at)),
+        maybe(time_of(claim.expires_at)),
+        maybe(claim.note),
+        Words(claim.podms),
+        claim.nodes,
+        Stack(_blocks(claim)),
+        PairStack(amounts),
+    )
 
 
 def _blocks(claim: Claim) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
-from valence_sched_cli import cloud
+from valence_sched_cli import cloud, titles
 from valence_sched_cli.numbers import age, positive, seconds
 from valence_sched_cli.output import prepared
 
@@ -39,6 +39,8 @@ class Podm:
         self.closing: list[str] = []
         try:
             _check_stdin(parsed_args)
+            if known := self.column_names(parsed_args):
+                titles.check(parsed_args.columns, known)
             status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
         except SchedulerError as error:
@@ -55,10 +57,25 @@ class Podm:
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print; what cannot hold a structure gets it as JSON, and people get harmless text."""
+        """Print; what cannot hold a structure gets it as JSON, and people get harmless text.
+
+        An outcome that has none of the columns asked for, though another has, is no rows.
+        """
+        known = self.column_names(parsed_args) or column_names
+        titles.check(parsed_args.columns, known)
+        if not titles.shares(parsed_args.columns, column_names):
+            column_names, data = known, ()
         self.formatter = prepared(self.formatter, parsed_args.formatter)
         status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
         return status
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """Return every column that these words may lead to; none where that is known too late.
+
+        A command that changes or writes anything returns them, so that a column that is not
+        there is refused before.
+        """
+        return ()
 
     def get_epilog(self) -> str:
         """Say which plug-in this is, but in our own program, where it would cost a third more.

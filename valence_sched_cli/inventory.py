@@ -68,6 +68,9 @@ class ConvertInventory(command.ShowOne):
         parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return ("File", "Podms", "Blocks")
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         podms, blocks = self.main.convert(
             parsed_args.inventory,
@@ -76,4 +79,4 @@ class ConvertInventory(command.ShowOne):
             resource_files=parsed_args.resource_file,
             live=self.live(parsed_args),
         )
-        return ("File", "Podms", "Blocks"), (parsed_args.output, podms, blocks)
+        return self.column_names(parsed_args), (parsed_args.output, podms, blocks)

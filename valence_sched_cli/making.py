@@ -86,6 +86,13 @@ def add_holding_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def columns(parsed_args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the columns of what is done, beside those of the decision."""
+    if parsed_args.compose:
+        return NODE_COLUMNS
+    return () if parsed_args.dispatch is None else DISPATCH_COLUMNS
+
+
 def claimant(command: Any, store: Any, parsed_args: argparse.Namespace) -> Any:
     """Return who decides and claims on what the words of the shell name."""
     return command.main.claimant(

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import UsageError
+from valence_sched.errors import RequestError, UnknownName, UsageError
 from valence_sched_cli import company, near, placement, where
 from valence_sched_cli import decision as one
 from valence_sched_cli.decision import nodes
@@ -55,6 +55,23 @@ def requests(main: Any, parsed_args: argparse.Namespace) -> list[Request]:
     said = {name: value for name in _BESIDE if (value := getattr(parsed_args, name)) is not None}
     found = main.requests(parsed_args.request_file, parsed_args.flavor_file, parsed_args.near_map)
     return [msgspec.structs.replace(request, **said) for request in found]
+
+
+def decided(engine: Any, requests: Sequence[Request], parsed_args: argparse.Namespace) -> Decisions:
+    """Return the decisions on the requests of the file; its name goes before what is wrong.
+
+    Raises:
+        RequestError: a request contradicts itself, or says what its policy does not read.
+        UnknownName: a policy, a pod manager or an amount that is not there.
+    """
+    known = [policy.name for policy in engine.policies()]
+    if parsed_args.policy not in (None, *known):
+        raise UnknownName("policy", parsed_args.policy, known)
+    try:
+        found: Decisions = engine.select_all(requests)
+    except (RequestError, UnknownName) as error:
+        raise error.at(parsed_args.request_file) from None
+    return found
 
 
 def names(requests: Sequence[Request]) -> list[str]:

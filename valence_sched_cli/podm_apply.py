@@ -56,6 +56,11 @@ class ApplyPodm(command.Lister):
         making.add_holding_options(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        if parsed_args.refresh:
+            return REFRESHED
+        return CLAIMED if parsed_args.claim else making.NODE_COLUMNS
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         plan = self.main.read_plan(parsed_args.planned)
         if parsed_args.refresh:

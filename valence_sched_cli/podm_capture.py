@@ -50,6 +50,11 @@ class CapturePodm(command.ShowOne):
         command.add_inventory_options(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        if parsed_args.output:
+            return ("File", "Podms", "Blocks", "Failed")
+        return ("Tree", "Podms", "Blocks", "Documents", "Failed")
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
 
@@ -75,9 +80,7 @@ class CapturePodm(command.ShowOne):
             self.tell(f"left out: {line}")
         lacks = captured.failures or captured.left_out or self.main.skipped
         self.exit_code = 5 if parsed_args.strict and lacks else 0
-        where = ("File", parsed_args.output) if parsed_args.output else ("Tree", parsed_args.tree)
-        cells = dict([where]) | {"Podms": captured.podms, "Blocks": captured.blocks}
-        if parsed_args.tree:
-            cells["Documents"] = captured.documents
-        cells["Failed"] = Pairs(captured.failures)
-        return list(cells), list(cells.values())
+        documents = [] if parsed_args.output else [captured.documents]
+        counts = (captured.podms, captured.blocks, *documents)
+        place = parsed_args.output or parsed_args.tree
+        return self.column_names(parsed_args), (place, *counts, Pairs(captured.failures))

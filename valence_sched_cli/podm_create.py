@@ -24,6 +24,9 @@ class CreatePodm(command.ShowOne):
         command.add_state_option(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return registration.COLUMNS
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
         from valence_sched.model.address import fault, tidy
@@ -40,6 +43,5 @@ class CreatePodm(command.ShowOne):
         )
         registry.check_new(registered)
         registry.create(registered, registration.typed(parsed_args, name))
-        self.closing += registration.warnings_on(registered)
-        cells = registration.every_cell(registered, registry.where)
-        return list(cells), list(cells.values())
+        self.closing += registration.warnings_on(registered, registry.registered())
+        return registration.COLUMNS, registration.every_cell(registered, registry.where)

@@ -73,6 +73,12 @@ class SchedulePodm(command.Lister):
         making.add_options(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        if parsed_args.request_file is not None:
+            return many.COLUMNS
+        decided = EXPLAINED if parsed_args.explain else COLUMNS
+        return (*decided, *making.columns(parsed_args))
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
 
@@ -148,7 +154,7 @@ class SchedulePodm(command.Lister):
     def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         requests = many.requests(self.main, parsed_args)
         engine = engine_for(self, parsed_args)
-        found = engine.select_all(requests)
+        found = many.decided(engine, requests, parsed_args)
         self.exit_code = EXIT_CODES[found.outcome]
         if parsed_args.report:
             self.main.write_report(found.report(), parsed_args.report)

@@ -37,4 +37,4 @@ class SetPodm(command.Command):
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
         registry.change(new, registration.typed(parsed_args, old.name))
-        self.closing += registration.warnings_on(new)
+        self.closing += registration.warnings_on(new, registry.registered())

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import InputError, UsageError
+from valence_sched.errors import InputError, UsageError, one_line
 from valence_sched_cli.columns import Pairs, Words, maybe
 from valence_sched_cli.request import named
 
 if TYPE_CHECKING:
     from valence_sched.model.registered import Registered
+
+COLUMNS = (
+    "ID", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
+    "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
+)  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
@@ -88,14 +94,11 @@ def edited(registered: Registered, args: argparse.Namespace) -> Registered:
     """
     import msgspec
 
-    facts = dict(registered.facts) | {key: _fact(text) for key, text in args.fact}
-    if args.location:
-        facts["location"] = args.location[0] if len(args.location) == 1 else tuple(args.location)
     changes: dict[str, Any] = {
         "aggregates": _joined(registered.aggregates, args.aggregate),
         "traits": _joined(registered.traits, args.trait),
         "capabilities": registered.capabilities | _capabilities(args.capability),
-        "facts": facts,
+        "facts": dict(registered.facts) | _facts(args),
     }
     for name in ("driver", "username", "auth", "zone"):
         if getattr(args, name) is not None:
@@ -148,30 +151,39 @@ def cells(registered: Registered, file: str) -> dict[str, Any]:
     }
 
 
-def every_cell(registered: Registered, file: str) -> dict[str, Any]:
-    """Return all that is registered of a pod manager, by the title of the column."""
-    return {
-        "ID": registered.name,
-        "URL": registered.url,
-        "Driver": registered.driver,
-        "Enabled": registered.enabled,
-        "Zone": maybe(registered.zone),
-        "Aggregates": Words(registered.aggregates),
-        "Capabilities": Pairs(registered.capabilities),
-        "Traits": Words(registered.traits),
-        "Facts": Pairs(registered.facts),
-        **cells(registered, file),
-    }
+def every_cell(registered: Registered, file: str) -> tuple[Any, ...]:
+    """Return all that is registered of a pod manager, as in COLUMNS."""
+    return (
+        registered.name,
+        registered.url,
+        registered.driver,
+        registered.enabled,
+        maybe(registered.zone),
+        Words(registered.aggregates),
+        Pairs(registered.capabilities),
+        Words(registered.traits),
+        Pairs(registered.facts),
+        *cells(registered, file).values(),
+    )
 
 
-def warnings_on(registered: Registered) -> list[str]:
-    """Return a line for what is registered and not safe."""
-    from valence_sched.model.address import in_the_clear
+def warnings_on(registered: Registered, others: Sequence[Registered]) -> list[str]:
+    """Return a line for each thing that is registered and should not be so.
 
-    if registered.password is not None and in_the_clear(registered.url):
-        return [f"warning: {registered.name}: its password goes to {registered.url} in the clear: "
-                "everybody on the way can read it"]  # fmt: skip
-    return []
+    ``others`` are all that are registered; one of its own name is none.
+    """
+    from valence_sched.model.address import in_the_clear, same_place
+
+    name, url = registered.name, registered.url
+    found = []
+    if registered.password is not None and in_the_clear(url):
+        found.append(f"warning: {name}: its password goes to {url} in the clear: everybody on the "
+                     "way can read it")  # fmt: skip
+    same = [one.name for one in others if one.name != name and same_place(one.url, url)]
+    if same:
+        found.append(f"warning: {name}: {url} is registered as {same[0]!r} already, and only one "
+                     "of them is read: take the other out")  # fmt: skip
+    return found
 
 
 def _password(args: argparse.Namespace) -> Any:
@@ -216,6 +228,24 @@ def _capabilities(named: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
         for name, more in parsed.items():
             found[name] = _joined(found.get(name, ()), more)
     return found
+
+
+def _facts(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the facts that are said.
+
+    Raises:
+        UsageError: one is said twice; ``--location`` says one, too.
+    """
+    said = [(key, _fact(text)) for key, text in args.fact]
+    if args.location:
+        said.append(("location", args.location[0] if len(args.location) == 1
+                     else tuple(args.location)))  # fmt: skip
+    for key, times in Counter(key for key, _ in said).items():
+        if times > 1:
+            also = " (--location says it, too)" if key == "location" and args.location else ""
+            several = "several values stand in one, with ; between"
+            raise UsageError(one_line(f"--fact: {key!r} is said twice{also}: {several}"))
+    return dict(said)
 
 
 def _fact(text: str) -> float | str | tuple[str, ...]:

@@ -27,11 +27,14 @@ class SetStats(command.ShowOne):
         command.add_state_option(parser)
         return parser
 
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return ("Podm", "Generation")
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         stats = self.main.stats(parsed_args.file)
         state = parsed_args.state
         generation = self.main.update_resource_stats(parsed_args.podm, stats, state)
-        return ("Podm", "Generation"), (parsed_args.podm, generation)
+        return self.column_names(parsed_args), (parsed_args.podm, generation)
 
 
 class UnsetStats(command.Command):

@@ -224,6 +224,10 @@ class TestSilent(Live):
         file = self.file(self.urls(self.serve(fail=rules)))
         done = self.podm("list", "--podm-file", file)
         self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
+        for number, option in enumerate(("--output", "--tree")):
+            where = self.folder / f"captured-{number}.json"
+            done = self.podm("capture", "--podm-file", file, option, str(where))
+            self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
         done = self.podm("show", "gpu-east", "--podm-file", file)
         self.assertRegex(done.err, r"(?m)^remark: gpu-east: ")
         self.assertNotIn("on the inventory", done.err)

@@ -128,6 +128,7 @@ class TestCloud(Case):
     def test_a_thing_that_is_not_there_or_nowhere_exits_1_in_one_line(self):
         for word, line in (
             ("volume=none", "looked in OpenStack (volume, port, network): no volume named 'none'"),
+            ("volum=db", "no kind of thing named 'volum' (did you mean 'volume'?)"),
             ("dataset=db", "looked in OpenStack (volume, port, network): no dataset named 'db'"),
             ("volume=lost", "knows volume lost but does not tell where it is"),
         ):

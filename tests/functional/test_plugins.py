@@ -302,6 +302,8 @@ class TestBrokenPlugins(Case):
         self.assertEqual("nothing_fits", report["outcome"])
         self.assertEqual([warning], report["warnings"])
         self.assertEqual({"raises"}, {one["reason"]["filter"] for one in report["podms"]})
+        said = "raises: this filter: needs an answer, has none: it failed"
+        self.assertEqual({said}, {row["Reason"] for row in done.data})
         self.assertIn({"filter": "raises", "in": 3, "out": 0}, report["funnel"])
 
     def test_weighers_that_fail_count_as_0_for_all_and_the_decision_says_so(self):

@@ -169,6 +169,18 @@ class TestRefusals(Registry):
                 self.assertIn(line, self.refused("create", *words, code=code))
         self.assertFalse(self.state.exists())
 
+    def test_a_fact_that_is_said_twice_is_refused(self):
+        for words, named in (
+            (("--fact", "location=x", "--location", "y"), "'location' is said twice (--location"),
+            (("--fact", "n=1", "--fact", "n=2"), "'n' is said twice: several values stand in one"),
+        ):
+            with self.subTest(words):
+                self.assertIn(named, self.refused("create", "a", URL, *words, code=2))
+        self.assertFalse(self.state.exists())
+        self.podm("create", "a", URL, "--fact", "location=x")
+        self.podm("set", "a", "--location", "y", "--location", "z")
+        self.assertEqual(["y", "z"], self.shown("a")["Facts"]["location"])
+
     def test_set_and_unset_of_nothing_nobody_and_what_is_not_there(self):
         self.podm("create", "rack-7", URL)
         for words, code, line in (
@@ -194,7 +206,18 @@ class TestRefusals(Registry):
         self.assertRegex(done.err, r"\Awarning: a: its password goes to http://10\.0\.0\.1:8000 in")
         self.assertEqual("", self.podm("create", "b", "http://127.0.0.1:8000", *login).err)
         self.assertEqual("", self.podm("create", "c", "https://10.0.0.1", *login).err)
-        self.assertEqual("", self.podm("create", "d", "http://10.0.0.1:8000").err)
+        self.assertEqual("", self.podm("create", "d", "http://10.0.0.2:8000").err)
+
+    def test_a_second_name_for_one_address_is_warned_of(self):
+        self.assertEqual("", self.podm("create", "a", "http://127.0.0.1:8000").err)
+        done = self.podm("create", "b", "http://127.0.0.1:8000/redfish/v1/")
+        warned = (
+            "warning: b: http://127.0.0.1:8000 is registered as 'a' already, and only one of them "
+            "is read: take the other out\n"
+        )
+        self.assertEqual(warned, done.err)
+        self.assertEqual("", self.podm("set", "b", "--url", "http://127.0.0.1:8001").err)
+        self.assertEqual(warned, self.podm("set", "b", "--url", "http://127.0.0.1:8000").err)
 
 
 class TestTyped(Registry):

@@ -116,6 +116,7 @@ class TestRequestFiles(Case):
             with self.subTest(second=second):
                 done = self.schedule(1, f"requests: [{{flavor: small}}, {{{second}}}]")
                 self.assertIn(words, done.err)
+                self.assertRegex(done.err, r"\A\S+/r\.yaml: ")
                 self.assertEqual(("", 1), (done.out, len(done.err.splitlines())))
 
     def test_standard_input_is_read_for_one_thing(self):
@@ -155,6 +156,21 @@ class TestRequestFiles(Case):
             found.add((done, report.read_bytes()))
         self.assertEqual(1, len(found))
 
+    def test_a_policy_that_the_file_does_not_name_is_not_said_to_be_in_it(self):
+        done = self.schedule(1, TWO, "--policy", "pakc")
+        self.assertEqual("no policy named 'pakc' (did you mean 'pack'?)\n", done.err)
+
+    def test_a_group_without_a_name_is_named_after_the_flavor(self):
+        for name, text in (
+            ("small", "{flavor: small, group: {affinity: [zone]}}"),
+            ("mine", "{id: mine, properties: {nics: [{}]}, group: {affinity: [zone]}}"),
+        ):
+            with self.subTest(name):
+                report = self.folder / f"{name}.json"
+                self.schedule(0, text, "--report", str(report))
+                found = json.loads(report.read_bytes())
+                self.assertEqual(name, found["decisions"][0]["request"]["group"]["name"])
+
     def test_policy_and_seed_count_for_all(self):
         done = self.schedule(0, TWO, "--policy", "pack", "--seed", "4", "-f", "json")
         self.assertEqual(5, sum(row["Outcome"] == "chosen" for row in done.data))
@@ -165,7 +181,12 @@ class TestRequestFiles(Case):
             ("requests: [{flavor: smal}]", "did you mean 'small'?"),
             ("requests: [{flavor: small, count: many}]", "$.requests[0].count"),
             ("nonsense", "r.yaml: $"),
-            ("{flavor: small, min_count: 2}", "at least 2 of 1 nodes"),
+            ("{flavor: small, min_count: 2}", "r.yaml: at least 2 of 1 nodes"),
+            ("{flavor: small, policy: nosuch}", "r.yaml: no policy named 'nosuch' ("),
+            (
+                "{properties: {nics: [{}]}, group: {affinity: [zone]}}",
+                "r.yaml: a group without a name",
+            ),
         ):
             done = self.schedule(1, text)
             self.assertEqual("", done.out)

@@ -100,7 +100,11 @@ class TestBothPrograms(Case):
     def test_nothing_fits_exits_3_and_still_gives_the_reasons(self):
         done = self.both(3, *GPU, "--zone", "nowhere", "-f", "json")
         self.assertEqual({"rejected"}, {row["Outcome"] for row in done.data})
-        self.assertEqual("placed 0 of 1 (policy default, seed 0)\n", done.err)
+        self.assertEqual(
+            "warning: no pod manager is in the zone 'nowhere' (known: east-1, east-2, north-1, "
+            "west-1)\nplaced 0 of 1 (policy default, seed 0)\n",
+            done.err,
+        )
 
     def test_fewer_than_asked_for_is_none_and_exits_3(self):
         done = self.both(3, *GPU, "--count", "9", "-f", "json")

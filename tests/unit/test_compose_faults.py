@@ -54,6 +54,7 @@ class TestComposing(unittest.TestCase):
     """One node, and pod managers that all go wrong in the same way."""
 
     def test_nothing_leaks_nothing_is_sold_twice_and_a_line_says_why(self):
+        """semantics.md, trap 7: what goes wrong half way leaves nothing attached."""
         for case in COMPOSING:
             with self.subTest(case.rule), site(case.rule, ttl_s=0.01) as here:
                 self.check(here, case)

@@ -48,6 +48,7 @@ class TestHolding:
             other.claim(asked(CORES), key="k")
 
     def test_nothing_is_held_once_something_moved(self):
+        """semantics.md, trap 5: time passes between the choice and the making."""
         self.one.remember(podm("p", 4, zone="z"))
         with self.assertRaisesRegex(ClaimLost, "zone was not told, is z; .*: block c3 came"):
             self.planned.claim(self.asked)

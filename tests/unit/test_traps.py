@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes of other schedulers that this one is not to make (semantics.md, "Traps").
 
-Traps 3, 12 and 13 are tested where they would happen: ``core.test_parts``, ``core.test_judge``
-and ``core.test_policies``.
+The others are tested where they would happen: 3 in ``core.test_parts``, 5 in ``test_planning``,
+7 in ``test_compose_faults``, 9 in ``drivers.test_rsd_hands``, 10 in ``store.test_claims``, 12 also
+in ``core.test_judge`` and 13 in ``core.test_policies``.
 """
 
 import unittest
@@ -11,10 +12,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.rank import ranked
 from valence_sched.core.source import inventory_digest
+from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
@@ -62,6 +64,32 @@ class TestTraps(unittest.TestCase):
         self.assertEqual(before, inventory_digest(found.look()))
         self.assertEqual(first, to_json(found.select_destinations(asked).report()))
 
+    def test_a_part_of_a_word_is_not_the_word(self):
+        """Trap 4: a text where a list was meant, and every part of it was in it."""
+        there = {"id": "rack-10", "zone": "east-1", "aggregates": ["golden"],
+                 "traits": ["HW_GPU_X"], "capabilities": {"os": ["linux64"]},
+                 "facts": {"location": "dc1/row-33"}, "blocks": cpus(1)}  # fmt: skip
+        found = engine_of(there, {"id": "rack-1", "blocks": cpus(0)})
+        for name, whole, part in (
+            ("zone", "east-1", "east"),
+            ("aggregates", ["golden"], ["gold"]),
+            ("traits", {"required": ["HW_GPU_X"]}, {"required": ["HW_GPU"]}),
+            ("traits", {"any_of": [["HW_GPU_X"]]}, {"any_of": [["GPU", "HW"]]}),
+            ("capabilities", {"os": ["linux64"]}, {"os": ["linux"]}),
+            ("attributes", {"capabilities.os": "linux64"}, {"capabilities.os": "linux"}),
+            ("locations", ["dc1/row-33"], ["dc1/row-3"]),
+            ("podms", ["rack-10"], ["rack-1"]),
+            ("where", ["in", "linux64", "$capabilities.os"], ["in", "linux", "$capabilities.os"]),
+        ):
+            with self.subTest(name, part=part):
+                words = [{name: whole}, {name: part}]
+                placed = [len(found.select_destinations(request(CORES, **one)).placements)
+                          for one in words]  # fmt: skip
+                self.assertEqual([1, 0], placed)
+        for name in ("aggregates", "traits"):
+            with self.subTest(name), self.assertRaisesRegex(InputError, name):
+                view({**there, name: "golden"})
+
     def test_a_block_is_known_by_its_podm_and_its_uri(self):
         """Trap 6: by index alone, the device of another pod manager is taken."""
         twins = [{"id": name, "blocks": [cpu("/1", 8), cpu("/2", 8)]} for name in "ab"]
@@ -72,6 +100,33 @@ class TestTraps(unittest.TestCase):
         half = {"id": "a", "blocks": [cpu("/1", 8, status=status), cpu("/2", 8)]}
         decision = engine_of(half, twins[1]).select_destinations(request(CORES, count=3))
         self.assertNotIn(("a", "/1"), chosen(decision))
+
+    def test_whatever_changes_of_a_pod_manager_is_in_the_next_decision(self):
+        """Trap 8: only a change of its group was taken over, all else went stale."""
+        old = {"id": "a", "zone": "z", "facts": {"year": 2022}, "traits": ["T"],
+               "capabilities": {"os": ["linux"]}, "aggregates": ["x"],
+               "blocks": [*cpus(1), gpu("g", places={"switch": "s"})]}  # fmt: skip
+        asked = request({**CORES, "accelerators": [{"model": "A100", "same": "switch"}]},
+                        zone="z", attributes={"year": ">= 2022"}, traits={"required": ["T"]},
+                        capabilities={"os": ["linux"]}, aggregates=["x"])  # fmt: skip
+        blocks = {
+            "state": {"status": {"state": "Composed"}},
+            "health": {"status": {"health": "Critical"}},
+            "model": {"model": "NVIDIA L4"},
+            "place": {"places": {"rack": "r"}},
+        }
+        changes = [{"blocks": [*cpus(1), gpu("g", **{"places": {"switch": "s"}, **words})]}
+                   for words in blocks.values()]  # fmt: skip
+        changes += [{"zone": "y"}, {"facts": {"year": 2021}}, {"traits": []}, {"aggregates": []},
+                    {"capabilities": {}}, {"status": "Offline"}, {"enabled": False}]  # fmt: skip
+        for change in changes:
+            with self.subTest(change):
+                found, now = engine_of(old), {**old, **change}
+                self.assertEqual(1, len(found.select_destinations(asked).placements))
+                found.replace(lean(now))
+                self.assertEqual(0, len(found.select_destinations(asked).placements))
+                found.replace(lean(old))
+                self.assertEqual(1, len(found.select_destinations(asked).placements))
 
     @quietly(60)
     @given(

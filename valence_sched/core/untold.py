@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request asks about and no pod manager tells: most likely a name that is misspelt."""
+"""What a request asks about and no pod manager has or tells: most likely a misspelt word."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from valence_sched.errors import nearest, one_line
+from valence_sched.core.unmade import unmade
+from valence_sched.errors import closest, nearest, one_line
 from valence_sched.model.domain import FACTS
 from valence_sched.model.operators import SINGLE, locate
-from valence_sched.model.request import Request
+from valence_sched.model.request import Names, Request
 from valence_sched.model.view import View
 
 
 def untold(view: View, request: Request) -> list[str]:
-    """Return a line for each fact and capability asked about that nobody tells, with the nearest.
+    """Return a line for each word asked about that nobody has or tells, with the nearest.
 
-    They are those of attributes, of the expression, of capabilities and of the rules of a group.
+    They are facts and capabilities, be it in attributes, in the expression or in the rules of a
+    group; the zone, aggregates, traits and values of capabilities; what devices are; and places.
     """
     asked = dict.fromkeys(_asked(request))
-    return [_line(view, place, name) for place, name in asked if not _is_told(view, place, name)]
+    lines = [_line(view, place, name) for place, name in asked if not _is_told(view, place, name)]
+    return [*lines, *_values(view, request), *unmade(view, request)]
 
 
 def _asked(request: Request) -> Iterator[tuple[str, str]]:
@@ -43,3 +46,36 @@ def _line(view: View, place: str, name: str) -> str:
     known = {name for podm in view.podms for name in getattr(podm, place)}
     known.update(SINGLE if place == "facts" else ())  # a name alone is one of these, else a fact
     return one_line(f"no pod manager tells '{place}.{name}' ({nearest(name, known)})")
+
+
+def _values(view: View, request: Request) -> Iterator[str]:
+    """Yield a line for each value of what is told that no pod manager has."""
+    if request.zone is not None:
+        zones = {zone for zone in view.zone.values if zone is not None}
+        yield from _strangers("is in the zone", [request.zone], zones)
+    yield from _names("is in the aggregate", request.aggregates, view.aggregates.values)
+    yield from _names("has the trait", request.traits, view.traits.values)
+    for key, wanted in request.capabilities.items():
+        told = {value for has in view.capabilities.values for value in has.get(key, ())}
+        if told:  # else the key is what nobody tells
+            yield from _strangers(f"has the capability {key}", wanted, told)
+
+
+def _names(what: str, names: Names, has: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield a line for each name that must be there and is nowhere, alone or among others.
+
+    What must not be there may well be nowhere, so that is doubtful only where one is like it.
+    """
+    if not names:
+        return
+    known = {name for one in has for name in one}
+    wanted = [*names.required, *(name for one in names.any_of for name in one)]
+    wanted += [name for name in names.forbidden if closest(name, known) is not None]
+    yield from _strangers(what, wanted, known)
+
+
+def _strangers(what: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    have = set(known)
+    for name in dict.fromkeys(wanted):
+        if name not in have:
+            yield one_line(f"no pod manager {what} {name!r} ({nearest(name, have)})")

@@ -46,8 +46,10 @@ class Verdicts:
 
     def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
         """Return what a filter has against a view of one row, in as many words as it has."""
+        if filter_.name in self.batch.judgement.failed:
+            return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
         plain = _reason(filter_.name, "this filter", "yes", "no")
-        if filter_.terms is None or filter_.name in self.batch.judgement.failed:
+        if filter_.terms is None:
             return [plain]
         try:
             terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]

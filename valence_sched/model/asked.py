@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from valence_sched.model import operators
@@ -69,7 +70,8 @@ def compiled(asked: Asked, flavor: Flavor, near: tuple[Near, ...] = ()) -> Reque
     """Return the request: what the flavor asks for, and what is said beyond it.
 
     Names of both must be there or must not; attributes and capabilities that are said take the
-    place of the flavor's of the same name; expressions must both hold.
+    place of the flavor's of the same name; expressions must both hold. A group without a name
+    has that of the flavor.
     """
     first, *others = flavor.asks
     return Request(
@@ -92,10 +94,16 @@ def compiled(asked: Asked, flavor: Flavor, near: tuple[Near, ...] = ()) -> Reque
         where=_both(flavor.where, asked.where),
         near=near,
         owner=asked.owner,
-        group=asked.group,
+        group=_group(asked.group, flavor.name if asked.flavor else asked.id),
         policy=asked.policy or flavor.policy or "default",
         seed=asked.seed or 0,
     )
+
+
+def _group(asked: Group | None, flavor: str) -> Group | None:
+    if asked is None or asked.name:
+        return asked
+    return msgspec.structs.replace(asked, name=flavor)
 
 
 def _names(told: tuple[str, ...] | Names) -> Names:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from valence_sched.errors import nearest
 from valence_sched.model.need import Ask, Bond, Need
@@ -21,7 +21,7 @@ def fault(ask: Ask) -> str | None:
     for need in ask.needs:
         named.setdefault(need.name or need.kind, []).append(need)
     faults = (_fault(bond, named) for bond in ask.bonds)
-    return next(filter(None, faults), None)
+    return next(filter(None, faults), None) or _contrary(ask.bonds, named)
 
 
 def _fault(bond: Bond, named: dict[str, list[Need]]) -> str | None:
@@ -41,10 +41,29 @@ def _fault(bond: Bond, named: dict[str, list[Need]]) -> str | None:
     return None
 
 
+def _contrary(bonds: Sequence[Bond], named: Mapping[str, Sequence[Need]]) -> str | None:
+    """Return which bonds hold devices together and apart at one place."""
+    for apart in bonds:
+        for same in bonds:
+            if (same.relation, apart.relation, apart.place) != ("same", "apart", same.place):
+                continue
+            both = [name for name in dict.fromkeys(apart.of) if name in same.of]
+            alone = len(set(apart.of)) == 1
+            if len(both) > 1 or (alone and both and _several(named[both[0]])):
+                return (f"bonds same and apart {apart.place} of {', '.join(both)}: devices cannot "
+                        "stand at one place and each at its own: leave one out")  # fmt: skip
+    return None
+
+
+def _several(needs: Sequence[Need]) -> bool:
+    """Return whether needs ask for more than one device."""
+    return sum(need.amount for need in needs) > 1
+
+
 def _apart_fault(bond: Bond, where: str, first: Sequence[Need]) -> str | None:
     several = len(set(bond.of)) > 1
     if not several and any(need.measure != "devices" for need in first):
         return f"{where}: a total cannot stand apart from itself: name what it is to be apart from"
-    if bond.place == "zone" and (several or sum(need.amount for need in first) > 1):
+    if bond.place == "zone" and (several or _several(first)):
         return f"{where}: all devices of a node stand in one zone: choose a smaller place"
     return None

@@ -31,10 +31,10 @@ class Group(Noun, frozen=True, kw_only=True):
 
     ``affinity``: in each of these domains all at one value; ``anti_affinity``: no two at one
     value; the ``soft`` forms are wished for. ``at_most`` so many nodes of the group at one value
-    of a domain.
+    of a domain. The name may be left out where a flavor lends its own.
     """
 
-    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    name: Annotated[str, Meta(min_length=1, max_length=255)] = ""
     affinity: tuple[Domain, ...] = ()
     anti_affinity: tuple[Domain, ...] = ()
     soft_affinity: tuple[Domain, ...] = ()

@@ -137,6 +137,10 @@ class Kinds:
             known = self._by_worth[need] = len(self.kinds), useful
         return known[1]
 
+    def devices(self, kind: str) -> list[Any]:
+        """Return the different devices of a kind of need that were ever seen."""
+        return [device for name, device in self._lines if name == kind]
+
     def lines(self, number: int) -> list[tuple[str, Any]]:
         """Return the device lines of a kind as ``(need kind, device)``."""
         devices = self.kinds[number].devices
@@ -189,8 +193,13 @@ def has_words(text: str, words: str) -> bool:
 
     Case and the marks (R), (TM) and (C) do not count.
     """
-    have, want = (_WORD.findall(_MARKS.sub(" ", part.casefold())) for part in (text, words))
+    have, want = words_of(text), words_of(words)
     return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a model as they are compared."""
+    return _WORD.findall(_MARKS.sub(" ", text.casefold()))
 
 
 def _same(found: Any, value: str | int) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from valence_sched.errors import RequestError, UnknownName
+from valence_sched.errors import RequestError, UnknownName, closest
 from valence_sched.model.inventory import Fact
 from valence_sched.model.noun import Noun
 from valence_sched.model.opinion import Term
@@ -69,6 +69,10 @@ class Things(Protocol):
         """Return the names of things of a kind that are at hand, for the hint; or none."""
         ...
 
+    def kinds(self) -> Iterable[str]:
+        """Return the kinds of things that it knows of."""
+        ...
+
 
 def things(said: Mapping[str, str | Iterable[str]], *, soft: bool = False) -> tuple[Thing, ...]:
     """Return the things that a map from kind to a name, or to a list of names, speaks of.
@@ -96,7 +100,7 @@ def place_of(thing: Thing, known: Sequence[Things]) -> Near:
     """Return where a thing is, by the first who knows it.
 
     Raises:
-        UnknownName: nobody knows it; the nearest known name is in the message.
+        UnknownName: nobody knows it; the nearest known name, or kind, is in the message.
         RequestError: it is known, but not where it is, or nobody is there to ask.
     """
     for one in known:
@@ -110,6 +114,9 @@ def place_of(thing: Thing, known: Sequence[Things]) -> Near:
         raise RequestError(f"nobody is there to ask where {thing.text} is: "
                            "name a map with --near-map")  # fmt: skip
     looked = ", ".join(one.where for one in known)
+    kinds = {kind for one in known for kind in one.kinds()}
+    if thing.kind not in kinds and closest(thing.kind, kinds) is not None:
+        raise UnknownName("kind of thing", thing.kind, kinds, f"looked in {looked}")
     names = {name for one in known for name in one.known(thing.kind)}
     raise UnknownName(thing.kind, thing.name, names, f"looked in {looked}")
 

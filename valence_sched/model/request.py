@@ -16,6 +16,7 @@ from valence_sched.model import bonds, operators, parser
 from valence_sched.model.expression import Expression
 from valence_sched.model.group import Company, Group
 from valence_sched.model.inventory import Fact
+from valence_sched.model.kinds import words_of
 from valence_sched.model.need import Ask, Bond, Need
 from valence_sched.model.noun import Noun
 from valence_sched.model.workload import Workload
@@ -166,9 +167,9 @@ def sealed(request: Request) -> Request:
 
     Raises:
         RequestError: it asks for nothing, for too many groups, for fewer nodes than at least,
-            for and against one podm, for a location without a name, for an attribute or operator
-            that does not exist, where something holds that is no expression, or for bonds that
-            cannot hold.
+            for and against one podm, for a location or a group without a name, for an attribute
+            or operator that does not exist, where something holds that is no expression, for
+            bonds that cannot hold, or for a model without a word in it.
     """
     for ask in request.asks:
         _check(ask)
@@ -183,6 +184,8 @@ def sealed(request: Request) -> Request:
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
         if contrary := sorted(set(names.required) & set(names.forbidden)):
             raise RequestError(f"{kind} {contrary[0]!r} is both required and forbidden")
+    if request.group is not None and not request.group.name:
+        raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():
         if wrong := operators.fault(path, text):
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
@@ -206,6 +209,15 @@ def _check(ask: Ask) -> None:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
     if wrong := bonds.fault(ask):
         raise RequestError(one_line(wrong))
+    tests = [test for need in ask.needs for test in need.tests if test.operator == "words"]
+    for test in tests:
+        if not words_of(str(test.value)):
+            raise RequestError(
+                one_line(
+                    f"{test.attribute} {test.value!r}: without a letter or a "
+                    "number any would do: name one, or leave it out"
+                )
+            )
     if len(ask.needs) <= MAX_GROUPS:
         return
     counts = Counter([need.kind for need in ask.needs if need.measure == "devices"])

@@ -30,6 +30,10 @@ class MappedThings:
         """Return all things of this kind."""
         return self.places.get(kind, {})
 
+    def kinds(self) -> Iterable[str]:
+        """Return the kinds of the map."""
+        return self.places
+
 
 def things(source: str) -> MappedThings:
     """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.

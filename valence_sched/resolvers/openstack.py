@@ -49,6 +49,10 @@ class CloudThings:
         """Return nothing: a cloud may have a million of them."""
         return ()
 
+    def kinds(self) -> Iterable[str]:
+        """Return the kinds that are asked of OpenStack."""
+        return _FINDERS
+
 
 def things(source: Any) -> CloudThings:
     """Return the things behind an SDK connection.

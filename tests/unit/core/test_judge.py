@@ -212,6 +212,15 @@ class TestBrokenPlugins(unittest.TestCase):
                 found = self.judged(bound(filters=(filter_,)), note)
                 self.assertEqual([NEVER] * 3, found.cost.tolist())
 
+    def test_the_reason_of_a_filter_that_failed_is_that_it_failed(self):
+        seen = site(3)
+        policy = bound(filters=(raising,))
+        case = Case(seen, ASKED, policy, judge(seen, ASKED, policy), Plan(ASKED.needs, seen.kinds))
+        decision = Decision([Part(case, place(case, ranked))])
+        (reason,) = decision.reasons(0)
+        said = "raising: this filter: needs an answer, has none: it failed"
+        self.assertEqual(said, reason.text)
+
     def test_whole_numbers_are_scores_too(self):
         self.assertEqual([[1, 1, 1]], judge(site(3), ASKED, bound(ones)).scores.tolist())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts and capabilities that are asked about and that nobody tells are warned of."""
+"""What is asked about and nobody has or tells is warned of."""
 
 import unittest
 
@@ -7,7 +7,7 @@ from tests.unit.core.engines import cpus, engine_of
 from valence_sched.testing import request
 
 TOLD = {"id": "a", "zone": "z", "blocks": cpus(1), "facts": {"year": 2022},
-        "capabilities": {"os": ["linux"]}}  # fmt: skip
+        "capabilities": {"os": ["linux"]}, "aggregates": ["gold"], "traits": ["T"]}  # fmt: skip
 
 
 def warnings(**words) -> list[str]:
@@ -34,8 +34,25 @@ class TestUntold(unittest.TestCase):
         self.assertEqual([], warnings())
         told = {"attributes": {"year": ">= 1", "zone": "z"}, "capabilities": {"os": ("linux",)}}
         self.assertEqual([], warnings(**told, where=["=", "$facts.year", "$free.cores"]))
+        named = {"zone": "z", "aggregates": ["gold"], "traits": {"any_of": [["T"]]}}
+        self.assertEqual([], warnings(**named))
         twice = warnings(attributes={"rack": "1"}, where=["=", "$facts.rack", 1])
         self.assertEqual(1, len(twice))
+
+    def test_a_zone_aggregate_trait_or_value_that_nobody_has_is_named_with_the_nearest(self):
+        for words, line in (
+            ({"zone": "zz"}, "is in the zone 'zz' (did you mean 'z'?)"),
+            ({"aggregates": ["glod"]}, "is in the aggregate 'glod' (did you mean 'gold'?)"),
+            ({"traits": {"any_of": [["T", "X"]]}}, "has the trait 'X' (known: T)"),
+            ({"capabilities": {"os": ("linus",)}},
+             "has the capability os 'linus' (did you mean 'linux'?)"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.assertEqual([f"no pod manager {line}"], warnings(**words))
+
+    def test_what_is_forbidden_and_nowhere_is_doubtful_only_where_one_is_like_it(self):
+        like = warnings(traits={"forbidden": ["TT", "LAB"]})
+        self.assertEqual(["no pod manager has the trait 'TT' (did you mean 'T'?)"], like)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,7 @@ class TestRsdFaults(unittest.TestCase):
         self.check("empty-create", "absent")
 
     def test_an_assembly_that_is_refused_leaves_what_must_be_taken_back(self):
+        """semantics.md, trap 9: Allocate and Assemble are two calls, and the second may fail."""
         with rack(f"status:409:POST:{V}/Nodes/*/Actions/ComposedNode.Assemble") as here:
             wanted = here.wanted()
             outcome = here.compose(wanted)

@@ -36,6 +36,9 @@ class Shelf:
     def known(self, kind):
         return ["v-1", "v-2"] if kind == "volume" else []
 
+    def kinds(self):
+        return ["volume"]
+
 
 class TestNear(unittest.TestCase):
     """Filter and weigher."""

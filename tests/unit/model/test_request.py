@@ -28,6 +28,30 @@ class TestSealed(unittest.TestCase):
         with self.assertRaisesRegex(RequestError, "9 groups of nics, at most 8"):
             request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_GROUPS + 1)]})
 
+    def test_a_model_without_a_word_which_any_device_would_have_is_refused(self):
+        for model in ("---", "(R)", "_", "™"):
+            with self.subTest(model), self.assertRaisesRegex(RequestError, "any would do"):
+                request({"accelerators": [{"model": model}]})
+        request({"accelerators": [{"model": "(R) 7"}]})
+
+    def test_devices_that_are_to_be_together_and_apart_at_one_place_are_refused(self):
+        groups = [{"name": "a"}, {"name": "b"}]
+        for properties in (
+            {"nics": [{"count": 2, "same": "switch", "apart": "switch"}]},
+            {"nics": groups, "bonds": [{"of": ["a", "b"], "apart": "switch"},
+                                       {"of": ["b", "a"], "same": "switch"}]},
+        ):  # fmt: skip
+            with self.subTest(properties), self.assertRaisesRegex(RequestError, "its own: leave"):
+                request(properties)
+        for properties in (
+            {"nics": [{"count": 1, "same": "switch", "apart": "switch"}]},
+            {"nics": [{"count": 2, "same": "chassis", "apart": "switch"}]},
+            {"nics": [{**group, "count": 2, "same": "switch"} for group in groups],
+             "bonds": [{"of": ["a", "b"], "apart": "switch"}]},
+        ):  # fmt: skip
+            with self.subTest(properties):
+                request(properties)
+
     def test_an_attribute_or_an_operator_that_does_not_exist_is_refused_with_the_nearest(self):
         for attributes, words in (
             ({"fact.year": "2022"}, "attribute 'fact.year': no place .*did you mean 'facts'"),

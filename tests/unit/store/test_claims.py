@@ -63,6 +63,21 @@ class TestTake:
         with self.assertRaisesRegex(ClaimLost, "'q' is no longer here"):
             self.one.claims.take([part("q", 1, "c0")])
 
+    def test_whatever_was_filtered_on_is_covered_by_the_claim(self):
+        """semantics.md, trap 10: a claim that covers less than the filters saw is a race."""
+        block = {"uri": "c0", "type": ["Compute"], "devices": {"processors": [{"cores": 8}]}}
+        for words in (
+            {"zone": "z"}, {"facts": {"power_w": 1}}, {"traits": ["T"]}, {"aggregates": ["x"]},
+            {"capabilities": {"os": ["linux"]}}, {"status": "Offline"},
+            {"blocks": [{**block, "places": {"numa": "1"}}]},
+            {"blocks": [{**block, "status": {"health": "Critical"}}]},
+        ):  # fmt: skip
+            with self.subTest(words):
+                before = self.one.remember(podm())
+                self.one.remember(podm(**words))
+                with self.assertRaisesRegex(ClaimLost, f"from generation {before} to"):
+                    self.one.claims.take([part("p", before, "c0")])
+
     def test_a_shareable_block_is_held_as_often_as_it_has_places(self):
         self.generation = self.one.remember(podm(blocks=[SHARED]))
         first, _ = self.take("s"), self.take("s")
