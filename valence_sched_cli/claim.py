@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.columns import PairStack, Stack, Words, maybe
 from valence_sched_cli.numbers import age
 
@@ -30,7 +30,7 @@ class ListClaim(command.Lister):
         parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
         parser.add_argument("--all", action="store_true", help="also claims that have ended")
         parser.add_argument("--long", action="store_true", help="list more columns")
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
@@ -60,7 +60,7 @@ class ShowClaim(command.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_claim(parser)
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
@@ -79,7 +79,7 @@ class ReleaseClaim(command.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_claim(parser, several=True)
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -107,7 +107,7 @@ class RenewClaim(command.ShowOne):
             default=600.0,
             help="how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
         )
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -138,7 +138,7 @@ class ReapClaim(command.Lister):
             default=30 * 86400.0,
             help="forget claims that ended, and decisions, longer ago than this (default: 30d)",
         )
-        command.add_live_options(parser)
+        options.add_live_options(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:

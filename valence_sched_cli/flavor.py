@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.columns import (
     Absent,
     Alternatives,
@@ -35,7 +35,7 @@ class ListFlavor(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_flavor_file_option(parser)
+        options.add_flavor_file_option(parser)
         parser.add_argument("--long", action="store_true", help="list more columns")
         return parser
 
@@ -53,7 +53,7 @@ class ShowFlavor(command.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_flavor_file_option(parser)
+        options.add_flavor_file_option(parser)
         parser.add_argument(
             "flavor", metavar="<flavor>", help="flavor: a name, a file, or - for standard input"
         )
@@ -75,7 +75,7 @@ class ValidateFlavor(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_flavor_file_option(parser)
+        options.add_flavor_file_option(parser)
         parser.add_argument("file", metavar="<file>", nargs="+", help="YAML or JSON file")
         return parser
 

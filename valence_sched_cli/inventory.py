@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.columns import Absent, Sentence, Sentences
 
 
@@ -22,7 +22,7 @@ class ValidateInventory(command.Lister):
         parser.add_argument(
             "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
         )
-        command.add_resource_file_option(parser)
+        options.add_resource_file_option(parser)
         parser.add_argument(
             "--strict", action="store_true", help="exit 5 when any document had to be skipped"
         )
@@ -64,7 +64,7 @@ class ConvertInventory(command.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_inventory_options(parser)
+        options.add_inventory_options(parser)
         parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
         return parser
 

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from valence_sched_cli import command, making
+from valence_sched_cli import command, making, options
 from valence_sched_cli.claim import absent, time_of
 from valence_sched_cli.columns import Stack, Tails, maybe
 from valence_sched_cli.numbers import seconds
@@ -26,7 +26,7 @@ class ListNode(command.Lister):
             action="store_true",
             help="ask the pod managers: what is gone, and nodes that nobody here composed",
         )
-        command.add_live_options(parser)
+        options.add_live_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
@@ -53,7 +53,7 @@ class ShowNode(command.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("node", metavar="<node>", help="node (ID or URI)")
-        command.add_live_options(parser)
+        options.add_live_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
@@ -95,7 +95,7 @@ class DeleteNode(command.Command):
             default=300.0,
             help="how long to wait for the pod manager (default: 300)",
         )
-        command.add_live_options(parser)
+        options.add_live_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

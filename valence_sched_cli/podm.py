@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, registration
+from valence_sched_cli import command, options, registration
 from valence_sched_cli.columns import Age, Lines, Pairs, PairStack, Stack, Tails, Words, maybe
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class ListPodm(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_inventory_options(parser)
+        options.add_inventory_options(parser)
         parser.add_argument(
             "--capabilities", action="store_true", help="also list capabilities and traits"
         )
@@ -108,7 +108,7 @@ class ShowPodm(command.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_inventory_options(parser)
+        options.add_inventory_options(parser)
         parser.add_argument("podm", metavar="<podm>", help="pod manager (ID or name)")
         return parser
 

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, making
+from valence_sched_cli import command, making, options
 from valence_sched_cli.columns import Tails, maybe
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class ApplyPodm(command.Lister):
         parser.add_argument(
             "planned", metavar="<plan>", help="file of the plan, or - for standard input"
         )
-        command.add_inventory_options(parser)
-        command.add_policy_file_option(parser)
+        options.add_inventory_options(parser)
+        options.add_policy_file_option(parser)
         deeds = parser.add_mutually_exclusive_group()
         deeds.add_argument("--claim", action="store_true", help="only hold what the plan says")
         deeds.add_argument(

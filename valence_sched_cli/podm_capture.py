@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.columns import Pairs
 
 
@@ -47,7 +47,7 @@ class CapturePodm(command.ShowOne):
             help="environment variable with the secret key of the aliases, so that two captures "
             "have the same ones (default: a key of this run)",
         )
-        command.add_inventory_options(parser)
+        options.add_inventory_options(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:

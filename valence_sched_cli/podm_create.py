@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched_cli import command, registration
+from valence_sched_cli import command, options, registration
 
 
 class CreatePodm(command.ShowOne):
@@ -21,7 +21,7 @@ class CreatePodm(command.ShowOne):
         parser.add_argument("name", metavar="<name>", help="name, its ID in every inventory")
         parser.add_argument("url", metavar="<url>", help="where it is: https://HOST[:PORT]")
         registration.add_options(parser)
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:

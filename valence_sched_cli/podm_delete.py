@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from valence_sched.errors import SchedulerError
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 
 
 class DeletePodm(command.Command):
@@ -17,7 +17,7 @@ class DeletePodm(command.Command):
         parser.add_argument(
             "podm", metavar="<podm>", nargs="+", help="registered pod manager (repeat for several)"
         )
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

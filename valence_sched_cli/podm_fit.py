@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.numbers import positive
 from valence_sched_cli.request import (
     add_request_options,
@@ -25,7 +25,7 @@ class FitPodm(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_inventory_options(parser)
+        options.add_inventory_options(parser)
         add_request_options(parser, many=True)
         parser.add_argument(
             "--limit",

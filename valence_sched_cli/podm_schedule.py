@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, making, many
+from valence_sched_cli import command, making, many, options
 from valence_sched_cli.decision import (
     COLUMNS,
     EXPLAINED,
@@ -45,7 +45,7 @@ class SchedulePodm(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_inventory_options(parser)
+        options.add_inventory_options(parser)
         add_request_options(parser, many=False)
         many.add_option(parser)
         parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from valence_sched_cli import command, registration
+from valence_sched_cli import command, options, registration
 from valence_sched_cli.request import named
 
 
@@ -17,7 +17,7 @@ class SetPodm(command.Command):
         parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
         parser.add_argument("--url", metavar="<url>", type=named, help="where it is now")
         registration.add_options(parser)
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 
 FLAGS = {
     "driver": "ask it again what it speaks",
@@ -43,7 +43,7 @@ class UnsetPodm(command.Command):
                 default=[],
                 help=f"{option} to take back (repeat for several)",
             )
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.columns import Absent, Lines, PairStack, Sentence, Stack
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class ListPolicy(command.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_policy_file_option(parser)
+        options.add_policy_file_option(parser)
         parser.add_argument("--long", action="store_true", help="list more columns")
         return parser
 
@@ -42,7 +42,7 @@ class ShowPolicy(command.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        command.add_policy_file_option(parser)
+        options.add_policy_file_option(parser)
         parser.add_argument("policy", metavar="<policy>", help="policy (name)")
         return parser
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import command, company, near, nova, placement, where
+from valence_sched_cli import company, near, nova, options, placement, where
 from valence_sched_cli.numbers import whole
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     )
     nova.add_options(parser)
     placement.add_options(parser)
-    command.add_flavor_file_option(parser)
+    options.add_flavor_file_option(parser)
     parser.add_argument(
         "--policy",
         metavar="<policy>",
         type=named,
         help="policy (default: the flavor's, else default)",
     )
-    command.add_policy_file_option(parser)
+    options.add_policy_file_option(parser)
     for option, words in (
         ("--podm", "only this pod manager, by ID or name (repeat for several)"),
         ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),

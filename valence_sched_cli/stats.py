@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched_cli import command
+from valence_sched_cli import command, options
 from valence_sched_cli.columns import Age, PairStack, maybe
 
 
@@ -24,7 +24,7 @@ class SetStats(command.ShowOne):
         parser.add_argument(
             "file", metavar="<file>", help="JSON or YAML object, or - for standard input"
         )
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -46,7 +46,7 @@ class UnsetStats(command.Command):
             "podm", metavar="<podm>", nargs="+",
             help="pod manager (ID, or host/node; repeat for several)",
         )  # fmt: skip
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ class ShowStats(command.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("podm", metavar="<podm>", help="pod manager (ID, or host/node)")
-        command.add_state_option(parser)
+        options.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
