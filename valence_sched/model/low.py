@@ -7,7 +7,7 @@ import numpy as np
 
 from valence_sched.model.view import Floats, Ints
 
-_NONE = np.empty(0, dtype=np.int64)
+NOBODY = np.empty(0, dtype=np.int64)
 
 
 class Low:
@@ -21,12 +21,12 @@ class Low:
         self.have = have
         self.least = float(have.min(initial=np.inf))
         self._asked = False
-        self._order, self._sorted = _NONE, have
+        self._order, self._sorted = NOBODY, have
 
     def below(self, amount: float) -> Ints:
         """Return the rows that have less than ``amount``."""
         if amount <= self.least:
-            return _NONE
+            return NOBODY
         if not self._asked:
             self._asked = True
             return (self.have < amount).nonzero()[0]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from valence_sched.model.low import Low
+from valence_sched.model.low import NOBODY, Low
 from valence_sched.model.need import Need
 from valence_sched.model.view import By, Floats, Ints, View
 
@@ -49,17 +49,17 @@ class _Squares(NamedTuple):
 class Left(NamedTuple):
     """The mean per row of the shares that a request leaves.
 
-    ``lacking`` are, for each need of which some rows have less than is asked, these rows and by
-    how much the share would fall below 0 there. ``none`` is the part of the needs of which a row
-    has nothing at all, None where it is 0 for all. ``asked`` is what the needs ask for and
-    ``shares`` what that was worked out from.
+    ``none`` is the part of the needs of which a row has nothing at all, None where it is 0 for
+    all. ``asked`` is what the needs ask for and ``shares`` what that was worked out from;
+    ``lacking`` are the rows that have less of something than is asked, and the shares of these,
+    ``(needs, rows)``.
     """
 
     mean: Floats
-    lacking: list[tuple[Ints, Floats]]
     none: Floats | None
     asked: Floats
     shares: _Shares
+    lacking: tuple[Ints, Floats]
 
 
 def left(view: View, needs: Sequence[Need], by: By) -> Left:
@@ -72,14 +72,14 @@ def left(view: View, needs: Sequence[Need], by: By) -> Left:
 
 def left_squared(view: View, needs: Sequence[Need], by: By) -> Floats:
     """Return the mean of the squares of the same shares."""
-    _, lacking, _, asked, shares = left(view, needs, by)
+    _, _, asked, shares, (rows, few) = left(view, needs, by)
     squares: _Squares = view.of_free(("squares", by), shares, lambda: _squares(shares))
-    number = max(1, len(needs))
     # (free - asked * inverse)**2, multiplied out
-    found = summed(squares.products, np.concatenate((asked * asked, -2.0 * asked)) / number)
+    factors = np.concatenate((asked * asked, -2.0 * asked)) / max(1, len(needs))
+    found = summed(squares.products, factors)
     np.add(found, squares.mean, out=found)
-    for rows, below in lacking:
-        found[rows] -= below * below / number
+    if len(rows):
+        found[rows] = _mean(few * few)
     return found
 
 
@@ -98,18 +98,28 @@ def summed(table: Floats, weights: Floats) -> Floats:
 def _left(view: View, needs: Sequence[Need], by: By) -> Left:
     subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
     shares: _Shares = view.of_free(("shares", by), subjects, lambda: _shares(view, needs, by))
-    asked, number = np.array([need.amount * need.count for need in needs]), max(1, len(needs))
-    mean = summed(shares.inverse, asked / number)
+    asked = np.array([need.amount * need.count for need in needs])
+    mean = summed(shares.inverse, asked / max(1, len(needs)))
     np.subtract(shares.mean, mean, out=mean)
-    lacking = []
-    for need in (shares.least < asked).nonzero()[0].tolist():
-        rows = shares.low[need].below(asked[need])
-        below = shares.free[need][rows] - asked[need] * shares.inverse[need][rows]
-        mean[rows] -= below / number
-        lacking.append((rows, below))
     np.abs(mean, out=mean)  # what should be 0 may be a hair below
+    rows, few = _lacking(shares, asked)
+    if len(rows):
+        mean[rows] = _mean(few)
     mean.flags.writeable = False
-    return Left(mean, lacking, shares.none, asked, shares)
+    return Left(mean, shares.none, asked, shares, (rows, few))
+
+
+def _lacking(shares: _Shares, asked: Floats) -> tuple[Ints, Floats]:
+    """Return the rows that have too little of something, and what is left there of each need.
+
+    A row that lacks several needs is among them as often.
+    """
+    needs = (shares.least < asked).nonzero()[0].tolist()
+    if not needs:
+        return NOBODY, shares.free[:, :0]
+    rows = np.concatenate([shares.low[need].below(asked[need]) for need in needs])
+    few = shares.free[:, rows] - asked[:, None] * shares.inverse[:, rows]
+    return rows, np.maximum(few, 0.0, out=few)
 
 
 def _shares(view: View, needs: Sequence[Need], by: By) -> _Shares:
