@@ -118,10 +118,10 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
         decision = engine.select_destinations(many)
         assert len(decision.chosen_podms()) == len(decision.batch.placed) == 1000
 
-    yield in_turns(f"{name}: seen for the first time", new, 20, 250)
+    yield in_turns(f"{name}: seen for the first time", new, 5, 250, calls=4)
     same()
     yield in_turns(f"{name}: the same again", same, 10, 10, calls=5)
-    yield in_turns(f"{name}: after one podm changed", change, 20, 20)
+    yield in_turns(f"{name}: after one podm changed", change, 5, 20, calls=5)
     yield in_turns(f"{name}: 1,000 nodes with depletion", thousand, 5, 1000)
     yield in_turns(f"{name}: 1,000 nodes with anti-affinity", apart, 5, 3000)
 

@@ -5,6 +5,7 @@ import atexit
 import functools
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ WARM = {
     "valence-sched": ("valence_sched_cli.shell", *OURS),
     "openstack": ("openstackclient.shell", "osc_lib.command.command", *OURS),
 }
+#: Marks of a line that only a shell understands, wherever they stand.
+NEEDS_A_SHELL = frozenset("|&;<>$`*?~")
 NOWHERE = tempfile.gettempdir() + "/there-is-no-configuration-here"
 
 
@@ -67,16 +70,25 @@ def run(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -> Do
     with tempfile.TemporaryDirectory(prefix="streams-") as folder:
         streams = [Path(folder, name) for name in ("in", "out", "err")]
         streams[0].write_bytes(stdin)
-        command = {
-            "words": list(map(str, words)),
-            "environ": environment(**more),
-            "streams": list(map(str, streams)),
-        }
-        warm = _warm(program, os.getpid())
-        warm.stdin.write(json.dumps(command) + "\n")
-        warm.stdin.flush()
-        code = int(warm.stdout.readline())
+        code = _ran(program, words, environment(**more), ROOT, streams)
         return Done(code, streams[1].read_text(), streams[2].read_text())
+
+
+def _ran(
+    program: str, words: tuple[str | Path, ...], environ: dict[str, str], folder: Path,
+    streams: list[Path],
+) -> int:  # fmt: skip
+    """Run a program in a child of its warm process; return its exit code."""
+    command = {
+        "words": list(map(str, words)),
+        "environ": environ,
+        "folder": str(folder),
+        "streams": list(map(str, streams)),
+    }
+    warm = _warm(program, os.getpid())
+    warm.stdin.write(json.dumps(command) + "\n")
+    warm.stdin.flush()
+    return int(warm.stdout.readline())
 
 
 @functools.cache
@@ -121,15 +133,22 @@ def asked(program: str, *words: str) -> Done:
     return run(program, *words)
 
 
-def shell(command: str) -> Done:
+def shell(command: str, folder: Path = ROOT, **more: str) -> Done:
     """Run a line as a shell does, output and errors together as on a terminal."""
+    words = shlex.split(command.replace("\\\n", " "))
+    if words[0] in PROGRAMS and not NEEDS_A_SHELL.intersection(command):
+        with tempfile.TemporaryDirectory(prefix="streams-") as place:
+            both = Path(place, "both")
+            streams = [Path(os.devnull), both, both]
+            code = _ran(words[0], tuple(words[1:]), environment(**more), folder, streams)
+            return Done(code, both.read_text(), "")
     done = subprocess.run(
         ["bash", "-c", command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        cwd=ROOT,
-        env=environment(),
+        cwd=folder,
+        env=environment(**more),
         timeout=120,
         check=False,
     )

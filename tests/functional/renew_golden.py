@@ -34,7 +34,7 @@ def replayed(transcript: str) -> str:
         for name in ("doc", "examples"):
             (Path(folder) / name).symlink_to(ROOT / name)
         told = [
-            f"{command}\n{shell(f'cd {folder}; {command[2:]}').out}"
+            f"{command}\n{shell(command[2:], Path(folder)).out}"
             for command in COMMAND.findall(transcript)
         ]
     return "\n".join(told)

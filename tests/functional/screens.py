@@ -6,11 +6,10 @@ drawn anew each time is put in the same words: ids of claims, times, ports.
 """
 
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.functional.programs import ROOT, SITE, environment
+from tests.functional.programs import ROOT, SITE, shell
 from tests.functional.renew_golden import COMMAND
 from valence_sched.testing.served import served
 
@@ -45,17 +44,7 @@ def replayed(name: str) -> str:
 
 
 def _shell(command: str, folder: str) -> str:
-    done = subprocess.run(
-        ["bash", "-c", command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=ROOT,
-        env=environment(XDG_STATE_HOME=folder, COLUMNS="120"),
-        timeout=120,
-        check=False,
-    )
-    return done.stdout.decode()
+    return shell(command, XDG_STATE_HOME=folder, COLUMNS="120").out
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 """Runs the script of a program in a child of a process that has imported what it needs.
 
 Started as ``python -m tests.functional.warm SCRIPT MODULE…``. Each line of its standard input is
-a command: arguments, environment, and files for its streams; the answer is its exit code. A
+a command: arguments, environment, folder, and files for its streams; the answer is its exit code. A
 child has arguments, environment and streams of its own, as if its script had been executed.
 """
 
@@ -31,10 +31,17 @@ def main(script: str, *modules: str) -> None:
 
 
 def _be(
-    code: object, script: str, words: list[str], environ: dict[str, str], streams: list[str]
+    code: object,
+    script: str,
+    words: list[str],
+    environ: dict[str, str],
+    folder: str,
+    streams: list[str],
 ) -> None:
     """Be the program, to the end of this process."""
-    flags = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT)
+    os.chdir(folder)
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND  # two streams may have one file
+    flags = (os.O_RDONLY, writing, writing)
     for number, (path, flag) in enumerate(zip(streams, flags, strict=True)):
         opened = os.open(path, flag, 0o600)
         os.dup2(opened, number)

@@ -52,6 +52,8 @@ class Judgement:
 
     def marks_of(self, row: int) -> tuple[float, ...]:
         """Return the score of one pool by each weigher."""
+        if isinstance(self.marks, np.ndarray):
+            return tuple(self.marks[:, row].tolist())
         return tuple([float(marks[row]) for marks in self.marks])
 
     def copy(self) -> Judgement:

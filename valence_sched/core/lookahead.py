@@ -152,7 +152,7 @@ class Lookahead:
         spans = [self._draft.rows(podm) for podm, *_ in taken]
         rows = np.array([row for first, last in spans for row in range(first, last)])
         part = self.judgement.part(rows)
-        now = self._draft.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
+        now = self._draft.window(*spans[0]) if len(fits) == 1 else self._draft.take(rows)
         now.count_free(self._case.request.needs)
         self._judge_again(now, fits, part, rows)
         low = 0

@@ -13,7 +13,7 @@ from valence_sched.model import stocks
 from valence_sched.model.census import Array, Census, Counts
 from valence_sched.model.shelf import Shelf
 from valence_sched.model.stocks import Column
-from valence_sched.model.view import View
+from valence_sched.model.view import Ints, View
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
@@ -110,11 +110,17 @@ class Draft:
 
     def window(self, first: int, last: int) -> View:
         """Return the rows of whole podms as they are now; totals come from the original."""
-        window = self.view.window(first, last)
+        return self._with_totals(self.view.window(first, last), slice(first, last))
+
+    def take(self, rows: Ints) -> View:
+        """Return a copy of these rows as they are now; totals come from the original."""
+        return self._with_totals(self.view.take(rows), rows)
+
+    def _with_totals(self, part: View, rows: slice | Ints) -> View:
         for key, found in self._base._kept.items():
             if key[0] in ("total", "inverse"):
-                window._kept[key] = found[first:last]
-        return window
+                part._kept[key] = found[rows]
+        return part
 
 
 class _Books:

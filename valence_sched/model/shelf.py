@@ -64,8 +64,9 @@ class Shelf:
         return self._ordered.get((kind, position), ())
 
     def _shared_first(self, blocks: list[int]) -> list[int]:
-        shared = [block for block in blocks if self.shared[block]]
-        return shared + [block for block in blocks if not self.shared[block]] if shared else blocks
+        if not any(map(self.shared.__getitem__, blocks)):
+            return blocks
+        return sorted(blocks, key=lambda block: not self.shared[block])
 
     def spot(self, block: int, names: Sequence[str]) -> Spot:
         """Return where a block sits: its value of each of these places."""

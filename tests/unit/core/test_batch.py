@@ -78,7 +78,7 @@ class TestDepletion(unittest.TestCase):
 
         return [left(podm) if podm["id"] == name else podm for podm in podms]
 
-    @quietly(25)
+    @quietly(15)
     @given(
         st.lists(st.lists(st.sampled_from([8, 9, 10, 4]), max_size=6), min_size=8, max_size=16),
         st.sampled_from(["default", "pack", "balanced"]),

@@ -255,7 +255,7 @@ class TestBatch(unittest.TestCase):
                 return False
         return True
 
-    @quietly(300)
+    @quietly(150)
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
     def test_no_rule_is_broken_and_nothing_is_left_undone(self, drawn, rules, policy, seed):
         """Counted from the placements: every node keeps every rule, and the batch ends only
