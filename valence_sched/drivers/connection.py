@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to one pod manager, on sushy's Connector: logged in, bounded, within a deadline.
+"""One connection to one pod manager: logged in, bounded, within a deadline.
 
 What is done once for every pod manager of a site (the login, and reading) takes a shorter way
 with the same headers; sushy and requests are imported only for what composes, and for a proxy.
@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import base64
 import functools
-import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import msgspec
 
+from valence_sched.drivers.addresses import base_url, proxies_to
 from valence_sched.drivers.answers import Answer, goes_on
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.lines import Lines
-from valence_sched.drivers.links import ROOT, host_and_path
+from valence_sched.drivers.links import host_and_path
 from valence_sched.drivers.login import Login
 from valence_sched.drivers.transport import Deadline, Trust, Unreachable
 from valence_sched.drivers.waits import retry_after_s
@@ -36,9 +35,7 @@ from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registered import Registered
 
 if TYPE_CHECKING:
-    import requests
-
-    from valence_sched.drivers.adapter import Adapter
+    from valence_sched.drivers.long_way import LongWay
 
 #: How often a read is tried, and how long to wait before the second time; then twice as long.
 ATTEMPTS = 4
@@ -83,7 +80,7 @@ class Connection:
         if registered.cacert and not Path(registered.cacert).exists():
             raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
         self._verify: bool | str = registered.cacert or not registered.insecure
-        self._proxies = _proxies(self.url)
+        self._proxies = proxies_to(self.url)
         self._headers = HEADERS
         self._basic: tuple[str, str] | None = None
         self._login = Login(self, registered, password)
@@ -112,8 +109,8 @@ class Connection:
             self._headers = HEADERS | {"Authorization": f"Basic {word}"}
         else:
             self._headers = HEADERS
-        if "_connector" in vars(self):
-            _signed(self._connector, self._headers, basic)
+        if "_long_way" in vars(self):
+            self._long_way.sign(self._headers, basic)
 
     def log_in(self, root: Json | None) -> None:
         """Log in as the service root offers it; without a user name, not at all.
@@ -214,7 +211,7 @@ class Connection:
             if self._closing:
                 return
             self._ended = True
-            for way in ("_lines", "_adapter"):
+            for way in ("_lines", "_long_way"):
                 if way in vars(self):
                     vars(self)[way].cut()
 
@@ -226,7 +223,7 @@ class Connection:
         try:
             self._login.log_out()
         finally:
-            for way in ("_lines", "_adapter"):
+            for way in ("_lines", "_long_way"):
                 if way in vars(self):
                     vars(self)[way].close()
 
@@ -282,7 +279,7 @@ class Connection:
                 more = self._headers if body is None else self._headers | _JSON
                 answer = self._lines.ask(method, uri, more, left_s * share, most, body)
             else:
-                answer = self._through_sushy(method, uri, left_s * share, most, data, headers)
+                answer = self._long_way.ask(method, uri, left_s * share, most, data, headers)
             if self._ended and method != "DELETE":  # what was cut off can look whole
                 raise self.deadline.passed()
             self._received += len(answer.body)
@@ -300,110 +297,10 @@ class Connection:
         return Lines(self.url, self._verify, self._trust)
 
     @functools.cached_property
-    def _adapter(self) -> Adapter:
-        """What carries the requests of the long way."""
-        from valence_sched.drivers.adapter import Adapter
+    def _long_way(self) -> LongWay:
+        """The way through sushy, which takes long to import."""
+        from valence_sched.drivers.long_way import LongWay
 
-        return Adapter(self._parallel, self._trust)
-
-    @functools.cached_property
-    def _connector(self) -> Any:
-        """The connector of sushy: the long way."""
-        from http.cookiejar import DefaultCookiePolicy
-
-        from sushy.connector import Connector  # type: ignore[import-untyped]
-
-        connector = Connector(
-            self.url, verify=self._verify, response_callback=_refuse, server_side_retries=1
-        )
-        session = connector._session
-        session.headers.clear()
-        session.proxies = self._proxies
-        session.trust_env = False
-        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        session.mount("https://", self._adapter)
-        session.mount("http://", self._adapter)
-        _signed(connector, self._headers, self._basic)
-        return connector
-
-    def _through_sushy(
-        self,
-        method: str,
-        uri: str,
-        timeout_s: float,
-        most: int,
-        data: Json | None,
-        headers: Mapping[str, str] | None,
-    ) -> Answer:
-        import requests
-        from sushy.exceptions import SushyError  # type: ignore[import-untyped]
-
-        from valence_sched.drivers.adapter import body_of
-
-        try:
-            response = self._connector._op(
-                method,
-                uri,
-                data=data,
-                headers=headers,
-                timeout=timeout_s,
-                allow_reauth=False,
-                stream=True,
-                allow_redirects=False,
-            )
-        except _Status as found:
-            response = found.response
-        except (SushyError, ValueError, requests.RequestException) as error:
-            raise InputError(uri, "", str(error), "a request that can be sent") from None
-        return Answer(response.raw.status, response.raw.headers, body_of(response.raw, most))
-
-
-class _Status(Exception):
-    """An answer that sushy would try again, or read without bound."""
-
-    def __init__(self, response: requests.Response) -> None:
-        super().__init__(response.status_code)
-        self.response = response
-
-
-def base_url(registered: Registered) -> str:
-    """Return scheme, host and port of a pod manager.
-
-    Raises:
-        PodmError: its URL is none.
-    """
-    try:
-        parts = urlsplit(registered.url)
-        port = parts.port
-    except ValueError as error:
-        raise PodmError(f"{error} (expected https://host or https://host:port)") from None
-    if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise PodmError("found no such URL, expected https://host or https://host:port")
-    if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
-        found = f"found the path {parts.path[:80]!r} in its URL"
-        raise PodmError(f"{found}, expected https://host or https://host:port")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
-
-
-def _proxies(url: str) -> dict[str, str]:
-    """Return the proxies on the way to a URL; most sites have none, and need no library to know."""
-    named = any(name.lower().endswith("_proxy") for name in os.environ)
-    if not named and sys.platform not in ("darwin", "win32"):
-        return {}
-    from requests.utils import get_environ_proxies, select_proxy
-
-    proxies: dict[str, str] = get_environ_proxies(url)
-    return proxies if select_proxy(url, proxies) else {}
-
-
-def _signed(connector: Any, headers: Mapping[str, str], basic: tuple[str, str] | None) -> None:
-    """Have a connector send what the short way does."""
-    connector._session.headers.clear()
-    connector._session.headers.update(headers)
-    connector._session.auth = basic
-
-
-def _refuse(response: requests.Response) -> None:
-    if response.status_code >= 400:
-        raise _Status(response)
+        way = LongWay(self.url, self._verify, self._proxies, self._parallel, self._trust)
+        way.sign(self._headers, self._basic)
+        return way

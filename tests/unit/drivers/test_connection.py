@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from tests.unit.drivers.test_live_faults import LOGIN, TREE, hang, on, once, status
-from valence_sched.drivers.connection import Connection, base_url
+from valence_sched.drivers.addresses import base_url
+from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.transport import Deadline, Unreachable
 from valence_sched.drivers.waits import retry_after_s
 from valence_sched.errors import InputError, PodmError
@@ -70,7 +71,7 @@ class ConnectionTest(unittest.TestCase):
     def test_a_write_to_one_that_is_down_had_no_effect(self):
         connection = self.connect()
         self.server.close()
-        connection._connector._session.close()
+        connection._long_way._connector._session.close()
         with self.assertRaises(Unreachable) as caught:
             connection.post(SYSTEMS, {})
         self.assertFalse(caught.exception.sent)
