@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the pod managers at the URLs of a file, a name for each line, into a View.
+
+A program of its own, so that its memory can be measured. The registry would not let two names
+stand for one address, and more than some dozens of simulated pod managers do not fit a machine.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from valence_sched.core import plugins
+from valence_sched.drivers.live import Settings, Target, read
+from valence_sched.model.build import ViewBuilder
+from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.registered import Registered
+
+
+def main(file: str, user: str, variable: str) -> None:
+    urls = Path(file).read_text().split()
+    targets = [
+        Target(Registered(name=f"podm-{number}", url=url, username=user), os.environ[variable])
+        for number, url in enumerate(urls)
+    ]
+    builder, decoder = ViewBuilder(), msgspec.json.Decoder(LeanPodm)
+    dialects = plugins.installed(plugins.DIALECTS).found
+    for reading in read(targets, dialects, Settings(raw=False)):
+        if reading.failure:
+            raise SystemExit(reading.failure)
+        builder.add(decoder.decode(to_json(reading.podm)), "live")
+    assert len(builder.view().podms) == len(urls)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
