@@ -42,8 +42,7 @@ def add_up(
     else:
         total = total or Total.of(judgement.marks, bound, len(judgement.cost))
         judgement.cost[:] = total.cost()
-    if not passed.all():
-        np.copyto(judgement.cost, NEVER, where=~passed)
+    judgement.cost[(~passed).nonzero()[0]] = NEVER
 
 
 class Total:
@@ -56,7 +55,8 @@ class Total:
     def __init__(self, bound: BoundPolicy, size: int) -> None:
         self._common = math.gcd(*[weigher.weight for weigher in bound.weighers]) or 1
         self._worst = SCALE * bound.worst
-        self._gain, self._gains = np.empty(size), np.zeros(size)
+        self._gain, self._gains = np.empty(size), np.empty(size)
+        self._first = True
 
     @classmethod
     def of(cls, marks: Iterable[Floats], bound: BoundPolicy, size: int) -> Total:
@@ -71,14 +71,18 @@ class Total:
         if score.strides == (0,) and len(score):  # the same of all, as by numpy's broadcast_to
             self._worst -= weight * round(float(score[0]) * SCALE)
             return
-        gain = np.multiply(score, SCALE, out=self._gain)
+        gain = np.multiply(score, SCALE, out=self._gains if self._first else self._gain)
         np.rint(gain, out=gain)
         if weight != self._common:
             np.multiply(gain, weight // self._common, out=gain)
-        np.add(self._gains, gain, out=self._gains)
+        if not self._first:
+            np.add(self._gains, gain, out=self._gains)
+        self._first = False
 
     def cost(self) -> Floats:
         """Return the cost per pool; of no use afterwards."""
+        if self._first:
+            self._gains[:] = 0.0
         cost = np.multiply(self._gains, -self._common, out=self._gains)
         return np.add(cost, self._worst, out=cost)
 

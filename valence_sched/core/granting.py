@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from valence_sched.core.pour import Grant, pour
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import Need
+from valence_sched.model.stocks import grant
 from valence_sched.model.view import View
 
 Asked = Mapping[str, list[float]]  # amounts by resource
@@ -26,9 +27,16 @@ def granted(view: View, row: int, asked: Asked) -> list[Grant] | None:
     """Return how much of which stock of the podm pool ``row`` gives; None when it cannot."""
     shelf, position = view.shelves[view.podm_of[row]], int(view.position_of[row])
     grants: list[Grant] = []
+    stocks, stocks_of = shelf.stocks, shelf.stocks_of
     for resource, amounts in asked.items():
-        numbers = shelf.stocks_of(position, resource)
-        found = pour([shelf.stocks[number] for number in numbers], amounts)
+        numbers = stocks_of(position, resource)
+        if len(numbers) == len(amounts) == 1:  # nothing to choose, and by far the usual case
+            amount = grant(stocks[numbers[0]], amounts[0])
+            if amount is None:
+                return None
+            grants.append((numbers[0], amount))
+            continue
+        found = pour([stocks[number] for number in numbers], amounts)
         if found is None:
             return None
         grants += [(numbers[place], amount) for place, amount in found]

@@ -17,7 +17,7 @@ from valence_sched.model.view import Floats, Mask, View
 from valence_sched.model.watched import watch, watch_request
 
 ONE = np.float64(1.0).view(np.uint64)
-FAILED = object()  # stands for the answer of a plugin that raised
+BOOL, FLOAT = np.dtype(bool), np.dtype(np.float64)
 
 
 def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = False) -> Judgement:
@@ -125,28 +125,34 @@ def judge_company(
 def _verdict(
     filter_: BoundFilter, view: View, request: Request, judgement: Judgement, strict: bool
 ) -> Mask:
-    answer = _ask("filter", filter_, view, request, judgement, strict)
+    try:
+        answer: Any = filter_.judge(view, request)
+    except (Exception, SystemExit) as error:
+        _broken("filter", filter_.name, error, judgement, strict)
+        return np.zeros(len(view), dtype=bool)
     whole = isinstance(answer, np.ndarray) and answer.shape == judgement.cost.shape
-    if whole and answer.dtype == bool:
+    if whole and answer.dtype == BOOL:
         return answer  # type: ignore[no-any-return]
-    if answer is not FAILED:
-        text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
-        _fail(filter_.name, text, judgement, strict)
+    text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
+    _fail(filter_.name, text, judgement, strict)
     return np.zeros(len(view), dtype=bool)
 
 
 def _score(
     weigher: BoundWeigher, view: View, request: Request, judgement: Judgement, strict: bool
 ) -> Floats:
-    answer = _ask("weigher", weigher, view, request, judgement, strict)
+    try:
+        answer: Any = weigher.judge(view, request)
+    except (Exception, SystemExit) as error:
+        _broken("weigher", weigher.name, error, judgement, strict)
+        return np.zeros(len(view))
     if isinstance(answer, np.ndarray) and answer.shape == judgement.cost.shape:
-        if answer.dtype == np.float64:
+        if answer.dtype == FLOAT:
             return answer
         if answer.dtype.kind in "fiu":
-            return answer.astype(np.float64)
-    if answer is not FAILED:
-        text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
-        _fail(weigher.name, text, judgement, strict)
+            return answer.astype(FLOAT)
+    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
+    _fail(weigher.name, text, judgement, strict)
     return np.zeros(len(view))
 
 
@@ -167,31 +173,20 @@ def _clamped(score: Floats, weigher: BoundWeigher, judgement: Judgement, strict:
 
 def _within(scores: Floats) -> bool:
     """Return whether all scores are within 0..1; one that is NaN is not."""
-    if scores.strides == (0,):
-        scores = scores[:1]
     if not scores.size:
         return True
+    if scores.strides == (0,):
+        return 0.0 <= float(scores[0]) <= 1.0
     # read as whole numbers, floats from 0 to 1 are the least: -0, all below it and NaN are above
     most = np.maximum.reduce(scores.view(np.uint64), axis=None)
     return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 
 
-def _ask(
-    kind: str,
-    plugin: BoundFilter | BoundWeigher,
-    view: View,
-    request: Request,
-    judgement: Judgement,
-    strict: bool,
-) -> Any:
-    try:
-        return plugin.judge(view, request)
-    except (Exception, SystemExit) as error:
-        text = one_line(f"{kind} {plugin.name!r} failed: {type(error).__name__}: {error}")
-        if strict:
-            raise PluginError(text) from error
-        _fail(plugin.name, text, judgement, strict)
-        return FAILED
+def _broken(kind: str, name: str, error: BaseException, judgement: Judgement, strict: bool) -> None:
+    text = one_line(f"{kind} {name!r} failed: {type(error).__name__}: {error}")
+    if strict:
+        raise PluginError(text) from error
+    _fail(name, text, judgement, strict)
 
 
 def _fail(name: str, text: str, judgement: Judgement, strict: bool) -> None:

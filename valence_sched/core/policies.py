@@ -67,7 +67,7 @@ class BoundWeigher:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoundPolicy:
     """A policy whose plugins are at hand, but for the ``idle`` filters: they keep everything."""
 
@@ -81,12 +81,12 @@ class BoundPolicy:
         """Return the names of all filters in order, idle ones included."""
         return [use.name for use in (self.policy.filters if self.idle else self.filters)]
 
-    @property
+    @functools.cached_property
     def worst(self) -> int:
         """Return the largest cost a pool can have."""
         return sum(weigher.heaviest for weigher in self.weighers)
 
-    @property
+    @functools.cached_property
     def varied(self) -> bool:
         """Return whether any weight depends on the aggregate or the zone."""
         return any(weigher.overrides for weigher in self.weighers)

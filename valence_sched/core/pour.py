@@ -25,9 +25,6 @@ def pour(stocks: list[Stock], amounts: list[float]) -> list[Grant] | None:
     """
     if not amounts:
         return []
-    if len(amounts) == len(stocks) == 1:  # nothing to choose, and by far the usual case
-        granted = grant(stocks[0], amounts[0])
-        return None if granted is None else [(0, granted)]
     if len(amounts) == 1:
         return _choices(stocks, amounts[0])[:1] or None
     order = sorted(range(len(amounts)), key=lambda index: (-amounts[index], index))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from valence_sched.model.low import Low
+from valence_sched.model.low import NOBODY, Low
 from valence_sched.model.need import Need
-from valence_sched.model.view import Floats, Mask, View
+from valence_sched.model.view import Floats, Ints, Mask, View
 
 
 def enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
@@ -19,17 +19,33 @@ def enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 
 def possible(view: View, needs: tuple[Need, ...]) -> Mask:
-    """Return where enough of each need by itself is free; kept, as it may be asked again."""
+    """Return where enough of each need by itself is free, and of all its grants together.
+
+    It is ``view.every`` itself where no row lacks any. Kept, as is what ``lacking`` finds.
+    """
+    return _possible_and_not(view, needs)[0]
+
+
+def lacking(view: View, needs: tuple[Need, ...]) -> Ints:
+    """Return the other rows: those that surely cannot make the node."""
+    return _possible_and_not(view, needs)[1]
+
+
+def _possible_and_not(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
     return view.of_free("possible", needs, lambda: _possible(view, needs))  # type: ignore[no-any-return]
 
 
-def _possible(view: View, needs: tuple[Need, ...]) -> Mask:
+def _possible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
     every = found = view.every
-    for mask in enough(view, needs):
+    for need, mask in zip(needs, enough(view, needs), strict=True):
         if mask is not every:
             found = mask if found is every else found & mask
+        if need.count > 1:
+            found = found & (view.free(need) >= need.amount * need.count)
+    if found is every:
+        return every, NOBODY
     found.flags.writeable = False
-    return found
+    return found, (~found).nonzero()[0]
 
 
 def _enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:

@@ -82,7 +82,8 @@ def terms_of_podms(
             mask = judge(view, request, *args, **options)
             return view.every if mask.all() else mask
 
-        return view.keep((make, *sorted(options.items())), kept)  # type: ignore[no-any-return]
+        key = (make, *sorted(options.items())) if options else (make,)
+        return view.keep(key, kept)  # type: ignore[no-any-return]
 
     return keep  # type: ignore[return-value]
 

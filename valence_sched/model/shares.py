@@ -8,15 +8,14 @@ a table for each sum that is wanted of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from valence_sched.model.low import NOBODY, Low
+from valence_sched.model.enough import lacking
 from valence_sched.model.need import Need
-from valence_sched.model.view import By, Floats, Ints, View
+from valence_sched.model.view import By, Floats, View
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,14 +23,12 @@ class _Shares:
     """What is free of some needs, and one over all there is of each; shape ``(needs, rows)``.
 
     ``free`` is in parts of all there is, 0 where there is nothing, ``mean`` its mean per row.
-    ``low`` says of each need which rows have little of it, ``least`` the least on any. ``none`` is
-    the part of the needs of which a row has nothing at all, None where every row has some of each.
+    ``none`` is the part of the needs of which a row has nothing at all, None where every row has
+    some of each.
     """
 
     free: Floats
     inverse: Floats
-    low: list[Low]
-    least: Floats
     mean: Floats
     none: Floats | None
 
@@ -47,40 +44,34 @@ class _Squares(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The mean per row of the shares that a request leaves.
+    """The mean per row of the shares that a request leaves, of use for rows that do not lack any.
 
     ``none`` is the part of the needs of which a row has nothing at all, None where it is 0 for
-    all. ``asked`` is what the needs ask for and ``shares`` what that was worked out from;
-    ``lacking`` are the rows that have less of something than is asked, and the shares of these,
-    ``(needs, rows)``.
+    all. ``asked`` is what the needs ask for and ``shares`` what that was worked out from.
     """
 
     mean: Floats
     none: Floats | None
     asked: Floats
     shares: _Shares
-    lacking: tuple[Ints, Floats]
 
 
-def left(view: View, needs: Sequence[Need], by: By) -> Left:
-    """Return the mean of the shares ``(free - asked) / total``, none of them below 0.
+def left(view: View, needs: tuple[Need, ...], by: By) -> Left:
+    """Return the mean of the shares ``(free - asked) / total``, 0 for rows that lack something.
 
     Of what there is nothing the share is 0. Kept for the plugins that ask next.
     """
     return view.of_free(("left", by), needs, lambda: _left(view, needs, by))  # type: ignore[no-any-return]
 
 
-def left_squared(view: View, needs: Sequence[Need], by: By) -> Floats:
-    """Return the mean of the squares of the same shares."""
-    _, _, asked, shares, (rows, few) = left(view, needs, by)
+def left_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
+    """Return the mean of the squares of the same shares, anything for rows that lack something."""
+    _, _, asked, shares = left(view, needs, by)
     squares: _Squares = view.of_free(("squares", by), shares, lambda: _squares(shares))
     # (free - asked * inverse)**2, multiplied out
-    factors = np.concatenate((asked * asked, -2.0 * asked)) / max(1, len(needs))
-    found = summed(squares.products, factors)
-    np.add(found, squares.mean, out=found)
-    if len(rows):
-        found[rows] = _mean(few * few)
-    return found
+    each = asked / max(1, len(needs))
+    found = summed(squares.products, np.concatenate((asked * each, -2.0 * each)))
+    return np.add(found, squares.mean, out=found)
 
 
 def summed(table: Floats, weights: Floats) -> Floats:
@@ -95,43 +86,26 @@ def summed(table: Floats, weights: Floats) -> Floats:
     return found
 
 
-def _left(view: View, needs: Sequence[Need], by: By) -> Left:
+def _left(view: View, needs: tuple[Need, ...], by: By) -> Left:
     subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
     shares: _Shares = view.of_free(("shares", by), subjects, lambda: _shares(view, needs, by))
     asked = np.array([need.amount * need.count for need in needs])
     mean = summed(shares.inverse, asked / max(1, len(needs)))
     np.subtract(shares.mean, mean, out=mean)
     np.abs(mean, out=mean)  # what should be 0 may be a hair below
-    rows, few = _lacking(shares, asked)
-    if len(rows):
-        mean[rows] = _mean(few)
+    mean[lacking(view, needs)] = 0.0
     mean.flags.writeable = False
-    return Left(mean, shares.none, asked, shares, (rows, few))
+    return Left(mean, shares.none, asked, shares)
 
 
-def _lacking(shares: _Shares, asked: Floats) -> tuple[Ints, Floats]:
-    """Return the rows that have too little of something, and what is left there of each need.
-
-    A row that lacks several needs is among them as often.
-    """
-    needs = (shares.least < asked).nonzero()[0].tolist()
-    if not needs:
-        return NOBODY, shares.free[:, :0]
-    rows = np.concatenate([shares.low[need].below(asked[need]) for need in needs])
-    few = shares.free[:, rows] - asked[:, None] * shares.inverse[:, rows]
-    return rows, np.maximum(few, 0.0, out=few)
-
-
-def _shares(view: View, needs: Sequence[Need], by: By) -> _Shares:
+def _shares(view: View, needs: tuple[Need, ...], by: By) -> _Shares:
     size = (len(needs), len(view))
     free = np.array([view.free(need, by) for need in needs]).reshape(size)
     inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
-    low = [Low(view.free(need, by)) for need in needs]
     np.multiply(free, inverse, out=free)
     nothing = inverse == 0.0
     none = _mean(nothing.astype(np.float64)) if nothing.any() else None
-    least = np.array([each.least for each in low])
-    return _Shares(free, inverse, low, least, np.minimum(_mean(free), 1.0), none)
+    return _Shares(free, inverse, np.minimum(_mean(free), 1.0), none)
 
 
 def _squares(shares: _Shares) -> _Squares:

@@ -109,7 +109,10 @@ def frozen(*arrays: Floats, each: Grants) -> Column:
 
 def left(stock: Stock) -> float:
     """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
-    return max(0.0, round(stock.total - stock.used, 9)) if stock.total is not None else 0.0
+    if stock.total is None:
+        return 0.0
+    free = stock.total - stock.used
+    return max(0.0, free if free.is_integer() else round(free, 9))
 
 
 def largest_grant(stock: Stock) -> float:

@@ -85,6 +85,10 @@ class View:
         found = self._kept.get("every")
         return self._keep("every", np.ones, len(self), bool) if found is None else found  # type: ignore[no-any-return]
 
+    def alike(self, score: float) -> Floats:
+        """Return a score for every row, the same array each time."""
+        return self._keep(("alike", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
+
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
         podm: LeanPodm = self.podms[self.podm_of[row]]
@@ -113,11 +117,15 @@ class View:
             del self._kept[key]
 
     def total(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row how much of ``need`` all blocks or stocks bring, in use or not."""
+        """Return per row how much of ``need`` all blocks or stocks bring, in use or not.
+
+        An amount that nobody told counts as nothing, whatever the need allows.
+        """
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.total if by == "pool" else column.podm_total
-        return self._keep(("total", need.subject, by), self._sum, need, by, False)  # type: ignore[no-any-return]
+        subject = need.subject
+        return self._keep(("total", subject, by), self._sum, subject, by, False)  # type: ignore[no-any-return]
 
     def inverse(self, need: Need, by: By = "pool") -> Floats:
         """Return ``1 / total(need, by)`` per row, and 0 where there is nothing of it."""

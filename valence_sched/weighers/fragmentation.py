@@ -32,26 +32,26 @@ def fragmentation(
     this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
     rests are used up. The scarce thing is ``accelerators`` of blocks, or ``of`` names a stock
     resource; ``one`` is one device, or the most that a flavor asks of one stock. Growths that
-    round to one multiple of ``step``, in parts of ``one``, are equal. A pool where one of the
-    needs finds too little scores 0. A request without a mix is its own. Source: the fragmentation
-    gradient of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks and stocks,
-    and absolute. There, what can take one node is of use as a whole; the bound by what runs out
-    first is ours: thrice what this flavor alone could use, for nodes of others need less besides.
+    round to one multiple of ``step``, in parts of ``one``, are equal. A pool that has nothing of
+    the scarce thing, or too little for one of the needs, scores 0.5. A request without a mix is
+    its own. Source: the fragmentation gradient of "Beware of Fragmentation" (USENIX ATC 2023),
+    here of a pool's blocks and stocks, and absolute. There, what can take one node is of use as a
+    whole; the bound by what runs out first is ours: thrice what this flavor alone could use, for
+    nodes of others need less besides.
     """
     mix = request.mix if request.mix.shares else Mix((Share(request.needs, request.traits),))
     workload = mix.workload(of)
     if not workload:
-        return np.full(len(view), 0.5)
-    where = possible(view, request.needs)
-    score = np.multiply(where, 0.5)
-    rows, left, before = _seen(view, workload, mix.digest, where)
+        return view.alike(0.5)
+    rows, left, before = _seen(view, workload, mix.digest, possible(view, request.needs))
     if not len(rows):
-        return score
+        return view.alike(0.5)
     accepts = workload.accepts(view.traits)[:, rows]
     after = workload.look_after(before, left, request.needs)
     growth = (workload.useless(after, accepts) - workload.useless(before, accepts)) / workload.one
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
+    score = np.full(len(view), 0.5)
     score[rows] = 0.5 - growth / (2.0 * (np.abs(growth) + 1.0))
     return score
 

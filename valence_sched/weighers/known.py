@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from valence_sched.model.enough import enough, possible
+from valence_sched.model.enough import enough, lacking
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, View
 
@@ -15,15 +15,16 @@ def known(view: View, request: Request) -> Floats:
     """Prefers pools that can make the node without any device whose attributes are unknown.
 
     The share of the needs that devices with told attributes satisfy by themselves. A policy
-    whose ``unknown`` is ``penalise`` adds this weigher, heavier than all others together.
+    whose ``unknown`` is ``penalise`` adds this weigher, heavier than all others together. Where
+    no need would take a device that is unknown, all score 1.
     """
-    needs = request.needs
-    if any(need.unknown != "reject" for need in needs):
-        needs = tuple([msgspec.structs.replace(need, unknown="reject") for need in needs])
+    if not [need for need in request.needs if need.unknown != "reject" and need.kind != "stock"]:
+        return view.alike(1.0)
+    needs = tuple([msgspec.structs.replace(need, unknown="reject") for need in request.needs])
     score = np.ones(len(view))
-    lacking = (~possible(view, needs)).nonzero()[0]
-    if len(lacking):
-        some = [mask[lacking] for mask in enough(view, needs) if mask is not view.every]
+    lack = lacking(view, needs)
+    if len(lack):
+        some = [mask[lack] for mask in enough(view, needs) if mask is not view.every]
         satisfied = np.add.reduce(some, dtype=np.int64) + (len(needs) - len(some))
-        score[lacking] = satisfied / len(needs)
+        score[lack] = satisfied / len(needs)
     return score

@@ -5,21 +5,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from valence_sched.model.enough import lacking
 from valence_sched.model.request import Request
+from valence_sched.model.shares import left
 from valence_sched.model.view import By, Floats, View
 
 
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 
-    The mean over the needs of ``(used + asked) / total``, at most 1. What a pod manager has
-    none of counts as 0. Source: MostAllocated of kube-scheduler, here absolute.
+    The mean over the needs of ``(used + asked) / total``; what a pod manager has none of counts
+    as 0. A pool where one of the needs finds too little scores 0. Source: MostAllocated of
+    kube-scheduler, here absolute.
     """
-    full, share = np.zeros(len(view)), np.empty(len(view))
-    for need in request.needs:
-        np.subtract(view.total(need, by), view.free(need, by), out=share)
-        np.add(share, need.amount * need.count, out=share)
-        np.multiply(share, view.inverse(need, by), out=share)
-        np.minimum(share, 1.0, out=share)
-        np.add(full, share, out=full)
-    return np.divide(full, max(1, len(request.needs)), out=full)
+    found = left(view, request.needs, by)
+    full = np.subtract(1.0, found.mean)
+    if found.none is not None:
+        np.subtract(full, found.none, out=full)
+        np.abs(full, out=full)  # what should be 0 may be a hair below
+    full[lacking(view, request.needs)] = 0.0
+    return full

@@ -11,7 +11,8 @@ from valence_sched.model.view import By, Floats, View
 def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that stay emptiest once the node is composed.
 
-    The mean over the needs of ``(free - asked) / total``, 0 where nothing would be left; what a
-    pod manager has none of counts as 0. Source: LeastAllocated of kube-scheduler, here absolute.
+    The mean over the needs of ``(free - asked) / total``; what a pod manager has none of counts
+    as 0. A pool where one of the needs finds too little scores 0. Source: LeastAllocated of
+    kube-scheduler, here absolute.
     """
     return left(view, request.needs, by).mean

@@ -30,7 +30,7 @@ def _scarce(view: View, asked: tuple[Need, ...]) -> Floats:
         need = Need(kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown)
         spare += sign * view.free(need, "podm")
     if not spare.any():
-        return np.broadcast_to(1.0, len(view))
+        return view.alike(1.0)
     score: Floats = 1.0 / (1.0 + spare)
     score.flags.writeable = False
     return score

@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.model.draft import Draft
-from valence_sched.model.enough import enough
+from valence_sched.model.enough import enough, lacking, possible
 from valence_sched.model.request import Request
 from valence_sched.model.watched import watch
 from valence_sched.testing import request, view
@@ -35,6 +35,19 @@ class TestEnough(unittest.TestCase):
     def test_where_no_row_lacks_any_it_is_every(self):
         (mask,) = enough(SITE, asked(60).needs)
         self.assertIs(SITE.every, mask)
+
+    def test_all_grants_together_must_be_there_too(self):
+        asked_ = {"stocks": [{"resource": "gib", "amount": 40, "count": 3}]}
+        needs = request(asked_).needs
+        self.assertEqual([False, False], possible(SITE, needs).tolist())
+        self.assertEqual([0, 1], lacking(SITE, needs).tolist())
+        fewer = request({"stocks": [{"resource": "gib", "amount": 35, "count": 3}]}).needs
+        self.assertEqual([1], possible(SITE, fewer).nonzero()[0].tolist())
+        self.assertEqual([0], lacking(SITE, fewer).tolist())
+
+    def test_where_nobody_lacks_anything_it_is_every_and_nobody(self):
+        self.assertIs(SITE.every, possible(SITE, asked(60).needs))
+        self.assertEqual([], lacking(SITE, asked(60).needs).tolist())
 
     def test_what_was_found_is_forgotten_when_something_is_taken(self):
         draft, needs = Draft(SITE), asked(60).needs

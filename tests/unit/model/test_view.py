@@ -3,6 +3,7 @@
 
 import unittest
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +72,12 @@ class TestRows(unittest.TestCase):
     def test_free_is_what_free_blocks_of_the_pool_bring(self):
         self.assertEqual([24, 16, 4, 0], self.SITE.free(CORES).tolist())
         self.assertEqual([24, 48, 4, 0], self.SITE.total(CORES).tolist())
+
+    def test_the_total_of_what_nobody_told_is_nothing_whoever_asked_first(self):
+        for cores in (16.0, 8.0):
+            allow = msgspec.structs.replace(CORES, amount=cores, unknown="allow")
+            self.assertEqual([24, 16, 4, cores], self.SITE.free(allow).tolist())
+            self.assertEqual([24, 48, 4, 0], self.SITE.total(allow).tolist())
 
     def test_a_podms_sums_count_a_block_in_two_pools_once_and_one_in_none_too(self):
         self.assertEqual([88, 88, 4, 0], self.SITE.free(CORES, "podm").tolist())

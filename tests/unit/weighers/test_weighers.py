@@ -71,12 +71,17 @@ class TestPack(WeigherCase):
         # cores (16 + 8) / 32, memory (400 + 100) / 800
         self.scores([(0.75 + 0.625) / 2], pack, self.ASKED, half)
 
-    def test_full_is_1_and_never_more(self):
+    def test_full_is_1_and_what_lacks_is_0(self):
         self.scores([1.0], pack, self.ASKED, {"id": "small", "blocks": [cpu("a", 8, 100)]})
-        self.scores([1.0], pack, self.ASKED, {"id": "less", "blocks": [cpu("a", 1, 1)]})
+        self.scores([0.0], pack, self.ASKED, {"id": "less", "blocks": [cpu("a", 1, 1)]})
+        self.scores([0.0], pack, self.ASKED, {"id": "no memory", "blocks": [cpu("a", 8)]})
 
-    def test_what_is_not_there_counts_as_0(self):
-        self.scores([0.5], pack, self.ASKED, {"id": "a", "blocks": [cpu("a", 8)]})
+    def test_of_what_nobody_told_the_amount_nothing_is_used(self):
+        asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        untold = {"processors": [{"cores": 8}], "memory": [{}]}
+        podm = {"id": "a", "blocks": [{"uri": "a", "devices": untold}]}
+        self.scores([0.5], pack, msgspec.structs.replace(asked, needs=needs), podm)
 
     def test_it_prefers_the_fuller_where_room_prefers_the_emptier(self):
         podms = [
@@ -112,13 +117,12 @@ class TestBalance(WeigherCase):
 
     def test_a_single_need_is_always_in_balance(self):
         asked = request({"processor": {"total_cores": 16}})
-        self.scores([1.0, 1.0], balance, asked, {"id": "a", "blocks": [cpu("a", 32)]}, {"id": "b"})
+        self.scores([1.0], balance, asked, {"id": "a", "blocks": [cpu("a", 32)]})
 
-    def test_shares_stop_at_1(self):
-        asked = request({"processor": {"total_cores": 64}, "memory": {"capacity_mib": 1}})
-        self.scores(
-            [1 - abs(1 - 1 / 4) / 2], balance, asked, {"id": "a", "blocks": [cpu("a", 1, 4)]}
-        )
+    def test_what_lacks_is_0_however_much_is_asked(self):
+        for cores in (64, 10**15):
+            asked = request({"processor": {"total_cores": cores}, "memory": {"capacity_mib": 1}})
+            self.scores([0.0], balance, asked, {"id": "a", "blocks": [cpu("a", 1, 4)]})
 
 
 class TestKnown(WeigherCase):
@@ -135,13 +139,22 @@ class TestKnown(WeigherCase):
             {"id": "half", "blocks": [cpu("c", 8), gpu]},
             {"id": "untold", "blocks": [{"uri": "c", "devices": {"processors": [{}]}}, gpu]},
         ]
-        for one in (asked, allowed):
-            self.scores([1.0, 0.5, 0.0], known, one, *podms)
+        self.scores([1.0, 0.5, 0.0], known, allowed, *podms)
+
+    def test_where_nothing_unknown_is_taken_all_are_alike(self):
+        untold = {"uri": "c", "devices": {"processors": [{}]}}
+        podms = [{"id": "told", "blocks": [cpu("c", 8)]}, {"id": "untold", "blocks": [untold]}]
+        self.scores([1.0, 1.0], known, request({"processor": {"total_cores": 8}}), *podms)
 
     def test_an_untold_stock_is_not_known(self):
-        asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        asked = request(
+            {"processor": {"total_cores": 8}, "stocks": [{"resource": "gib", "amount": 5}]}
+        )
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        asked = msgspec.structs.replace(asked, needs=needs)
         podms = [
             {"id": "told", "stocks": [{"uri": "s", "resource": "gib", "total": 5}]},
             {"id": "untold", "stocks": [{"uri": "s", "resource": "gib"}]},
         ]
-        self.scores([1.0, 0.0], known, asked, *podms)
+        podms = [{"blocks": [cpu("c", 8)], **podm} for podm in podms]
+        self.scores([1.0, 0.5], known, asked, *podms)
