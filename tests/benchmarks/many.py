@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the pod managers at the URLs of a file, a name for each line, into a View.
+"""Reads the pod managers at the URLs of a file, a name for each line, and tells the peak MiB.
 
 A program of its own, so that its memory can be measured. The registry would not let two names
 stand for one address, and more than some dozens of simulated pod managers do not fit a machine.
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.benchmarks.measure import peak_mib
 from valence_sched.core import plugins
 from valence_sched.drivers.live import Settings, Target, read
 from valence_sched.model.build import ViewBuilder
@@ -31,6 +32,7 @@ def main(file: str, user: str, variable: str) -> None:
             raise SystemExit(reading.failure)
         builder.add(decoder.decode(to_json(reading.podm)), "live")
     assert len(builder.view().podms) == len(urls)
+    sys.stdout.write(f"{peak_mib()}\n")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -38,6 +40,17 @@ def against(name: str, value: float, probe: float, target: float, unit: str = "m
     return Measurement(
         name=name, value=value, unit=unit, probe=probe, ratio=value / probe, target=target
     )
+
+
+def peak_mib() -> float:
+    """Return the most memory that this process has had, as Linux tells it.
+
+    What ``getrusage`` says of a process counts what its parent had when it was made.
+    """
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found, "no VmHWM in /proc/self/status"
+    return int(found[1]) / 1024
 
 
 def median_ms(run: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> float:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.measure import Measurement, against, median_ms
+from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib
 from valence_sched.main import Main
 from valence_sched.model.inventory import FullPodm
 
@@ -57,5 +56,4 @@ if __name__ == "__main__":
         sys.stdout.write(f"{median_ms(lambda: _decode(name), 1)}\n")
     else:
         took = median_ms(lambda: Main(environ={}).view([name]), 1)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        sys.stdout.write(f"{took} {peak}\n")
+        sys.stdout.write(f"{took} {peak_mib()}\n")

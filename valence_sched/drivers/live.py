@@ -24,7 +24,7 @@ from valence_sched.model.registered import Registered
 MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers at once to begin with: more would only wait for the same processor. When no result
 #: comes for a while, those in hand are slow, and as many again are begun.
-FIRST_PODMS, PATIENCE_S = 32, 0.25
+FIRST_PODMS, PATIENCE_S = 64, 0.25
 #: With so many pod managers at once there is always something to do while one of them is waited
 #: for: then a thread more for one of them costs more than it saves, unless so many requests wait.
 CROWD, WORTH_A_THREAD = 8, 4
