@@ -6,6 +6,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Fit
 from valence_sched.core.judgement import Judgement
@@ -17,8 +19,7 @@ from valence_sched.model.view import View
 SPARE = 16  # more alternates than asked for: those that later nodes take are left out in the end
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True, gc=False):
     """One node: the fit that was chosen, its scores, cost, and the fits of its alternates."""
 
     chosen: Fit

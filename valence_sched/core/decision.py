@@ -6,7 +6,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from valence_sched.core.batch import Batch, Placed
 from valence_sched.core.case import Case
@@ -83,7 +85,7 @@ class Decision:
         if not placed.alternates:
             return placed
         spare = [other for other in placed.alternates if not self.fitting_on[self._podm(other[0])]]
-        return replace(placed, alternates=tuple(spare[: self.request.alternates]))
+        return msgspec.structs.replace(placed, alternates=tuple(spare[: self.request.alternates]))
 
     @property
     def view(self) -> View:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.core import granting, places
 from valence_sched.core.cover import Item, cheapest, most
@@ -36,8 +37,7 @@ Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
 Answer = tuple[dict[int, int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True, gc=False):
     """What makes the node: block and stock numbers on the podm's shelf, and the waste in points."""
 
     row: int

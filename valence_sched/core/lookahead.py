@@ -28,7 +28,7 @@ from valence_sched.model.view import Floats, Ints, Mask, View
 FARTHEST = 64  # pods looked ahead at once, at most
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Next:
     """A pod one node ahead: the fit that was taken, what gives it back, its rows judged after."""
 
