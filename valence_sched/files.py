@@ -15,9 +15,9 @@ import msgspec
 import zstandard
 
 from valence_sched.core.policies import bind
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, RequestError
 from valence_sched.model import operators, parser, request
-from valence_sched.model.asked import Asked, RequestFile
+from valence_sched.model.asked import Asked, RequestFile, compiled
 from valence_sched.model.documents import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.forms.form import Known, Where
@@ -31,7 +31,7 @@ from valence_sched.model.inventory import (
     to_json,
 )
 from valence_sched.model.policy import Policy, PolicyText
-from valence_sched.model.request import Request
+from valence_sched.model.request import Request, sealed
 from valence_sched.model.resource import Resource
 
 T = TypeVar("T")
@@ -62,6 +62,7 @@ def flavors(
     Raises:
         InputError: naming the place, what was found and what was expected.
         UnknownName: a flavor refers to one that is not known.
+        RequestError: naming the place, a flavor contradicts itself.
     """
     forms = [
         (place, form(item, Where(file, place), known))
@@ -74,6 +75,10 @@ def flavors(
         _check_words(flavor, file, place)
         if not all(ask.needs for ask in flavor.asks):
             raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
+        try:
+            sealed(compiled(Asked(flavor=flavor.name), flavor))
+        except RequestError as error:
+            raise error.at(f"{file}: {place}") from None
     return [flavor for _, flavor in found]
 
 

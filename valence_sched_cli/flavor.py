@@ -80,14 +80,14 @@ class ValidateFlavor(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.errors import InputError, UnknownName
+        from valence_sched.errors import InputError, RequestError, UnknownName
 
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
                 found = self.main.flavors_in(file, parsed_args.flavor_file)
                 rows.append((file, True, len(found), Absent()))
-            except (InputError, UnknownName) as error:
+            except (InputError, RequestError, UnknownName) as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1
         return ("File", "Valid", "Flavors", "Error"), rows

@@ -13,7 +13,7 @@ import msgspec
 import zstandard
 
 from valence_sched import files
-from valence_sched.errors import InputError, UnknownName
+from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.inventory import FullPodm, Inventory
 from valence_sched.model.policy import FilterUse, WeigherUse
 
@@ -50,6 +50,19 @@ class TestFlavors(FilesCase):
         self.assertEqual(["rsd-allocate", "x"], [flavor.name for flavor in found])
         self.assertEqual(["f: $[0].Boot", "f: $[1].swap"],
                          [line.partition(": not")[0] for line in remarks])  # fmt: skip
+
+    def test_what_would_be_refused_when_asked_for_is_refused_with_its_place(self):
+        for data, line in (
+            (b"[{name: a, properties: {accelerators: [{model: '--'}]}}]",
+             "f: $[0]: model '--': without a letter or a number any would do: name one, or "
+             "leave it out"),
+            (b"{name: a, properties: {nics: [{name: n}], bonds: [{same: pcie_root, of: [m]}]}}",
+             "f: $: bond same pcie_root of m: nothing asked for is named 'm' (known: n)"),
+            (b"{name: a, properties: {nics: [{}]}, traits: {required: [X], forbidden: [X]}}",
+             "f: $: trait 'X' is both required and forbidden"),
+        ):  # fmt: skip
+            with self.subTest(data):
+                self.refuses(line, files.flavors, data, "f", kind=RequestError)
 
     def test_what_is_wrong_is_named_with_its_place(self):
         nic = b"properties: {nics: [{}]}"
