@@ -34,9 +34,11 @@ from valence_sched.drivers.notes import Notes
 from valence_sched.model.registered import Registered
 
 PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
-#: Requests on the longest chain of a reading, each of which needs the answer before it: the root,
-#: a session, and then all others at once. The session is deleted when the result is handed on.
-CHAIN = 3
+#: As late as pod managers answer that ask their hardware first.
+LONG_MS = 200.0
+#: Requests on the longest chain of a run, each of which needs the answer before it: the root, a
+#: session, all others at once, and the deletion of the session.
+CHAIN = 4
 #: Pod managers that sushy reads one after another; the time of all is worked out from these.
 SAMPLE = 2
 #: Pod managers of the measurement of memory, many of which stand behind one URL.
@@ -47,7 +49,7 @@ PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
 
 def live() -> Iterator[Measurement]:
     """Fifty pod managers: 40 times faster than one after another, twice the floor at most."""
-    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as urls:
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder), LATENCY_MS) as urls:
         targets = [_target(name, url) for name, url in urls.items()]
         _read(targets)
         walls, cpus, _ = zip(*(_read(targets) for _ in range(TIMES)), strict=True)
@@ -79,6 +81,10 @@ def live() -> Iterator[Measurement]:
                               stdout=subprocess.PIPE, text=True, check=True)  # fmt: skip
         peak = float(done.stdout)
         yield against("live: reading 1,000, peak memory", peak, 160.0, 1.0, "MiB")
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder), LONG_MS) as urls:
+        listing = _listing(Path(folder), urls, TIMES)
+        name = f"live: podm list at {LONG_MS:g} ms, times the floor"
+        yield against(name, listing.wall_ms, CHAIN * LONG_MS, 2.0)
 
 
 def _target(name: str, url: str) -> Target:
@@ -159,15 +165,15 @@ def _command(folder: Path, words: list[str], times: int) -> Run:
 
 
 @contextlib.contextmanager
-def _served(folder: Path) -> Iterator[dict[str, str]]:
-    """Serve a site in a process of its own; yield the URLs by id."""
+def _served(folder: Path, latency_ms: float) -> Iterator[dict[str, str]]:
+    """Serve a site in a process of its own, each answer so late; yield the URLs by id."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     inventory = str(folder / "site.jsonl")
     subprocess.run([sys.executable, "-m", "valence_sched.testing.generate", "--podms", str(PODMS),
                     "--blocks", str(BLOCKS), "--seed", str(SEED), "--output", inventory],
                    check=True)  # fmt: skip
-    words = [PROGRAM, "podm", "serve", inventory, "--port", "0", "--latency-ms", str(LATENCY_MS),
+    words = [PROGRAM, "podm", "serve", inventory, "--port", "0", "--latency-ms", str(latency_ms),
              "--username", USER, "--password-env", VARIABLE, "--session-limit", "1000"]  # fmt: skip
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True,
                               env=os.environ | {VARIABLE: PASSWORD})  # fmt: skip
