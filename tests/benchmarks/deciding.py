@@ -22,7 +22,7 @@ from valence_sched.model.policy import WeigherUse
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.view import View
 from valence_sched.schedulers.filter import FilterScheduler
-from valence_sched.testing.generate import podms
+from valence_sched.testing.drawn import podms
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
 FIVE = msgspec.structs.replace(

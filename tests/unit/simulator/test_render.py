@@ -27,7 +27,7 @@ from valence_sched.model.inventory import (
     Stock,
 )
 from valence_sched.simulator.render import documents_of, lost, read_back
-from valence_sched.testing import generate
+from valence_sched.testing import drawn
 
 SITE = Path(__file__).parents[3] / "examples" / "site.json"
 UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
@@ -111,7 +111,7 @@ class GeneratedPodms(SamePodm):
     @settings(max_examples=30, deadline=None)
     @given(st.integers(0, 30), st.integers(0, 2**16), st.integers(1, 5), st.integers(0, 8))
     def test_are_read_back_as_they_were(self, blocks, seed, pools, stocks) -> None:
-        for line in generate.podms(2, blocks, seed, pools, stocks):
+        for line in drawn.podms(2, blocks, seed, pools, stocks):
             self.assert_same(msgspec.json.decode(line, type=FullPodm))
 
     def test_every_pod_manager_of_the_example_site_is_read_back_as_it_was(self) -> None:

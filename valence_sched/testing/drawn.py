@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Believable pod managers of any size, the same bytes for the same seed.
+
+Pod manager number *n* depends on the seed, on *n* and on the shape of a pod manager, never on how
+many of them are asked for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from valence_sched.model.inventory import SCHEMA, Header, Limit, Podm, Pool, Stock, to_json
+from valence_sched.testing.hardware import (
+    AGGREGATES,
+    BUSY,
+    FABRICS,
+    HARDWARE,
+    PROFILE_WEIGHTS,
+    PROFILES,
+    RESOURCES,
+    STATES,
+    SYSTEMS,
+    TRAITS,
+    Hardware,
+)
+
+CAPTURED_AT = "2026-01-05T06:00:00Z"
+BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
+
+
+class Ware(NamedTuple):
+    """A kind of block as text: what stands before its number, before its pools, and after them.
+
+    ``tails`` has one text a line of ``STATES``.
+    """
+
+    head: str
+    middle: str
+    tails: tuple[str, ...]
+
+
+def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -> Iterator[bytes]:
+    """Yield ``count`` pod managers as JSON, each with so many blocks, pools and stocks.
+
+    Pod managers without blocks hand out amounts only and are one pool each. About one block in
+    seven stands in two pools, about three in ten are composed.
+
+    Raises:
+        ValueError: a number below 0, or no pool at all.
+    """
+    if min(count, blocks, stocks) < 0 or pools < 1:
+        raise ValueError(f"{count} podms of {blocks} blocks, {stocks} stocks, {pools} pools")
+    wares = {sort: tuple(map(_ware, kinds)) for sort, kinds in HARDWARE.items()}
+    names = tuple(f"z{number}" for number in range(1, (pools if blocks else 1) + 1))
+    return (_podm(number, blocks, seed, names, stocks, wares) for number in range(1, count + 1))
+
+
+def header() -> bytes:
+    """Return the first line of a JSON Lines inventory."""
+    return to_json(Header(schema=SCHEMA, captured_at=CAPTURED_AT))
+
+
+def _ware(kind: Hardware) -> Ware:
+    devices = to_json(kind.devices).decode()
+    tails = []
+    for _, alone, shared in STATES:
+        status = to_json(shared if kind.shared else alone).decode()
+        told = "" if status == "{}" else f',"status":{status}'
+        tails.append(f'{told},"devices":{devices}}}')
+    return Ware(
+        f'{{"uri":"{BLOCKS_URI}{kind.label}', f'","type":["{kind.type}"],"pools":', tuple(tails)
+    )
+
+
+def _podm(
+    number: int,
+    blocks: int,
+    seed: int,
+    pools: Sequence[str],
+    stocks: int,
+    wares: dict[str, tuple[Ware, ...]],
+) -> bytes:
+    rng = random.Random(f"{seed}/{number}")  # noqa: S311 - believable, not secret
+    busy = rng.choice(BUSY)
+    profile = rng.choices(PROFILES, PROFILE_WEIGHTS)[0]
+    parts = [to_json(_manager(rng, number, pools, busy))[:-1]]
+    if blocks:
+        text = _blocks(rng, blocks, pools, busy, profile, wares)
+        parts += [b',"blocks":[', text.encode(), b"]"]
+    if stocks:
+        parts += [b',"stocks":', to_json(_stocks(rng, stocks, pools, busy))]
+    return b"".join([*parts, b"}"])
+
+
+def _manager(rng: random.Random, number: int, pools: Sequence[str], busy: int) -> Podm[None, None]:
+    """Draw a pod manager without its blocks and stocks."""
+    year = rng.randint(2019, 2025)
+    return Podm(
+        id=f"podm-{number:05d}",
+        url=f"https://podm-{number:05d}.example.org/redfish/v1",
+        driver="redfish",
+        status=rng.choices(("Online", "Offline", "Unknown"), (97, 2, 1))[0],
+        enabled=rng.random() > 0.01,
+        zone=f"zone-{rng.randint(1, 8)}",
+        aggregates=tuple(sorted(rng.sample(AGGREGATES, rng.randint(0, 2)))),
+        capabilities={"fabric": rng.choice(FABRICS), "os": rng.choice(SYSTEMS)},
+        traits=tuple(sorted(rng.sample(TRAITS, rng.randint(0, 2)))),
+        facts={
+            "power_free_w": float(rng.randint(0, 40000)),
+            "price": float(round(rng.uniform(0.5, 2.0), 2)),
+            "rack": f"R{rng.randint(1, 400):03d}",
+            "year": float(year),
+        },
+        generation=rng.randint(1, 9999),
+        pools=tuple(
+            Pool(id=pool, limits={"Compute": Limit(min=1, max=1)} if rng.random() < 0.8 else {})
+            for pool in pools
+        ),
+    )
+
+
+def _blocks(
+    rng: random.Random,
+    count: int,
+    pools: Sequence[str],
+    busy: int,
+    profile: dict[str, tuple[int, int]],
+    wares: dict[str, tuple[Ware, ...]],
+) -> str:
+    kinds: list[Ware] = []
+    shares: list[float] = []
+    for sort, (number, share) in profile.items():
+        kinds += rng.sample(wares[sort], number)
+        shares += [share / number] * number
+    rest = [weight for weight, *_ in STATES[2:]]
+    states = [100 - sum(rest) - busy, busy, *rest]
+    drawn = zip(
+        range(1, count + 1),
+        rng.choices(kinds, shares, k=count),
+        rng.choices(range(len(STATES)), states, k=count),
+        rng.choices(*_memberships(pools), k=count),
+        strict=True,
+    )
+    return ",".join(
+        [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in drawn]
+    )
+
+
+def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
+    """Return the ways to stand in pools as JSON, and their weights: one pool, or two neighbours."""
+    alone = [f'["{pool}"]' for pool in pools]
+    both = [f'["{one}","{other}"]' for one, other in pairwise(pools)]
+    return alone + both, [6 / len(alone)] * len(alone) + [1 / max(1, len(both))] * len(both)
+
+
+def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> tuple[Stock, ...]:
+    """Draw stocks, one a resource; past the last resource, a second of the first, and so on."""
+    found = []
+    for number in range(count):
+        resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]
+        total = max(1, int(largest * rng.uniform(0.1, 1.0)) // step) * step
+        used = int(total * min(95, rng.gauss(busy, 10)) / 100) // step * step
+        found.append(
+            Stock(
+                uri=f"/redfish/v1/Storage/StoragePools/{number + 1}",
+                resource=resource,
+                unit=unit,
+                pools=tuple(pools),
+                total=float(total),
+                used=float(max(0, used)),
+                step=float(step),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hardware of believable sites: kinds of blocks, what pod managers buy, how much is in use."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from valence_sched.model.inventory import (
+    Accelerator,
+    BlockType,
+    Devices,
+    Drive,
+    Health,
+    Memory,
+    Nic,
+    Processor,
+    Status,
+)
+
+GB = 10**9
+A80, A40, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 80GB HBM3"
+
+
+class Hardware(NamedTuple):
+    """One kind of block: what its name starts with, its type, its devices, and its sharing."""
+
+    label: str
+    type: BlockType
+    devices: Devices
+    shared: bool = False
+
+
+def _cpu(count: int, cores: int, model: str, mib: int | None) -> Hardware:
+    cpus = Processor(count=count, cores=cores, model=model)
+    return Hardware(
+        "CPU",
+        "Compute",
+        Devices(processors=(cpus,), memory=(Memory(capacity_mib=mib),)),
+    )
+
+
+def _card(count: int, model: str | None, mib: int | None, kind: str = "GPU") -> Hardware:
+    cards = Accelerator(kind=kind, count=count, model=model, memory_mib=mib)
+    return Hardware(kind, "Expansion", Devices(accelerators=(cards,)))
+
+
+def _drives(
+    count: int,
+    gb: int | None,
+    media: str,
+    protocol: str,
+    *,
+    rpm: int | None = None,
+    shared: bool = False,
+) -> Hardware:
+    size = gb * GB if gb else None
+    drives = Drive(count=count, capacity_bytes=size, media=media, protocol=protocol, rpm=rpm)
+    return Hardware(media, "Storage", Devices(drives=(drives,)), shared)
+
+
+def _nics(count: int, mbps: int | None) -> Hardware:
+    return Hardware("NIC", "Network", Devices(nics=(Nic(count=count, speed_mbps=mbps),)))
+
+
+def _modules(count: int, mib: int, type_: str) -> Hardware:
+    modules = Memory(count=count, capacity_mib=mib, type=type_)
+    return Hardware("MEM", "Memory", Devices(memory=(modules,)))
+
+
+def _share(compositions: int, health: Health | None = None) -> Status:
+    return Status(
+        state="ComposedAndAvailable",
+        health=health,
+        shareable=True,
+        max_compositions=8,
+        compositions=compositions,
+    )
+
+
+#: Every kind of block of the site, by what a pod manager buys them for.
+HARDWARE: dict[str, tuple[Hardware, ...]] = {
+    "compute": (
+        _cpu(1, 32, "EPYC 7543", 262144),
+        _cpu(1, 32, "EPYC 9354", 393216),
+        _cpu(2, 32, "EPYC 9354", 786432),
+        _cpu(2, 64, "EPYC 7742", 1048576),
+        _cpu(2, 96, "EPYC 9654", 1572864),
+        _cpu(2, 16, "Xeon Gold 6326", 262144),
+        _cpu(2, 24, "Xeon Gold 6342", 524288),
+        _cpu(2, 32, "Xeon Platinum 8358", 524288),
+        _cpu(2, 32, "Xeon Platinum 8358", 2097152),
+        _cpu(2, 56, "Xeon Platinum 8480+", 2097152),
+        _cpu(1, 80, "Altra Q80-30", 524288),
+        _cpu(2, 20, "Xeon Gold 6248", None),
+    ),
+    "memory": (
+        _modules(4, 65536, "DDR5"),
+        _modules(8, 65536, "DDR5"),
+        _modules(8, 131072, "DDR5"),
+        _modules(8, 32768, "DDR4"),
+    ),
+    "cards": (
+        *(_card(count, A80, 81920) for count in (1, 2, 4, 8)),
+        *(_card(count, A40, 40960) for count in (1, 2)),
+        *(_card(count, H100, 81920) for count in (1, 4, 8)),
+        *(_card(count, "NVIDIA L40S", 49152) for count in (1, 2, 4)),
+        _card(1, "NVIDIA A10", 24576),
+        _card(2, "AMD Instinct MI210", 65536),
+        _card(1, None, None),
+        _card(1, "AMD Alveo U55C", 16384, kind="FPGA"),
+    ),
+    "drives": (
+        _drives(1, 960, "SSD", "NVMe"),
+        _drives(1, 1920, "SSD", "NVMe"),
+        _drives(1, 3840, "SSD", "NVMe"),
+        _drives(4, 3840, "SSD", "NVMe"),
+        _drives(8, 7680, "SSD", "NVMe"),
+        _drives(8, 15360, "SSD", "NVMeOverFabrics", shared=True),
+        _drives(2, 480, "SSD", "SATA"),
+        _drives(2, 1920, "SSD", "SAS"),
+        _drives(1, None, "SSD", "NVMe"),
+        _drives(12, 16000, "HDD", "SAS", rpm=7200),
+        _drives(4, 2400, "HDD", "SAS", rpm=10500),
+    ),
+    "nics": (_nics(2, 10000), _nics(2, 25000), _nics(1, 100000), _nics(2, 200000), _nics(2, None)),
+}
+
+#: What pod managers are for: of each sort of hardware, how many kinds and what share of blocks.
+PROFILES: tuple[dict[str, tuple[int, int]], ...] = (
+    {"compute": (3, 45), "memory": (1, 8), "drives": (4, 30), "nics": (1, 17)},
+    {"compute": (2, 25), "cards": (3, 31), "drives": (3, 28), "nics": (1, 16)},
+    {"compute": (2, 30), "memory": (3, 40), "drives": (2, 20), "nics": (1, 10)},
+    {"compute": (1, 15), "drives": (6, 70), "nics": (2, 15)},
+)
+PROFILE_WEIGHTS = (40, 30, 10, 20)
+
+#: How blocks are in use: percent, one that is not shared, one that is. The first two share what
+#: the others leave, by how busy the podm is.
+STATES: tuple[tuple[int, Status, Status], ...] = (
+    (0, Status(), Status(shareable=True, max_compositions=8)),
+    (0, Status(state="Composed"), _share(3)),
+    (3, Status(reserved=True), Status(reserved=True, shareable=True, max_compositions=8)),
+    (2, Status(health="Warning"), _share(1)),
+    (1, Status(health="Critical"), _share(2, health="Critical")),
+    (1, Status(state="Composing"), _share(8)),
+    (1, Status(state="Unavailable", enabled=False), Status(state="Unavailable", shareable=True)),
+)
+#: How many percent of a podm may be composed; 30 on average.
+BUSY = (5, 10, 20, 25, 30, 30, 35, 85)
+
+AGGREGATES = ("gold", "silver", "liquid-cooled", "pci-dss", "lab")
+FABRICS = (("ib",), ("ethernet",), ("ethernet", "ib"), ("cxl", "ethernet"))
+SYSTEMS = (("linux",), ("linux", "windows"), ("esxi", "linux", "windows"))
+TRAITS = ("HW_CPU_X86_AVX2", "HW_CPU_X86_AVX512F", "HW_GPU_NVLINK", "HW_NIC_SRIOV")
+RESOURCES: tuple[tuple[str, str, int, int], ...] = (  # resource, unit, largest total, step
+    ("cores", "cores", 4096, 1),
+    ("memory_mib", "MiB", 33554432, 1024),
+    ("gpu", "devices", 128, 1),
+    ("storage_gib", "GiB", 1048576, 1),
+    ("cxl_memory_mib", "MiB", 16777216, 4096),
+    ("nvme_gib", "GiB", 262144, 1),
+    ("network_mbps", "Mbit/s", 3200000, 1000),
+    ("fpga", "devices", 32, 1),
+)
