@@ -71,7 +71,7 @@ class ServePodm(command.Podm, Command):
 
     def get_epilog(self) -> str:
         """List the fault rules."""
-        from valence_sched.main import fault_rules
+        from valence_sched.recordings import fault_rules
 
         rules = fault_rules()
         width = max(len(form) for form, _ in rules)
