@@ -51,8 +51,8 @@ def said(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, A
     """
     args = parsed_args
     return fields | {
-        "traits": joined("--required", fields["traits"], [*args.required, *args.forbidden]),
-        "aggregates": joined("--member-of", fields["aggregates"], args.member_of),
+        "traits": joined("trait", fields["traits"], [*args.required, *args.forbidden]),
+        "aggregates": joined("aggregate", fields["aggregates"], args.member_of),
     }
 
 
@@ -75,7 +75,7 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
     )
 
 
-def joined(option: str, names: Names, terms: Iterable[Terms]) -> Names:
+def joined(kind: str, names: Names, terms: Iterable[Terms]) -> Names:
     """Return names with those of some terms beside.
 
     Raises:
@@ -87,7 +87,7 @@ def joined(option: str, names: Names, terms: Iterable[Terms]) -> Names:
     for term in terms:
         names = names.plus(Names(*term))
     if both := [name for name in names.required if name in names.forbidden]:
-        raise UsageError(f"{option}: {both[0]!r} is both required and forbidden")
+        raise UsageError(f"{kind} {both[0]!r} is both required and forbidden")
     return names
 
 

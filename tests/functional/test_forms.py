@@ -139,7 +139,9 @@ class TestPlacement(Case):
             ((), "what is the node made of? name --flavor, --resource CLASS=N, or "),
             (("--required", "A"), "what is the node made of? name --flavor, --resource"),
             ((*small, "--required", "A", "--forbidden", "A"),
-             "--required: 'A' is both required and forbidden\n"),
+             "trait 'A' is both required and forbidden\n"),
+            ((*small, "--aggregate", "a", "--exclude-aggregate", "a"),
+             "aggregate 'a' is both required and forbidden\n"),
             ((*small, "--resource", "VCPUS=1"), "no resource class named 'VCPUS' (did you mean"),
             ((*small, "--member-of", "a,b"), "in:a,b is one of them"),
         ):  # fmt: skip

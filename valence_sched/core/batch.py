@@ -16,7 +16,9 @@ from valence_sched.core.rank import Fits, Moved, Order, alternates, best
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
-SPARE = 16  # more alternates than asked for: those that later nodes take are left out in the end
+SPARE = (
+    16  # more alternates than asked for: those that later nodes rule out are left out in the end
+)
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -59,7 +61,7 @@ def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
         others: list[Fit] = []
         if request.alternates:
             rows = order(batch.view, batch.judgement.cost, request, turn)
-            wanted = request.alternates + min(request.count - 1, SPARE)
+            wanted = request.alternates + _spare(request)
             others = alternates(batch.view, rows, fits, fit, wanted)
         batch.placed.append(_placed(batch.judgement, fit, others))
         if turn + 1 < request.count:
@@ -73,6 +75,12 @@ def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
         ahead.close()
         batch.request = ahead.request
     return batch
+
+
+def _spare(request: Request) -> int:
+    """Return how many alternates more than asked for are found for each node."""
+    ruled = request.group is not None and request.group.hard
+    return SPARE if ruled and request.count > 1 else min(request.count - 1, SPARE)
 
 
 def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:

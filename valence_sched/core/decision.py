@@ -12,12 +12,14 @@ import msgspec
 
 from valence_sched.core.batch import Batch, Placed
 from valence_sched.core.case import Case
+from valence_sched.core.company import joined
 from valence_sched.core.explain import explained
 from valence_sched.core.fit import Fit
 from valence_sched.core.founding import Part
 from valence_sched.core.judge import funnel
 from valence_sched.core.judgement import NEVER, SCALE
 from valence_sched.core.source import digest, inventory_source
+from valence_sched.core.standin import stand_ins
 from valence_sched.core.untold import untold
 from valence_sched.core.verdicts import Verdicts
 from valence_sched.errors import nearest, one_line
@@ -71,21 +73,32 @@ class Decision:
         """Return the nodes in order, each with its part; none when fewer fit than must be.
 
         No alternate is on a pod manager that takes a node of the request: what it would be made
-        of may be that node's by then.
+        of may be that node's by then. None breaks a rule of the group beside the other nodes.
         """
         if self.fitting < self.request.least:
             return []
         return [
-            (number, self._spared(placed))
+            (number, self._spared(part, placed))
             for number, part in enumerate(self.parts)
             for placed in part.batch.placed
         ]
 
-    def _spared(self, placed: Placed) -> Placed:
+    def _spared(self, part: Part, placed: Placed) -> Placed:
         if not placed.alternates:
             return placed
         spare = [other for other in placed.alternates if not self.fitting_on[self._podm(other[0])]]
+        group = self.request.group
+        if spare and group is not None and group.hard and self.fitting > 1:
+            rows = [fit.row for fit, *_ in spare]
+            may = stand_ins(part.case, self._everybody, placed.chosen.row, rows)
+            spare = [other for other in spare if other[0].row in may]
         return msgspec.structs.replace(placed, alternates=tuple(spare[: self.request.alternates]))
+
+    @functools.cached_property
+    def _everybody(self) -> Request:
+        """Return the request in the company of all the nodes that fit."""
+        placed = [node for part in self.parts for node in part.batch.placed]
+        return joined(self.view, self.request, [node.chosen.row for node in placed])
 
     @property
     def view(self) -> View:

@@ -33,23 +33,28 @@ class Part:
 def founded(case: Case, schedule: Callable[[Case], Batch]) -> Part:
     """Return the nodes of a request; of a group that stays together, where most of them fit."""
     best = tried = Part(case, schedule(case))
-    group, members = case.request.group, case.request.company.members
-    if group is None or not group.affinity or any(map(members.get, group.affinity)):
+    if not founds(case):
         return best
     left = np.ones(len(case.view), dtype=bool)
     for _ in range(MOST_PLACES):
         placed = tried.batch.placed
         if len(placed) in (0, case.request.count):
             break
-        left &= ~_place_of(case, placed[0].chosen.row)
-        within = _within(case, left)
+        left &= ~place_of(case, placed[0].chosen.row)
+        within = begun_in(case, left)
         tried = Part(within, schedule(within))
         if len(tried.batch.placed) > len(best.batch.placed):
             best = tried
     return best
 
 
-def _place_of(case: Case, row: int) -> Mask:
+def founds(case: Case) -> bool:
+    """Return whether the first node of the request says where all the others must be."""
+    group, members = case.request.group, case.request.company.members
+    return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
+
+
+def place_of(case: Case, row: int) -> Mask:
     """Return the rows that stand where a row does, in every domain that the group shares."""
     same = np.ones(len(case.view), dtype=bool)
     for domain in case.request.group.affinity if case.request.group else ():
@@ -58,7 +63,7 @@ def _place_of(case: Case, row: int) -> Mask:
     return same
 
 
-def _within(case: Case, rows: Mask) -> Case:
+def begun_in(case: Case, rows: Mask) -> Case:
     """Return the case in which the first node can only go to some rows."""
     judgement = case.judgement.copy()
     for number, filter_ in enumerate(case.bound.filters):

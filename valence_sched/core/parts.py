@@ -8,26 +8,59 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.case import Case
 from valence_sched.core.fit import Plan
-from valence_sched.core.founding import Part, founded
+from valence_sched.core.founding import MOST_PLACES, Part, begun_in, founded, founds, place_of
 from valence_sched.core.judge import judge
 from valence_sched.core.rank import ranked
 from valence_sched.model.need import Ask
+from valence_sched.model.view import Mask
 
 
 def tried(case: Case, schedule: Callable[[Case], Batch]) -> list[Part]:
-    """Return a part for each alternative, in order, up to the one that places the last node."""
-    parts = [founded(case, schedule)]
-    for ask in case.request.fallbacks:
-        left = case.request.count - sum(len(part.batch.placed) for part in parts)
-        if not left:
+    """Return a part for each alternative, in order, up to the one that places the last node.
+
+    Where a group that must stay together does not fit where one alternative fits best, the places
+    that come next are tried with all alternatives, as ``founding`` does with one.
+    """
+    best = parts = _in_order(case, schedule)
+    if not case.request.fallbacks or not founds(case):
+        return best
+    left = np.ones(len(case.view), dtype=bool)
+    for _ in range(MOST_PLACES):
+        placed = [node for part in parts for node in part.batch.placed]
+        if len(placed) in (0, case.request.count):
             break
-        after = _after(parts[-1], ask, left)
-        parts.append(founded(after, schedule))
+        left &= ~place_of(case, placed[0].chosen.row)
+        parts = _in_order(case, schedule, left)
+        if _nodes(parts) > _nodes(best):
+            best = parts
+    return best
+
+
+def _in_order(
+    case: Case, schedule: Callable[[Case], Batch], left: Mask | None = None
+) -> list[Part]:
+    """Return the parts of one try; with ``left`` the first node can only go to these rows."""
+    parts: list[Part] = []
+    for ask in (None, *case.request.fallbacks):
+        wanted = case.request.count - _nodes(parts)
+        if not wanted:
+            break
+        now = case if ask is None else _after(parts[-1], ask, wanted)
+        if left is None:
+            parts.append(founded(now, schedule))
+            continue
+        now = now if _nodes(parts) else begun_in(now, left)
+        parts.append(Part(now, schedule(now)))
     return parts
+
+
+def _nodes(parts: list[Part]) -> int:
+    return sum(len(part.batch.placed) for part in parts)
 
 
 def _after(last: Part, ask: Ask, count: int) -> Case:
@@ -50,7 +83,7 @@ def count_fits(case: Case, most: int) -> Iterator[tuple[int, int]]:
     first_row = case.view.first_row.tolist()
     for podm, (first, last) in enumerate(itertools.pairwise(first_row)):
         parts = tried(case.window(first, last, most), _best_first)
-        yield podm, sum(len(part.batch.placed) for part in parts)
+        yield podm, _nodes(parts)
 
 
 def _best_first(case: Case) -> Batch:

@@ -29,9 +29,9 @@ class ProcessorAsk(Noun, frozen=True):
 
     total_cores: More | None = None
     sockets: More | None = None
-    model: str | None = None
-    architecture: str | None = None
-    instruction_set: str | None = None
+    model: Word | None = None
+    architecture: Word | None = None
+    instruction_set: Word | None = None
     speed_mhz: More | None = None
 
 
@@ -39,7 +39,7 @@ class MemoryAsk(Noun, frozen=True):
     """Main memory in total, from modules of this type and speed."""
 
     capacity_mib: More
-    type: str | None = None
+    type: Word | None = None
     speed_mhz: More | None = None
 
 
@@ -56,9 +56,9 @@ class CpuAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of CPUs, each with at least so many cores and this speed."""
 
     cores: More | None = None
-    model: str | None = None
-    architecture: str | None = None
-    instruction_set: str | None = None
+    model: Word | None = None
+    architecture: Word | None = None
+    instruction_set: Word | None = None
     speed_mhz: More | None = None
 
 
@@ -66,15 +66,15 @@ class ModuleAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of memory modules, each with at least this capacity and speed."""
 
     capacity_mib: More | None = None
-    type: str | None = None
+    type: Word | None = None
     speed_mhz: More | None = None
 
 
 class AcceleratorAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of accelerators of one kind and model, each with at least this memory."""
 
-    kind: str = "GPU"
-    model: str | None = None
+    kind: Word = "GPU"
+    model: Word | None = None
     memory_mib: More | None = None
 
 
@@ -82,10 +82,10 @@ class DriveAsk(GroupAsk, frozen=True, kw_only=True):
     """A number of drives, each with at least this capacity and rotation speed."""
 
     capacity_gib: More | None = None
-    media: str | None = None
-    protocol: str | None = None
+    media: Word | None = None
+    protocol: Word | None = None
     rpm: More | None = None
-    model: str | None = None
+    model: Word | None = None
     remote: bool | None = None
 
 
@@ -144,7 +144,7 @@ class Properties(Noun, frozen=True, kw_only=True):
     drives: tuple[DriveAsk, ...] = ()
     nics: tuple[NicAsk, ...] = ()
     stocks: tuple[StockAsk, ...] = ()
-    resources: dict[str, Annotated[float, Meta(gt=0, le=10**15)]] = {}
+    resources: dict[Word, Annotated[float, Meta(gt=0, le=10**15)]] = {}
     bonds: tuple[BondAsk, ...] = ()
     pci_device: PciDevice | None = None
     remote_storage: RemoteStorage | None = None

@@ -66,13 +66,13 @@ class TestNames(unittest.TestCase):
         flavor = Names(("A",), ("X",), (("P", "Q"),))
         terms = [Terms(("A", "B")), Terms((), ("Y",)), Terms(any_of=(("R",),))]
         expected = Names(("A", "B"), ("X", "Y"), (("P", "Q"), ("R",)))
-        self.assertEqual(expected, placement.joined("--required", flavor, terms))
-        self.assertEqual(flavor, placement.joined("--required", flavor, []))
+        self.assertEqual(expected, placement.joined("trait", flavor, terms))
+        self.assertEqual(flavor, placement.joined("trait", flavor, []))
 
     def test_for_and_against_is_refused(self):
         with self.assertRaises(UsageError) as caught:
-            placement.joined("--required", Names(("A",)), [Terms(forbidden=("A",))])
-        self.assertEqual("--required: 'A' is both required and forbidden", str(caught.exception))
+            placement.joined("trait", Names(("A",)), [Terms(forbidden=("A",))])
+        self.assertEqual("trait 'A' is both required and forbidden", str(caught.exception))
 
 
 if __name__ == "__main__":

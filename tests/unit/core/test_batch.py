@@ -192,6 +192,40 @@ class TestDepletion(unittest.TestCase):
         for placed in engine(site).select_destinations(every).placements:
             self.assertEqual((), placed.alternates)
 
+    def test_no_alternate_breaks_a_rule_beside_the_other_nodes(self):
+        """A later node may stand where an alternate of an earlier one does."""
+        zones = {"a": "x", "b": "y", "c": "y", "d": "z"}
+        site = view(
+            *({"id": name, "zone": zone, "blocks": cpus(4)} for name, zone in zones.items())
+        )
+        for rules, count in (
+            ({"anti_affinity": ["zone"]}, 2),
+            ({"anti_affinity": ["zone"]}, 3),
+            ({"affinity": ["zone"], "at_most": {"podm": 1}}, 2),
+        ):
+            with self.subTest(rules, count=count):
+                asked = request(CORES, count=count, alternates=3, group={"name": "g", **rules})
+                placements = engine(site).select_destinations(asked).placements
+                self.assertEqual(count, len(placements))
+                nodes = [zones[placed.chosen.podm] for placed in placements]
+                for number, placed in enumerate(placements):
+                    beside = nodes[:number] + nodes[number + 1 :]
+                    for other in placed.alternates:
+                        if "anti_affinity" in rules:
+                            self.assertNotIn(zones[other.podm], beside)
+                        else:
+                            self.assertIn(zones[other.podm], beside)
+
+    def test_an_alternate_that_may_stand_in_is_found_behind_those_that_may_not(self):
+        first = [{"id": "a", "zone": "x", "blocks": cpus(9)}]
+        taken = [{"id": f"b{n}", "zone": "y", "blocks": cpus(8)} for n in range(5)]
+        site = view(*first, *taken, {"id": "c", "zone": "z", "blocks": cpus(2)})
+        group = {"name": "g", "anti_affinity": ["zone"]}
+        asked = request(CORES, count=2, alternates=1, group=group)
+        first, second = engine(site).select_destinations(asked).placements
+        self.assertEqual(["c"], [other.podm for other in first.alternates])
+        self.assertIn(second.alternates[0].podm, [podm["id"] for podm in taken])
+
     def test_alternates_are_other_podms_each_once_and_never_the_chosen(self):
         """semantics.md 5."""
         site = [{"id": str(n), "pools": [{"id": "1"}, {"id": "2"}],

@@ -2,11 +2,12 @@
 """A group that must stay together begins where all of it fits, not where one node fits best."""
 
 import unittest
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import cpus, engine_of
+from tests.unit.core.engines import cpus, engine_of, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core import founding
 from valence_sched.testing import request
@@ -46,6 +47,23 @@ class TestFounding(unittest.TestCase):
             request(CORES, group=ZONE, count=count, min_count=0)
         )
         self.assertEqual(min(count, max(zones)), len(part.placements))
+
+    def test_a_place_that_holds_all_by_several_alternatives_is_found(self):
+        cards = site([0, 0, 9, 0])
+        cards[0]["blocks"] = [gpu("g1"), gpu("g2")]
+        cards[2]["blocks"] += [gpu("g1")]
+        for first_of, expected in (
+            ([{"accelerators": [{}]}, CORES], {"p2": 3}),
+            ([{"accelerators": [{"count": 2}]}, CORES], {"p2": 3}),
+            ([CORES, {"accelerators": [{}]}], {"p2": 3}),
+        ):
+            with self.subTest(first_of):
+                asked = request({}, first_of=first_of, group=ZONE, count=3)
+                decision = engine_of(*cards).select_destinations(asked)
+                self.assertEqual(expected, Counter(p.chosen.podm for p in decision.placements))
+        two = request({}, first_of=[{"accelerators": [{}]}, CORES], group=ZONE, count=2)
+        decision = engine_of(*cards).select_destinations(two)
+        self.assertEqual([("p0", 1)] * 2, [(p.chosen.podm, p.choice) for p in decision.placements])
 
     def test_several_domains_are_left_together(self):
         group = {"name": "g", "affinity": ["zone", "facts.rack"]}

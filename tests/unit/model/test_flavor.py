@@ -5,6 +5,7 @@ import unittest
 
 import msgspec
 
+from valence_sched.errors import InputError
 from valence_sched.model.documents import convert
 from valence_sched.model.flavor import GIB, Flavor
 from valence_sched.model.need import Need, Test
@@ -173,6 +174,26 @@ class TestCompile(unittest.TestCase):
         for properties, expected in self.TABLE:
             with self.subTest(properties):
                 self.assertEqual(expected, needs(properties))
+
+    def test_an_empty_word_is_refused_for_any_device_would_do(self):
+        for kind, asked in (
+            ("processor", {"total_cores": 8, "model": ""}),
+            ("processor", {"architecture": ""}),
+            ("processor", {"instruction_set": ""}),
+            ("memory", {"capacity_mib": 8, "type": ""}),
+            ("cpus", [{"model": ""}]),
+            ("modules", [{"type": ""}]),
+            ("accelerators", [{"kind": ""}]),
+            ("accelerators", [{"model": ""}]),
+            ("drives", [{"media": ""}]),
+            ("drives", [{"protocol": ""}]),
+            ("resources", {"": 5}),
+        ):
+            with (
+                self.subTest(asked),
+                self.assertRaisesRegex(InputError, rf"^f: \$\.properties\.{kind}.*length >= 1"),
+            ):
+                needs({kind: asked})
 
     def test_totals_come_first(self):
         kinds = [

@@ -65,12 +65,17 @@ def form(document: Any, where: Where, known: Known) -> Form:
     """Read a Nova flavor.
 
     Raises:
-        InputError: it is none, or has an extra spec that has no counterpart here.
+        InputError: it is none, says a thing twice, or has an extra spec that has no counterpart
+            here.
     """
     if _is_wrapped(document):
         document, where = document["flavor"], where.at("flavor")
+    for alias, name in ALIASES.items():
+        if alias in document and name in document:
+            raise where.at(alias).error(f"the same as {name!r} beside it", "one of them")
     body = {ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD}
     specs_at = where.at("properties" if "properties" in document else "extra_specs")
+    specs_at.convert(body.get("extra_specs", {}), dict[str, str])  # names it as it is written
     template = where.convert(body, Template)
     remarks: list[str] = []
     if template.swap not in (0, "", "0"):

@@ -8,25 +8,25 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.model.flavor import More
+from valence_sched.model.flavor import More, Word
 from valence_sched.model.noun import Noun
 
 
 class Processor(Noun, frozen=True, kw_only=True, rename="pascal"):
     """One CPU, or one accelerator when its type is another."""
 
-    model: str | None = None
+    model: Word | None = None
     total_cores: More | None = None
     achievable_speed_mhz: More | None = msgspec.field(default=None, name="AchievableSpeedMHz")
-    instruction_set: str | None = None
-    processor_type: str = "CPU"
+    instruction_set: Word | None = None
+    processor_type: Word = "CPU"
 
 
 class Module(Noun, frozen=True, kw_only=True, rename="pascal"):
     """One memory module."""
 
     capacity_mib: More | None = msgspec.field(default=None, name="CapacityMiB")
-    memory_device_type: str | None = None
+    memory_device_type: Word | None = None
     memory_type: str = "DRAM"
     speed_mhz: More | None = msgspec.field(default=None, name="SpeedMHz")
 
@@ -35,9 +35,9 @@ class LocalDrive(Noun, frozen=True, kw_only=True, rename="pascal"):
     """One drive of the system or behind a switch."""
 
     capacity_gib: More | None = msgspec.field(default=None, name="CapacityGiB")
-    type: str | None = None
+    type: Word | None = None
     min_rpm: More | None = msgspec.field(default=None, name="MinRPM")
-    interface: str | None = None
+    interface: Word | None = None
 
 
 class RemoteDrive(Noun, frozen=True, kw_only=True):

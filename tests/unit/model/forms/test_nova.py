@@ -137,9 +137,14 @@ class TestDocuments(unittest.TestCase):
         for document, line in (
             ({"flavor": SMALL | {"extra_specs": {"x": "1"}}}, "f: $.flavor.extra_specs.x: "),
             (SMALL | {"properties": {"x": "1"}}, "f: $.properties.x: "),
+            (SMALL | {"properties": "x='1'"}, "f: $.properties: found \"x='1'\", expected object"),
+            (SMALL | {"properties": {}, "extra_specs": {"trait:X": "required"}},
+             "f: $.properties: found the same as 'extra_specs' beside it, expected one of them"),
+            ({"flavor": SMALL | {"ephemeral": 1, "OS-FLV-EXT-DATA:ephemeral": 0}},
+             "f: $.flavor['OS-FLV-EXT-DATA:ephemeral']: found the same as 'ephemeral' beside it"),
             (SMALL | {"vcpus": -4}, "f: $.vcpus: found -4, expected int >= 0"),
             (SMALL | {"gpus": 1}, "f: $: found unknown field 'gpus'"),
-        ):
+        ):  # fmt: skip
             with self.subTest(line):
                 with self.assertRaises(InputError) as caught:
                     form(document, Where("f"), dict)

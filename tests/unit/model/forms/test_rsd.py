@@ -127,6 +127,8 @@ class TestWordsThatNobodyLooksAt(unittest.TestCase):
              "f: $.RemoteDrives[0]: found no such field, expected field 'CapacityGiB'"),
             ({"Name": "", "TotalSystemCoreCount": 1},
              'f: $.Name: found "", expected str of length >= 1'),
+            ({"Processors": [{"Model": "", "TotalCores": 4}]},
+             'f: $.Processors[0].Model: found "", expected str of length >= 1'),
             ({"Boot": {"Target": "Pxe"}},
              "f: $: found nothing asked for, expected at least one amount or device"),
             ({"Processors": [5]}, "f: $.Processors[0]: found 5, expected object"),
