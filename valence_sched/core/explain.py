@@ -83,7 +83,7 @@ def _flips(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator
         notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
     else:
         yield from weight_flips(case, chosen)
-    amounts = Amounts(case, chosen)
+    amounts = Amounts(case, chosen, decision.request.asks, len(decision.turned_down))
     yield from amounts.flips()
     if amounts.bitten:
         notes.append(f"flips: stopped after {MOST_DECISIONS} tries of other amounts")
