@@ -16,6 +16,7 @@ from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.judgement import NEVER
 from valence_sched.model.domain import places
+from valence_sched.model.request import Request
 from valence_sched.model.view import Mask
 
 MOST_PLACES = 64  # tried for one group; what fits best among them is taken
@@ -33,8 +34,7 @@ class Part:
 def founded(case: Case, schedule: Callable[[Case], Batch]) -> Part:
     """Return the nodes of a request; of a group that stays together, where most of them fit."""
     best = tried = Part(case, schedule(case))
-    group, members = case.request.group, case.request.company.members
-    if group is None or not group.affinity or any(map(members.get, group.affinity)):
+    if not founds(case.request):
         return best
     left = np.ones(len(case.view), dtype=bool)
     for _ in range(MOST_PLACES):
@@ -47,6 +47,14 @@ def founded(case: Case, schedule: Callable[[Case], Batch]) -> Part:
         if len(tried.batch.placed) > len(best.batch.placed):
             best = tried
     return best
+
+
+def founds(request: Request) -> bool:
+    """Return whether the nodes of a request must stay together and stand nowhere yet."""
+    group, members = request.group, request.company.members
+    if group is None or not group.affinity:
+        return False
+    return not any(map(members.get, group.affinity))
 
 
 def _place_of(case: Case, row: int) -> Mask:

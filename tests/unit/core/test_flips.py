@@ -247,6 +247,18 @@ class TestAmounts(unittest.TestCase):
         (flip,) = of(decided(two_wishes(1, 0), asked, *podms), "need")
         self.assertEqual(("cores", 15, "b"), (flip.name, flip.becomes, flip.podm))
 
+    def test_where_a_group_that_stays_together_begins_nothing_is_blamed(self):
+        podms = ({**podm("a", 0, 0, 0.5), "blocks": [cpu("a1", 64)], "zone": "x"},
+                 {**podm("b", 2, 0, 0.4), "zone": "y"})  # fmt: skip
+        together, policy = {"name": "g", "affinity": ["zone"]}, two_wishes(1, 1)
+        policy = msgspec.structs.replace(policy, filters=(*FILTERS, FilterUse("spread")))
+        for count, place, flips_ in ((2, "b", False), (1, "a", True)):
+            asked = request({"processor": {"total_cores": 4}}, count=count, group=together)
+            decision = decided(policy, asked, *podms)
+            self.assertEqual(place, chosen(decision)[0])
+            self.assertEqual(flips_, bool(decision.explanation.flips))
+            self.assertEqual(not flips_, "all of its group fit" in str(decision.explanation.notes))
+
     def test_the_tries_are_counted_and_what_is_cut_short_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         amounts = Amounts(decision.case, decision.batch.placed[0].chosen.row)
