@@ -268,6 +268,15 @@ def nearest(name: str, known: Iterable[str], least: float = 0.5) -> str:
     return "known: " + ", ".join(names) if names else "none is known"
 
 
+def words_of(error: BaseException) -> str:
+    """Return the type of an error and what it says; of one that cannot say it, the type."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:
+        return name
+
+
 def one_line(text: str, limit: int = 600) -> str:
     """Return ``text`` on a single line of printable characters, cut at ``limit`` characters."""
     flat = " ".join(text.split())

@@ -191,9 +191,14 @@ class TestViolators(unittest.TestCase):
             """Keeps none of them."""
             return False
 
+        def masked(view, request):
+            """Prefers them all, behind a mask."""
+            return np.ma.masked_array(np.ones(len(view)), mask=True)
+
         self.refuses("returned shape", testing.check_filter, short)
         self.refuses("returned shape", testing.check_weigher, column)
         self.refuses("returned a bool", testing.check_filter, single)
+        self.refuses("returned a MaskedArray", testing.check_weigher, masked)
 
     def test_a_wrong_type(self):
         def floats(view, request):

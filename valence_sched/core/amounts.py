@@ -18,7 +18,7 @@ from valence_sched.core.fit import Plan
 from valence_sched.core.flips import choose, flip
 from valence_sched.core.judge import judge
 from valence_sched.model.explanation import Flip
-from valence_sched.model.need import Need
+from valence_sched.model.need import Ask, Need
 
 MOST_DECISIONS = 160  # tries for all needs of a request together
 GIB_IN_MIB = 1024
@@ -28,11 +28,15 @@ GIB_IN_MIB = 1024
 class Amounts:
     """Tries other amounts of each need; ``bitten`` says that the number of tries ran out.
 
-    The request keeps its identity, and so its lots: what changes is the need alone.
+    The request keeps its identity, and so its lots: what changes is the need alone. ``asks`` are
+    all its alternatives, of which number ``told`` is the case's: those before it make no node.
+    What all begin with changes in all of them.
     """
 
     case: Case
     chosen: int | None
+    asks: tuple[Ask, ...] = ()
+    told: int = 0
     bitten: bool = False
     _tries: int = 0
     _rows: dict[tuple[int, float], int | None] = field(default_factory=dict)
@@ -42,6 +46,7 @@ class Amounts:
         self.case = dataclasses.replace(
             self.case, view=dataclasses.replace(view, _kept=dict(view._kept))
         )
+        self.asks = self.asks or self.case.request.asks
 
     def flips(self) -> Iterator[Flip]:
         """Yield for each need the least more and the least less that change the choice."""
@@ -51,8 +56,11 @@ class Amounts:
                 yield from self._more(number, need)
 
     def _fewer(self, number: int, need: Need) -> Iterator[Flip]:
-        request = self.case.request
-        kept = len(request.needs) == 1 or any(bond.binds(need) for bond in request.bonds)
+        kept = any(
+            len(self.asks[place].needs) == 1
+            or any(bond.binds(need) for bond in self.asks[place].bonds)
+            for place in self._with(number)
+        )
         steps = int(need.amount // _step(need))
         if kept and steps * _step(need) == need.amount:
             steps -= 1  # nothing of what is asked for is not asked for
@@ -77,8 +85,8 @@ class Amounts:
                 same = middle
         if step and not self.bitten:
             amount = need.amount + sign * step * _step(need)
-            yield flip(self._changed(number, need, amount), "need", need.label, need.unit,
-                       need.amount, amount, self._rows[number, amount], self.chosen)  # fmt: skip
+            case, row = self._decided(number, need, amount)
+            yield flip(case, "need", need.label, need.unit, need.amount, amount, row, self.chosen)
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
         """Return whether so many steps change the choice; when the tries ran out, that they do."""
@@ -88,17 +96,34 @@ class Amounts:
             if self._tries >= MOST_DECISIONS:
                 self.bitten = True
                 return True
-            self._tries += 1
-            fit = choose(self._changed(number, need, amount))
-            self._rows[key] = None if fit is None else fit.row
+            _, self._rows[key] = self._decided(number, need, amount)
         return self._rows[key] != self.chosen
 
-    def _changed(self, number: int, need: Need, amount: float) -> Case:
-        needs = list(self.case.request.needs)
-        needs[number : number + 1] = (
-            [msgspec.structs.replace(need, amount=amount)] if amount else []
-        )
-        request = msgspec.structs.replace(self.case.request, needs=tuple(needs))
+    def _with(self, number: int) -> list[int]:
+        """Return the alternatives that have a need of the told one: all, if all begin alike."""
+        alike = {ask.needs[: number + 1] for ask in self.asks}
+        return [self.told] if len(alike) > 1 else list(range(len(self.asks)))
+
+    def _decided(self, number: int, need: Need, amount: float) -> tuple[Case, int | None]:
+        """Return the alternative that makes the node at another amount, and where, if any does."""
+        case, changing = self.case, self._with(number)
+        for place, ask in enumerate(self.asks):
+            needs = list(ask.needs)
+            if place in changing:
+                needs[number : number + 1] = (
+                    [msgspec.structs.replace(need, amount=amount)] if amount else []
+                )
+            elif place < self.told or self.chosen is None:
+                continue  # it makes no node, as before
+            self._tries += 1
+            case = self._of(Ask(tuple(needs), ask.bonds))
+            fit = choose(case)
+            if fit is not None:
+                return case, fit.row
+        return case, None
+
+    def _of(self, ask: Ask) -> Case:
+        request = msgspec.structs.replace(self.case.request, needs=ask.needs, bonds=ask.bonds)
         return dataclasses.replace(
             self.case,
             request=request,

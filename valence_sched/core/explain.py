@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched.core.amounts import MOST_DECISIONS, Amounts
 from valence_sched.core.flips import choose, size, weight_flips
+from valence_sched.core.founding import founds
 from valence_sched.core.judgement import SCALE
 from valence_sched.core.miss import Misses
 from valence_sched.core.policies import WEIGHT_UNITS
@@ -71,6 +72,10 @@ def _flips(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator
         if choose(case) is not None:
             notes.append("flips: one node would fit, not as many as must")
             return
+    elif case.request.count > 1 and founds(case.request):
+        notes.append("flips: the first node goes where all of its group fit: "
+                     "no other weight or need was tried")  # fmt: skip
+        return
     elif case.bound.policy.pick.best_of > 1:
         notes.append(f"drawn by lot among the best {case.bound.policy.pick.best_of}: "
                      "another seed may choose another")  # fmt: skip
@@ -83,7 +88,7 @@ def _flips(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator
         notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
     else:
         yield from weight_flips(case, chosen)
-    amounts = Amounts(case, chosen)
+    amounts = Amounts(case, chosen, decision.request.asks, len(decision.turned_down))
     yield from amounts.flips()
     if amounts.bitten:
         notes.append(f"flips: stopped after {MOST_DECISIONS} tries of other amounts")

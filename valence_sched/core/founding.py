@@ -16,6 +16,7 @@ from valence_sched.core.batch import Batch
 from valence_sched.core.case import Case
 from valence_sched.core.judgement import NEVER
 from valence_sched.model.domain import places
+from valence_sched.model.request import Request
 from valence_sched.model.view import Mask
 
 MOST_PLACES = 64  # tried for one group; what fits best among them is taken
@@ -33,7 +34,7 @@ class Part:
 def founded(case: Case, schedule: Callable[[Case], Batch]) -> Part:
     """Return the nodes of a request; of a group that stays together, where most of them fit."""
     best = tried = Part(case, schedule(case))
-    if not founds(case):
+    if not founds(case.request):
         return best
     left = np.ones(len(case.view), dtype=bool)
     for _ in range(MOST_PLACES):
@@ -48,9 +49,9 @@ def founded(case: Case, schedule: Callable[[Case], Batch]) -> Part:
     return best
 
 
-def founds(case: Case) -> bool:
-    """Return whether the first node of the request says where all the others must be."""
-    group, members = case.request.group, case.request.company.members
+def founds(request: Request) -> bool:
+    """Return whether the first node of a request says where all the others must be."""
+    group, members = request.group, request.company.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from valence_sched.core.costs import Total, add_up, row_weights
 from valence_sched.core.judgement import Judgement
 from valence_sched.core.policies import BoundFilter, BoundPolicy, BoundWeigher
-from valence_sched.errors import PluginError, one_line
+from valence_sched.errors import PluginError, one_line, words_of
 from valence_sched.model.request import Request
 from valence_sched.model.view import Floats, Mask, View
 from valence_sched.model.watched import watch, watch_request
@@ -130,7 +130,7 @@ def _verdict(
     except (Exception, SystemExit) as error:
         _broken("filter", filter_.name, error, judgement, strict)
         return np.zeros(len(view), dtype=bool)
-    whole = isinstance(answer, np.ndarray) and answer.shape == judgement.cost.shape
+    whole = type(answer) is np.ndarray and answer.shape == judgement.cost.shape
     if whole and answer.dtype == BOOL:
         return answer  # type: ignore[no-any-return]
     text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
@@ -146,7 +146,7 @@ def _score(
     except (Exception, SystemExit) as error:
         _broken("weigher", weigher.name, error, judgement, strict)
         return np.zeros(len(view))
-    if isinstance(answer, np.ndarray) and answer.shape == judgement.cost.shape:
+    if type(answer) is np.ndarray and answer.shape == judgement.cost.shape:
         if answer.dtype == FLOAT:
             return answer
         if answer.dtype.kind in "fiu":
@@ -183,7 +183,7 @@ def _within(scores: Floats) -> bool:
 
 
 def _broken(kind: str, name: str, error: BaseException, judgement: Judgement, strict: bool) -> None:
-    text = one_line(f"{kind} {name!r} failed: {type(error).__name__}: {error}")
+    text = one_line(f"{kind} {name!r} failed: {words_of(error)}")
     if strict:
         raise PluginError(text) from error
     _fail(name, text, judgement, strict)
@@ -202,7 +202,7 @@ def _complain(text: str, judgement: Judgement, strict: bool) -> None:
 
 
 def _shape(answer: Any) -> str:
-    if isinstance(answer, np.ndarray):
+    if type(answer) is np.ndarray:
         return f"an array of {answer.dtype} of shape {answer.shape}"
     return f"a {type(answer).__name__}"
 

@@ -106,7 +106,7 @@ class Misses:
         """Return per row what is missing: the sum over the needs of the missing parts, 0..1."""
         view = self.decision.batch.view
         missing = np.zeros(len(view))
-        for need in self.decision.request.needs:
+        for need in self.decision.case.request.needs:
             asked = need.amount * need.count
             if asked:
                 missing += np.clip(1.0 - view.free(need) / asked, 0.0, 1.0)

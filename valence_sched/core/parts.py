@@ -27,7 +27,7 @@ def tried(case: Case, schedule: Callable[[Case], Batch]) -> list[Part]:
     that come next are tried with all alternatives, as ``founding`` does with one.
     """
     best = parts = _in_order(case, schedule)
-    if not case.request.fallbacks or not founds(case):
+    if not case.request.fallbacks or not founds(case.request):
         return best
     left = np.ones(len(case.view), dtype=bool)
     for _ in range(MOST_PLACES):

@@ -11,7 +11,7 @@ from typing import Any
 
 import stevedore
 
-from valence_sched.errors import PluginError, UnknownName
+from valence_sched.errors import PluginError, UnknownName, words_of
 
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
@@ -53,7 +53,7 @@ def installed(group: str) -> Plugins:
     broken: dict[str, str] = {}
 
     def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
-        broken[entry_point.name] = f"{type(error).__name__}: {error}"
+        broken[entry_point.name] = words_of(error)
 
     noun = group.rpartition(".")[2]
     kind = noun if noun.endswith("ss") else noun.removesuffix("s")

@@ -13,7 +13,7 @@ import numpy as np
 from valence_sched.core.judge import first_failures
 from valence_sched.core.judgement import NEVER
 from valence_sched.core.policies import BoundFilter
-from valence_sched.errors import one_line
+from valence_sched.errors import one_line, words_of
 from valence_sched.model import decision as words
 from valence_sched.model.opinion import Term
 from valence_sched.model.view import View
@@ -54,7 +54,7 @@ class Verdicts:
         try:
             terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
         except Exception as error:  # it could judge, so its verdict stands
-            text = f"filter {filter_.name!r} cannot explain itself: {type(error).__name__}: {error}"
+            text = f"filter {filter_.name!r} cannot explain itself: {words_of(error)}"
             if one_line(text) not in self.decision.warnings:
                 self.batch.judgement.notes.append(one_line(text))
             return [plain]

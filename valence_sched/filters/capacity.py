@@ -26,11 +26,11 @@ def capacity(
     for need, holds in zip(request.needs, enough(view, request.needs), strict=True):
         if holds is every and need.count == 1 and not headroom:
             continue
-        asked = need.amount * (1.0 + headroom)
+        asked = need.asked(headroom)
         if need.kind == "stock":
             yield Term(f"{need.label} at once", need.amount, view.most(need), holds=holds)
             if need.count > 1 or headroom:
-                yield Term(need.label, asked * need.count, view.free(need))
+                yield Term(need.label, asked, view.free(need))
             if need.count > 1:
                 yield Term(f"grants of {need.label}", need.count, view.grants(need))
         elif need.measure != "devices":

@@ -41,7 +41,7 @@ def _possible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
         if mask is not every:
             found = mask if found is every else found & mask
         if need.count > 1:
-            found = found & (view.free(need) >= need.amount * need.count)
+            found = found & (view.free(need) >= need.asked())
     if found is every:
         return every, NOBODY
     found.flags.writeable = False

@@ -125,12 +125,17 @@ class Kinds:
         return known
 
     def by_worth(self, need: Need) -> list[int]:
-        """Return the kinds that bring any of ``need``, those that cost least for it first."""
+        """Return the kinds that bring any of ``need``, those that cost least for all of it first.
+
+        Blocks go whole: of kinds that bring more than enough, the cheapest one is first.
+        """
         known = self._by_worth.get(need)
         if known is None or known[0] != len(self.kinds):
             gives = self.amounts(need)
             useful = np.flatnonzero(gives > 0.0).tolist()
-            useful.sort(key=lambda kind: (self.kinds[kind].price / gives[kind],
+            number = np.ceil(need.amount / np.maximum(gives, 1.0))
+            useful.sort(key=lambda kind: (self.kinds[kind].price * number[kind],
+                                          self.kinds[kind].price / gives[kind],
                                           self.kinds[kind].order))  # fmt: skip
             if len(self._by_worth) >= MOST_KEPT:
                 self._by_worth.clear()

@@ -53,6 +53,10 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         name = {"cores": "cores", "sockets": "sockets", "capacity_mib": "memory"}[self.measure]
         return " ".join([name, *words])
 
+    def asked(self, headroom: float = 0.0) -> float:
+        """Return what all grants together ask for, and that share more, to a billionth."""
+        return round(self.amount * (1.0 + headroom) * self.count, 9)
+
     @property
     def subject(self) -> Need:
         """Return the need without its amount: what all needs that look at the same things share."""

@@ -17,6 +17,8 @@ from valence_sched.model.enough import lacking
 from valence_sched.model.need import Need
 from valence_sched.model.view import By, Floats, View
 
+EPSILON = 1e-9  # what rounding may have added to a share
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shares:
@@ -24,13 +26,15 @@ class _Shares:
 
     ``free`` is in parts of all there is, 0 where there is nothing, ``mean`` its mean per row.
     ``none`` is the part of the needs of which a row has nothing at all, None where every row has
-    some of each.
+    some of each. ``untold`` says that some row has more free than there is: what nobody told the
+    amount of counts as all that is asked, where that is allowed, and in the total as nothing.
     """
 
     free: Floats
     inverse: Floats
     mean: Floats
     none: Floats | None
+    untold: bool
 
 
 class _Squares(NamedTuple):
@@ -46,8 +50,9 @@ class _Squares(NamedTuple):
 class Left(NamedTuple):
     """The mean per row of the shares that a request leaves, of use for rows that do not lack any.
 
-    ``none`` is the part of the needs of which a row has nothing at all, None where it is 0 for
-    all. ``asked`` is what the needs ask for and ``shares`` what that was worked out from.
+    It may be above 1 where the shares are ``untold``. ``none`` is the part of the needs of which a
+    row has nothing at all, None where it is 0 for all. ``asked`` is what the needs ask for and
+    ``shares`` what that was worked out from.
     """
 
     mean: Floats
@@ -105,7 +110,9 @@ def _shares(view: View, needs: tuple[Need, ...], by: By) -> _Shares:
     np.multiply(free, inverse, out=free)
     nothing = inverse == 0.0
     none = _mean(nothing.astype(np.float64)) if nothing.any() else None
-    return _Shares(free, inverse, np.minimum(_mean(free), 1.0), none)
+    mean, untold = _mean(free), bool(free.max(initial=0.0) > 1.0 + EPSILON)
+    np.minimum(mean, 1.0, out=mean, where=mean <= 1.0 + EPSILON)  # what should be 1
+    return _Shares(free, inverse, mean, none, untold)
 
 
 def _squares(shares: _Shares) -> _Squares:

@@ -121,7 +121,7 @@ def largest_grant(stock: Stock) -> float:
     if stock.max is not None and stock.max < most:
         most = stock.max
     if stock.step:
-        most = math.floor(most / stock.step + 1e-9) * stock.step
+        most = round(math.floor(most / stock.step + 1e-9) * stock.step, 9)
     return most if most >= stock.min else 0.0
 
 
@@ -133,16 +133,16 @@ def grant(stock: Stock, asked: float) -> float | None:
     """
     amount = max(asked, stock.min)
     if stock.step:
-        amount = math.ceil(amount / stock.step - 1e-9) * stock.step
+        amount = round(math.ceil(amount / stock.step - 1e-9) * stock.step, 9)
     return amount if amount <= largest_grant(stock) else None
 
 
 def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...]:
     """Return one row of a column from the pool's and the podm's stocks of one resource."""
     return (
-        math.fsum(left(stock) for stock in pool),
+        round(math.fsum(left(stock) for stock in pool), 9),
         math.fsum(stock.total or 0.0 for stock in pool),
         max((largest_grant(stock) for stock in pool), default=0.0),
-        math.fsum(left(stock) for stock in podm),
+        round(math.fsum(left(stock) for stock in podm), 9),
         math.fsum(stock.total or 0.0 for stock in podm),
     )

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.core import plugins
+from valence_sched.errors import words_of
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
 from valence_sched.model.stocks import Column
@@ -389,11 +390,11 @@ def _ask(
         hint = ""
         if isinstance(error, ValueError) and "read-only" in str(error):
             hint = ": it wrote to the view"
-        raise AssertionError(f"{name} raised {type(error).__name__}: {error}{hint}") from error
+        raise AssertionError(f"{name} raised {words_of(error)}{hint}") from error
 
 
 def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
-    _claim(isinstance(answer, np.ndarray), f"{name} returned a {type(answer).__name__}, no array")
+    _claim(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, no array")
     found: Answer = answer
     _claim(found.shape == (rows,), f"{name} returned shape {found.shape}, there are {rows} rows")
     _claim(np.issubdtype(found.dtype, kind), f"{name} returned {found.dtype}, not {kind.__name__}")

@@ -14,8 +14,8 @@ from valence_sched.model.view import By, Floats, View
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) whose resources are used in equal shares afterwards.
 
-    ``1 - std`` of the shares ``(used + asked) / total`` over the needs; a single need is always
-    in balance. A pool where one of the needs finds too little scores 0. Source:
+    ``1 - std`` of the shares ``(used + asked) / total`` over the needs, at least 0; a single
+    need is always in balance. A pool where one of the needs finds too little scores 0. Source:
     BalancedAllocation of kube-scheduler, here over the asked needs.
     """
     # of what is left the deviation is the same
@@ -27,5 +27,7 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     np.subtract(deviation, mean * mean, out=deviation)
     np.abs(deviation, out=deviation)  # what should be 0 may be a hair below
     np.sqrt(deviation, out=deviation)
+    if found.shares.untold:  # shares that are not within 0..1 may be further apart
+        np.minimum(deviation, 1.0, out=deviation)
     deviation[lacking(view, request.needs)] = 1.0
     return np.subtract(1.0, deviation, out=deviation)

@@ -14,14 +14,16 @@ from valence_sched.model.view import By, Floats, View
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 
-    The mean over the needs of ``(used + asked) / total``; what a pod manager has none of counts
-    as 0. A pool where one of the needs finds too little scores 0. Source: MostAllocated of
+    The mean over the needs of ``(used + asked) / total``, at least 0: what nobody told the amount
+    of may be free, but is no part of the total. What a pod manager has none of counts as 0. A
+    pool where one of the needs finds too little scores 0. Source: MostAllocated of
     kube-scheduler, here absolute.
     """
     found = left(view, request.needs, by)
     full = np.subtract(1.0, found.mean)
     if found.none is not None:
         np.subtract(full, found.none, out=full)
-        np.abs(full, out=full)  # what should be 0 may be a hair below
+    if found.none is not None or found.shares.untold:
+        np.maximum(full, 0.0, out=full)  # what should be 0 may be a hair below
     full[lacking(view, request.needs)] = 0.0
     return full

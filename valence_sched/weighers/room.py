@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from valence_sched.model.request import Request
 from valence_sched.model.shares import left
 from valence_sched.model.view import By, Floats, View
@@ -11,8 +13,10 @@ from valence_sched.model.view import By, Floats, View
 def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that stay emptiest once the node is composed.
 
-    The mean over the needs of ``(free - asked) / total``; what a pod manager has none of counts
-    as 0. A pool where one of the needs finds too little scores 0. Source: LeastAllocated of
+    The mean over the needs of ``(free - asked) / total``, at most 1: what nobody told the amount
+    of may be free, but is no part of the total. What a pod manager has none of counts as 0. A
+    pool where one of the needs finds too little scores 0. Source: LeastAllocated of
     kube-scheduler, here absolute.
     """
-    return left(view, request.needs, by).mean
+    found = left(view, request.needs, by)
+    return np.minimum(found.mean, 1.0) if found.shares.untold else found.mean

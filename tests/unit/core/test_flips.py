@@ -217,6 +217,48 @@ class TestAmounts(unittest.TestCase):
         self.assertEqual(["5,120 MiB memory instead of 2,048: large instead of small"],
                          [flip.text for flip in of(decision, "need")])  # fmt: skip
 
+    def test_of_alternatives_all_are_decided_on_again(self):
+        card = {
+            "uri": "g",
+            "devices": {"accelerators": [{"kind": "GPU", "model": "T4", "count": 4}]},
+        }
+        best = {"uri": "g", "devices": {"accelerators": [{"kind": "GPU", "model": "A100"}]}}
+        podms = (
+            {"id": "a", "blocks": [cpu("a", 8), best]},
+            {"id": "b", "blocks": [cpu("b", 16), card]},
+        )
+        either = [{"accelerators": [{"model": model}]} for model in ("A100", "T4")]
+        for cores, place, expected in (
+            # what both have in common: the first is tried with less of it, too
+            (16, "b", {("cores", 8, "a"), ("cores", 17, None), ("GPU T4", 5, None)}),
+            # and where the first fits no more, the second may
+            (8, "a", {("cores", 9, "b"), ("GPU A100", 2, "b")}),
+        ):
+            asked = request({"processor": {"total_cores": cores}}, first_of=either)
+            decision = decided(two_wishes(1, 0), asked, *podms)
+            self.assertEqual(place, chosen(decision)[0])
+            found = {(flip.name, flip.becomes, flip.podm) for flip in of(decision, "need")}
+            self.assertEqual(expected, {flip for flip in found if flip[1]})
+
+    def test_where_no_alternative_fits_the_least_that_helps_any_is_named(self):
+        podms = ({"id": "a", "blocks": [cpu("a", 8)]}, {"id": "b", "blocks": [cpu("b", 15)]})
+        either = [{"nics": [{}]}, {"processor": {"sockets": 1}}]
+        asked = request({"processor": {"total_cores": 16}}, first_of=either)
+        (flip,) = of(decided(two_wishes(1, 0), asked, *podms), "need")
+        self.assertEqual(("cores", 15, "b"), (flip.name, flip.becomes, flip.podm))
+
+    def test_where_a_group_that_stays_together_begins_nothing_is_blamed(self):
+        podms = ({**podm("a", 0, 0, 0.5), "blocks": [cpu("a1", 64)], "zone": "x"},
+                 {**podm("b", 2, 0, 0.4), "zone": "y"})  # fmt: skip
+        together, policy = {"name": "g", "affinity": ["zone"]}, two_wishes(1, 1)
+        policy = msgspec.structs.replace(policy, filters=(*FILTERS, FilterUse("spread")))
+        for count, place, flips_ in ((2, "b", False), (1, "a", True)):
+            asked = request({"processor": {"total_cores": 4}}, count=count, group=together)
+            decision = decided(policy, asked, *podms)
+            self.assertEqual(place, chosen(decision)[0])
+            self.assertEqual(flips_, bool(decision.explanation.flips))
+            self.assertEqual(not flips_, "all of its group fit" in str(decision.explanation.notes))
+
     def test_the_tries_are_counted_and_what_is_cut_short_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         amounts = Amounts(decision.case, decision.batch.placed[0].chosen.row)

@@ -106,6 +106,26 @@ def raising(view, request):
     raise KeyError("tea\npot")
 
 
+class Speechless(Exception):
+    """An error that fails when it is to say what went wrong."""
+
+    def __str__(self) -> str:
+        raise AttributeError("detail")
+
+
+def speechless(view, request):
+    raise Speechless
+
+
+def masked(view, request):
+    """As scores, all of them hidden."""
+    return np.ma.masked_all(len(view))
+
+
+def masked_flags(view, request):
+    return np.ma.masked_all(len(view), dtype=bool)
+
+
 def short(view, request):
     return np.ones(1)
 
@@ -167,6 +187,8 @@ class TestBrokenPlugins(unittest.TestCase):
             (words, "weigher 'words' returned an array of <U1"),
             (nothing, "weigher 'nothing'"),
             (leaving, "weigher 'leaving' failed: SystemExit: 9"),
+            (speechless, "weigher 'speechless' failed: Speechless"),
+            (masked, "weigher 'masked' returned a MaskedArray, not 3 numbers"),
         ):
             with self.subTest(weigher.__name__):
                 found = self.judged(bound(weigher, fine), note)
@@ -206,6 +228,8 @@ class TestBrokenPlugins(unittest.TestCase):
             (raising, "filter 'raising' failed: KeyError"),
             (short, "filter 'short' returned an array of float64 of shape (1,), not 3 bools"),
             (ones, "filter 'ones' returned an array of int64 of shape (3,), not 3 bools"),
+            (speechless, "filter 'speechless' failed: Speechless"),
+            (masked_flags, "filter 'masked_flags' returned a MaskedArray, not 3 bools"),
             (nothing, "filter 'nothing'"),
         ):
             with self.subTest(filter_.__name__):

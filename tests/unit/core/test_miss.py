@@ -47,6 +47,18 @@ class TestHardware(unittest.TestCase):
         self.assertEqual("/redfish/v1/Systems/7", found.freeing.uri)
         self.assertEqual((2, 2), (found.nodes, found.tried))
 
+    def test_the_nearest_pool_is_that_of_the_alternative_that_was_chosen(self):
+        site = (
+            {"id": "p", "pools": [{"id": "x"}, {"id": "y"}], "blocks": [
+                cpu("c1", 8, pools=["x"]), gpu("g1", pools=["x"]), cpu("c2", 8, pools=["y"]),
+                {"uri": "n", "devices": {"nics": [{}]}, "pools": ["y"]}]},
+            {"id": "q", "blocks": [cpu("c", 16), {"uri": "n", "devices": {"nics": [{}]}}]},
+        )  # fmt: skip
+        either = [{"accelerators": [{"kind": "GPU", "model": "A100"}]}, {"nics": [{}]}]
+        asked = request({"processor": {"total_cores": 16}}, first_of=either)
+        (found,) = engine_of(*site).select_destinations(asked).explanation.nearest_misses
+        self.assertEqual("p lacks 8 cores; it has no node to free", found.text)
+
     def test_a_node_is_called_by_its_name_where_it_has_one(self):
         nodes = [{**node("7", "c2", "g2"), "name": "train-1"}]
         (found,) = misses(pod(nodes=nodes))

@@ -12,6 +12,7 @@ from valence_sched.filters.enabled import enabled
 from valence_sched.filters.target import target
 from valence_sched.filters.traits import traits
 from valence_sched.filters.zone import zone
+from valence_sched.model.enough import possible
 from valence_sched.model.request import Names, Request
 from valence_sched.testing import request, view
 
@@ -136,6 +137,25 @@ class TestCapacity(FilterCase):
         two = request({"stocks": [{"resource": "gib", "amount": 10, "count": 2}]})
         self.keeps([False, True, True], capacity, one, podms)
         self.keeps([True, True, False], capacity, two, podms)
+
+    def test_what_rounding_costs_is_not_missing(self):
+        def stocks(*each: dict) -> dict:
+            return {"stocks": [{"uri": str(n), "resource": "gib", **words}
+                               for n, words in enumerate(each)]}  # fmt: skip
+
+        for amount, count, podm in (
+            (0.1, 3, stocks({"total": 0.3})),
+            (0.1, 8, stocks({"total": 0.7}, {"total": 0.1})),
+            (1.05, 1, stocks({"total": 1.05, "step": 0.35})),
+        ):
+            with self.subTest(amount=amount, count=count):
+                one = {"resource": "gib", "amount": amount, "count": count}
+                asked, site = request({"stocks": [one]}), ids(podm, stocks({"total": 0.09}))
+                self.keeps([True, False], capacity, asked, site)
+                self.assertEqual([True, False], possible(view(*site), asked.needs).tolist())
+        podms = ids(block(processors=[{"cores": 11}]), block(processors=[{"cores": 10}]))
+        ten = request({"processor": {"total_cores": 10}})
+        self.keeps([True, False], capacity, ten, podms, headroom=0.1)
 
     def test_headroom_of_a_stock_is_what_stays_free_not_one_larger_grant(self):
         podms = ids({"stocks": [{"uri": "s", "resource": "gib", "total": 100, "max": 10}]})

@@ -48,7 +48,8 @@ class TestGrant(unittest.TestCase):
             ({"total": 100.0, "step": 64.0}, 65, None),
             ({"total": 10.0, "used": 12.0}, 1, None),
             ({}, 1, None),
-            ({"total": 0.3, "step": 0.1}, 0.3, 0.1 * 3),
+            ({"total": 0.3, "step": 0.1}, 0.3, 0.3),
+            ({"total": 1.05, "step": 0.35}, 1.05, 1.05),
         ):
             with self.subTest(words=words, asked=asked):
                 self.assertEqual(granted, grant(Stock(uri="s", resource="r", **words), asked))

@@ -192,6 +192,14 @@ class TestBlocks(unittest.TestCase):
         found = fragmentation(view(rich, poor), asked, of="milli")
         self.assertEqual([scored(0.0), scored(1.0)], found.tolist())
 
+    def test_of_hosts_of_any_size_the_one_that_the_fit_takes_goes(self):
+        cards = [gpu(f"g{number}") for number in range(4)]
+        mix = Mix((Share(request({"processor": {"total_cores": 16}, "accelerators": [{}]}).needs),))
+        # a core of the large host is cheaper, and yet the small one is enough
+        site = view({"id": "a", "blocks": [cpu("small", 8), cpu("large", 64), *cards]})
+        asked = replaced(request({"processor": {"total_cores": 4}}), mix)
+        self.assertEqual([scored(0.0)], fragmentation(site, asked).tolist())
+
 
 class TestPolicy(unittest.TestCase):
     """The policy that ships."""

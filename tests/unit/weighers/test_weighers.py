@@ -125,6 +125,36 @@ class TestBalance(WeigherCase):
             self.scores([0.0], balance, asked, {"id": "a", "blocks": [cpu("a", 1, 4)]})
 
 
+class TestUntold(WeigherCase):
+    """Amounts that nobody told are free as far as they are allowed, and no part of the total."""
+
+    MEMORY = request({"memory": {"capacity_mib": 400}})
+    BOTH = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 400}})
+
+    def allowed(self, asked: Request) -> Request:
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        return msgspec.structs.replace(asked, needs=needs)
+
+    def podm(self, untold: int, cores: dict) -> dict:
+        memory = [{"uri": f"m{n}", "devices": {"memory": [{}]}} for n in range(untold)]
+        told = {"processors": [cores], "memory": [{"capacity_mib": 100}]}
+        return {"id": f"p{untold}", "blocks": [{"uri": "c", "devices": told}, *memory]}
+
+    def test_the_shares_leave_0_to_1_and_the_scores_do_not(self):
+        podms = [self.podm(1, {"cores": 8}), self.podm(3, {"cores": 8})]
+        # left of 100 MiB are 100, or 900; of 8 cores none
+        for weigher, alone, both in (
+            (room, [1.0, 1.0], [0.5, 1.0]),
+            (pack, [0.0, 0.0], [0.5, 0.0]),
+            (balance, [1.0, 1.0], [0.5, 0.0]),
+        ):
+            self.scores(alone, weigher, self.allowed(self.MEMORY), *podms)
+            self.scores(both, weigher, self.allowed(self.BOTH), *podms)
+
+    def test_what_is_not_there_at_all_fills_nothing(self):
+        self.scores([0.0], pack, self.allowed(self.BOTH), self.podm(2, {}))
+
+
 class TestKnown(WeigherCase):
     """The share of the needs that told devices satisfy."""
 
