@@ -104,6 +104,13 @@ class LinesTest(TestCase):
         self.assertFalse(caught.exception.sent)
         self.assertTrue(caught.exception.again)
 
+    def test_an_ipv6_address_without_a_port_is_asked_whole_at_the_usual_one(self) -> None:
+        for scheme, port in (("http", 80), ("https", 443)):
+            with mock.patch("socket.create_connection", side_effect=ConnectionRefusedError) as at:
+                with self.assertRaises(Unreachable):
+                    self.ask(Lines(f"{scheme}://[fd00::17]", False, Trust()))
+                self.assertEqual(("fd00::17", port), at.call_args.args[0])
+
     def test_what_is_under_way_is_cut(self) -> None:
         lines = self.serve([b"", b""])
         timer = threading.Timer(0.1, lines.cut)
