@@ -199,11 +199,21 @@ class Connection:
         Raises:
             InputError: it does.
         """
-        host, path = host_and_path(urljoin(self.url + "/", link))
+        host, path = self.place(link)
         if host != self.host:
             found = f"a link to {host or 'nowhere'}"
             raise InputError(path, "", found, f"links to {self.host} only")
         return path
+
+    def place(self, link: str, at: str = "/") -> tuple[str, str]:
+        """Return host and path that a link in the document ``at`` a path leads to.
+
+        The host is empty where it leads nowhere.
+        """
+        try:
+            return host_and_path(urljoin(self.url + at, link))
+        except ValueError:
+            return "", link
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
@@ -251,7 +261,7 @@ class Connection:
             where = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not where:
                 return answer
-            host, at = host_and_path(urljoin(self.url + at, where))
+            host, at = self.place(where, at)
             if host != self.host:
                 found = f"a redirect to {host or 'nowhere'}"
                 raise InputError(uri, "", found, f"an answer from {self.host}")

@@ -347,6 +347,7 @@ class DocumentsTest(FaultsTest):
             "expected object": status(200, b'"text"'),
             "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
             "a redirect to evil.example": status(302, Location="http://evil.example/x"),
+            "a redirect to nowhere": status(302, Location="http://[::1"),
             "5 redirects": status(302, Location=block),
             "more bytes": huge,
         }
