@@ -172,6 +172,35 @@ class LoginTest(FaultsTest):
         self.assertEqual((1, set()), (server.made, server.sessions))
         self.assertEqual(("DELETE", f"{SESSIONS}/1"), server.log[-1])
 
+    def test_a_session_is_deleted_by_whatever_host_it_is_named(self):
+        for host in ("https://bmc.inside.example", "//bmc:8443", "https://[", ""):
+            with self.subTest(host):
+
+                def make(handler, host=host):
+                    handler.podm.sessions.add(f"{SESSIONS}/1")
+                    where = {"Location": f"{host}{SESSIONS}/1", "X-Auth-Token": f"{TOKEN}-1"}
+                    return handler.reply(201, b"{}", where)
+
+                server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
+                (reading,) = self.read(server)
+                self.assertIsNone(reading.failure)
+                self.assertEqual(host == "https://[", bool(server.sessions))
+
+    def test_a_session_that_is_nowhere_is_used_and_said_to_stay_open(self):
+        for body in (b"", b"<html>", b'"text"', b'{"@odata.id": 7}'):
+            with self.subTest(body):
+
+                def make(handler, body=body):
+                    handler.podm.sessions.add(f"{SESSIONS}/1")
+                    return handler.reply(201, body, {"X-Auth-Token": f"{TOKEN}-1"})
+
+                server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
+                with self.assertLogs("valence_sched.drivers.login", "WARNING") as said:
+                    (reading,) = self.read(server)
+                self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+                self.assertIn(f"{SESSIONS}: does not say where its session is", said.output[0])
+                self.assertNotIn(TOKEN, "".join(said.output))
+
     def test_a_wrong_password_is_unknown_and_tried_once(self):
         server = self.serve(TREE, login=(USER, "other"))
         self.failure(server, "Unknown", "refused the login of 'operator'")
