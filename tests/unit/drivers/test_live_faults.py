@@ -84,6 +84,20 @@ def drip_headers(handler):
     return True
 
 
+def half(handler):
+    handler.close_connection = True
+    return handler.reply(200, b'{"a', {"Content-Length": "1000"})
+
+
+def no_http(handler):
+    handler.close_connection = True
+    return bool(handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n"))
+
+
+def cut(handler):
+    return handler.connection.shutdown(socket.SHUT_RDWR) or True
+
+
 def huge(handler):
     handler.send_response(200)
     handler.send_header("Content-Length", str(1 << 30))
@@ -379,6 +393,9 @@ class DocumentsTest(FaultsTest):
             "a redirect to nowhere": status(302, Location="http://[::1"),
             "5 redirects": status(302, Location=block),
             "more bytes": huge,
+            "ends too early": half,
+            "no HTTP: 'SSH": no_http,
+            "closed connection": cut,
         }
         for word, act in acts.items():
             with self.subTest(word):
@@ -386,6 +403,16 @@ class DocumentsTest(FaultsTest):
                 self.noted(server, block, word)
                 if act is huge:
                     self.assertLess(server.sent_mib, 100)
+
+    def test_one_that_cuts_expanded_answers_is_read_without(self):
+        server = self.serve(TREE, expand=2, rules=[on("expand", cut)])
+        (reading,) = self.read(server)
+        self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+        self.assertEqual(self.recorded(TREE)[1], reading.problems)
+
+    def test_one_that_speaks_something_else_is_offline_and_said(self):
+        server = self.serve(TREE, rules=[on("v1/?$", no_http)])
+        self.failure(server, "Offline", "no HTTP: 'SSH-2.0-OpenSSH_9.6'", "not https?")
 
     def test_a_dangling_link_is_noted(self):
         documents = {uri: data for uri, data in TREE.items() if uri != BLOCKS[0]}
@@ -433,7 +460,7 @@ class AgainTest(FaultsTest):
             "%a, %d %b %Y %H:%M:%S GMT"
         )
         acts = {
-            "cut": lambda handler: handler.connection.shutdown(socket.SHUT_RDWR) or True,
+            "cut": cut,
             "busy": status(503),
             "many": status(429, Retry_After="0"),
             "number": status(503, Retry_After="0.1"),
