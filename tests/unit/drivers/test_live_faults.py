@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One bad pod manager never sinks the rest: each way to be bad, over real sockets."""
 
+import base64
 import datetime as dt
 import ipaddress
 import logging
@@ -20,7 +21,9 @@ from cryptography.x509.oid import NameOID
 from tests.unit.drivers.served import PASSWORD, SESSIONS, TOKEN, USER
 from tests.unit.drivers.test_live import DIALECTS, NOON, TREES, LiveTest
 from valence_sched.drivers.bounds import MIB
+from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.live import Settings, Target, read
+from valence_sched.drivers.transport import Deadline
 from valence_sched.model.registered import Registered
 
 TREE = TREES["shared-blocks"]
@@ -241,6 +244,18 @@ class LoginTest(FaultsTest):
         server = self.serve(TREE, login=LOGIN)
         (reading,) = self.read(server, known={"auth": "basic"})
         self.assertEqual((None, 0), (reading.failure, server.made))
+
+    def test_basic_carries_any_password_also_where_it_writes(self):
+        for password, sent in (("pässword", b"p\xe4ssword"), ("pa€word", "pa€word".encode())):
+            with self.subTest(password):
+                word = "Basic " + base64.b64encode(USER.encode() + b":" + sent).decode()
+                server = self.serve(TREE)
+                known = Registered(name="x", url=server.url, username=USER, auth="basic")
+                with Connection(known, password, Deadline(5)) as connection:
+                    connection.log_in(None)
+                    connection.get("/redfish/v1")
+                    connection.post("/redfish/v1/Systems", {})
+                self.assertEqual([word] * 2, [found["Authorization"] for found in server.headers])
 
     def test_a_root_that_needs_a_login_is_read_after_it(self):
         def closed(handler):
