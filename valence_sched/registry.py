@@ -17,6 +17,7 @@ from valence_sched.core import plugins
 from valence_sched.credentials import SecureFile
 from valence_sched.errors import (
     DuplicateId,
+    InputError,
     NameTaken,
     SchedulerError,
     StoreError,
@@ -24,7 +25,8 @@ from valence_sched.errors import (
     UsageError,
 )
 from valence_sched.model import address
-from valence_sched.model.documents import load_yaml
+from valence_sched.model.documents import decode, load_yaml
+from valence_sched.model.inventory import to_json
 from valence_sched.model.live import Live
 from valence_sched.model.podms import check, podms
 from valence_sched.model.registered import Password, Registered
@@ -245,6 +247,10 @@ def _from(folder: Path, registered: Registered) -> Registered:
 
 def _check(registered: Registered) -> None:
     check(registered)
+    try:
+        decode(to_json(registered), Registered, registered.name[:40])  # as it is read again
+    except UnicodeEncodeError:
+        raise InputError(registered.name[:40], "", "text that is not Unicode") from None
     _check_driver(registered, "--driver")
 
 

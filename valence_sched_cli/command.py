@@ -11,6 +11,7 @@ from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
 from valence_sched_cli import cloud, titles
+from valence_sched_cli.ending import orderly
 from valence_sched_cli.output import prepared
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Podm:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
                 titles.check(parsed_args.columns, known)
-            status: int = super().run(parsed_args)  # type: ignore[misc]
+            with orderly():
+                status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
         except SchedulerError as error:
             if getattr(self.app.options, "debug", False):

@@ -243,22 +243,30 @@ class TestSilent(Live):
         self.assertEqual("Online", done.data[0]["Status"])
         self.assertIn("remark: what was read is not remembered: ", done.err)
 
-    def test_ctrl_c_ends_it_quickly_with_130_and_no_session_left(self):
+    def test_a_signal_ends_it_quickly_as_a_shell_says_it_and_no_session_is_left(self):
         settings = Settings(login=Login("op", "word"))
-        found = self.serve(TREE, fail=["hang:/redfish/v1/CompositionService*"], settings=settings)
-        file = self.file(self.urls(found), username="op", password={"env": "WORD"})
-        process = subprocess.Popen(
-            [str(BIN / "valence-sched"), "podm", "list", "--podm-file", file, "--timeout", "60"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
-            env=environment(WORD="word"),
-        )  # fmt: skip
-        traffic = found[RACK].traffic
-        while not (found[RACK].open_sessions and traffic.at_once and traffic.requests > 2):
-            threading.Event().wait(0.02)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-        self.assertEqual((130, b"", b""), (process.returncode, out, err))
-        self.assertEqual(0, found[RACK].open_sessions)
+        for program, number, code in (
+            ("valence-sched", signal.SIGINT, 130),
+            ("valence-sched", signal.SIGTERM, 143),
+            ("valence-sched", signal.SIGHUP, 129),
+            ("openstack", signal.SIGTERM, 143),
+        ):
+            with self.subTest(program, number=number):
+                hang = ["hang:/redfish/v1/CompositionService*"]
+                found = self.serve(TREE, fail=hang, settings=settings)
+                file = self.file(self.urls(found), username="op", password={"env": "WORD"})
+                process = subprocess.Popen(
+                    [str(BIN / program), "podm", "list", "--podm-file", file, "--timeout", "60"],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+                    env=environment(WORD="word"),
+                )  # fmt: skip
+                traffic = found[RACK].traffic
+                while not (found[RACK].open_sessions and traffic.at_once and traffic.requests > 2):
+                    threading.Event().wait(0.02)
+                process.send_signal(number)
+                out, err = process.communicate(timeout=30)
+                self.assertEqual((code, b"", b""), (process.returncode, out, err))
+                self.assertEqual(0, found[RACK].open_sessions)
 
 
 class TestAges(Live):

@@ -108,6 +108,9 @@ class TestRegistry(unittest.TestCase):
             Registered(name="a", url="https://u:p@h"),
             Registered(name="a\n", url="https://h"),
             Registered(name="a", url="https://h", password=Password(env="V")),
+            Registered(name="a" * 1025, url="https://h"),
+            Registered(name="a", url="https://" + "h" * 1025),
+            Registered(name="a", url="https://h", zone="\udcff"),
         ):
             with self.assertRaises(InputError):
                 registry.create(one)

@@ -82,7 +82,6 @@ class Connection:
         self._verify: bool | str = registered.cacert or not registered.insecure
         self._proxies = proxies_to(self.url)
         self._headers = HEADERS
-        self._basic: tuple[str, str] | None = None
         self._login = Login(self, registered, password)
 
     def __repr__(self) -> str:
@@ -101,16 +100,15 @@ class Connection:
 
     def carry(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
         """Have every request from now on carry a token, or a user and a password, or neither."""
-        self._basic = basic
         if token is not None:
             self._headers = HEADERS | {"X-Auth-Token": token}
         elif basic is not None:
-            word = base64.b64encode(":".join(basic).encode("latin-1")).decode()
+            word = base64.b64encode(_bytes(":".join(basic))).decode()
             self._headers = HEADERS | {"Authorization": f"Basic {word}"}
         else:
             self._headers = HEADERS
         if "_long_way" in vars(self):
-            self._long_way.sign(self._headers, basic)
+            self._long_way.sign(self._headers)
 
     def log_in(self, root: Json | None) -> None:
         """Log in as the service root offers it; without a user name, not at all.
@@ -199,11 +197,21 @@ class Connection:
         Raises:
             InputError: it does.
         """
-        host, path = host_and_path(urljoin(self.url + "/", link))
+        host, path = self.place(link)
         if host != self.host:
             found = f"a link to {host or 'nowhere'}"
             raise InputError(path, "", found, f"links to {self.host} only")
         return path
+
+    def place(self, link: str, at: str = "/") -> tuple[str, str]:
+        """Return host and path that a link in the document ``at`` a path leads to.
+
+        The host is empty where it leads nowhere.
+        """
+        try:
+            return host_and_path(urljoin(self.url + at, link))
+        except ValueError:
+            return "", link
 
     def cut(self) -> None:
         """End all that is under way; only the session can still be deleted."""
@@ -251,7 +259,7 @@ class Connection:
             where = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not where:
                 return answer
-            host, at = host_and_path(urljoin(self.url + at, where))
+            host, at = self.place(where, at)
             if host != self.host:
                 found = f"a redirect to {host or 'nowhere'}"
                 raise InputError(uri, "", found, f"an answer from {self.host}")
@@ -302,5 +310,13 @@ class Connection:
         from valence_sched.drivers.long_way import LongWay
 
         way = LongWay(self.url, self._verify, self._proxies, self._parallel, self._trust)
-        way.sign(self._headers, self._basic)
+        way.sign(self._headers)
         return way
+
+
+def _bytes(text: str) -> bytes:
+    """Return a user or password as basic authentication sends it: as long as it can, in Latin-1."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()

@@ -14,7 +14,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.fields import Json, flag, number
 from valence_sched.drivers.links import path_of
-from valence_sched.drivers.transport import Slow
+from valence_sched.drivers.transport import Cut, Slow
 from valence_sched.errors import InputError
 
 #: Bytes of an answer with many documents; a longer one is asked for with fewer levels.
@@ -59,6 +59,9 @@ class Documents:
             answer = self._connection.get(path, share=SHARE)
         except Slow as error:
             raise InputError(path_of(path), "", str(error), "a document") from None
+        except Cut as error:
+            what = str(error).partition(" (")[0]  # its hint is for the whole pod manager
+            raise InputError(path_of(path), "", what, "a document") from None
         if answer.status in GONE:
             return {}
         if answer.status >= 300:
@@ -80,7 +83,7 @@ class Documents:
                 found, bare = unfold(whole)
                 if found or not bare:
                     return {path_of(path): whole} | found
-        except (InputError, RecursionError, Slow):
+        except (InputError, RecursionError, Cut, Slow):
             pass  # read alone it says better what is wrong with it
         self.levels = 0
         return None

@@ -32,6 +32,7 @@ LOG = logging.getLogger(__name__)
 _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
 #: One that takes no file of its own to be made, where there is one.
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+_PORTS = {"https": 443, "http": 80}
 #: How a body may come although none but a plain one is asked for, and what zlib calls both.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
 
@@ -48,7 +49,9 @@ class Lines:
     def __init__(self, url: str, verify: bool | str, trust: Trust) -> None:
         parts = urlsplit(url)
         self._url = url
-        self._host, self._port = parts.hostname or "", parts.port
+        self._host = parts.hostname or ""
+        # Without a port http.client takes the end of an IPv6 address for one.
+        self._port = parts.port or _PORTS.get(parts.scheme)
         try:
             self._context = trust.by(verify) if parts.scheme == "https" else None
         except OSError as error:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from valence_sched.drivers.answers import Answer
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, Remark, one_line
@@ -112,11 +114,12 @@ class Login:
     def _session(self, uri: str) -> None:
         who = {"UserName": self._user, "Password": self._password}
         answer = self._connection.session("POST", uri, who)
-        where, token = answer.headers.get("Location"), answer.headers.get("X-Auth-Token")
-        if answer.status < 300 and not where and answer.body:
-            where = answer.json(uri).get("@odata.id")
-        if answer.status < 300 and where:
-            self._open.append(self._connection.local(where))
+        token = answer.headers.get("X-Auth-Token")
+        if answer.status < 300 and (where := self._made(answer, uri)):
+            self._open.append(where)
+        elif answer.status < 300 and token:
+            LOG.warning("%s%s: does not say where its session is: it stays open",
+                        self._connection.url, uri)  # fmt: skip
         if answer.status < 300 and token:
             self._connection.carry(token=token)
         elif answer.status == 401:
@@ -129,6 +132,18 @@ class Login:
             self._remark(f"{uri}: found {found}, expected a session (went on with --auth basic)")
             self._sessions = None
             self._basic()
+
+    def _made(self, answer: Answer, uri: str) -> str | None:
+        """Return the path of a session that was made, None where that is not told.
+
+        The path alone: behind a proxy, or by another name, its host is not the one we know.
+        """
+        where: Any = answer.headers.get("Location")
+        if not where and answer.body:
+            with contextlib.suppress(InputError):
+                where = answer.json(uri).get("@odata.id")
+        path = self._connection.place(where)[1] if isinstance(where, str) else ""
+        return path if path.startswith("/") else None
 
     def _basic(self) -> None:
         self._connection.carry(basic=(self._user or "", self._password or ""))

@@ -37,12 +37,11 @@ class LongWay:
         session.mount("https://", self._adapter)
         session.mount("http://", self._adapter)
 
-    def sign(self, headers: Mapping[str, str], basic: tuple[str, str] | None) -> None:
-        """Have every request carry these headers, and a user and a password if there are any."""
+    def sign(self, headers: Mapping[str, str]) -> None:
+        """Have every request carry these headers."""
         session = self._connector._session
         session.headers.clear()
         session.headers.update(headers)
-        session.auth = basic
 
     def ask(
         self,

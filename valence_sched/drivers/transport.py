@@ -14,6 +14,7 @@ import socket
 import ssl
 import threading
 import time
+from http.client import BadStatusLine, IncompleteRead, RemoteDisconnected
 from typing import Any
 
 from valence_sched.errors import PodmError
@@ -37,6 +38,10 @@ class Unreachable(PodmError):
 
 class Slow(Unreachable):
     """One answer takes too long; others may still come."""
+
+
+class Cut(Unreachable):
+    """One answer does not come whole, however often it is asked for; others may still come."""
 
 
 class Deadline:
@@ -103,6 +108,8 @@ def unreachable(error: BaseException, *, connected: bool = True) -> Unreachable:
     ``connected`` is whether the pod manager had taken the connection.
     """
     causes = causes_of(error)
+    if isinstance(causes[-1], ssl.SSLEOFError):  # cut off, whoever it is
+        return broken(causes[-1], connected=connected)
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return distrusted(causes[-1])
     if any(isinstance(cause, TimeoutError) for cause in causes):
@@ -112,7 +119,7 @@ def unreachable(error: BaseException, *, connected: bool = True) -> Unreachable:
 
 def distrusted(error: BaseException) -> Unreachable:
     """Return that there is no TLS with who answers."""
-    said = _OPENSSL.sub("", _plain(error))
+    said = _plain(error)
     hint = "name its authority with --cacert; --insecure reads it unchecked"
     if said in _NO_TLS:
         hint = "does it speak HTTP without TLS there?"
@@ -128,8 +135,10 @@ def late(*, connected: bool) -> Slow:
 
 def broken(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
-    hint = "is it up, and the address right?"
-    return Unreachable(f"{_plain(error)} ({hint})", again=True, sent=connected)
+    other = isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
+    hint = "is it this port, and not https?" if other else "is it up, and the address right?"
+    kind = Cut if connected else Unreachable
+    return kind(f"{_plain(error)} ({hint})", again=True, sent=connected)
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
@@ -146,9 +155,13 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 def _plain(error: BaseException) -> str:
     """Return what an error says; without the objects that some libraries print."""
+    if isinstance(error, IncompleteRead):
+        return "an answer that ends too early"
+    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+        return f"no HTTP: {str(error).strip()[:40]!r}"
     text = str(getattr(error, "strerror", None) or error or type(error).__name__)
     verify = getattr(error, "verify_message", None)
-    return str(verify or text.rpartition("object at 0x")[2] or text).lower()
+    return _OPENSSL.sub("", str(verify or text.rpartition("object at 0x")[2] or text).lower())
 
 
 def shut(sock: Any) -> None:

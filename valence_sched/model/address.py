@@ -23,9 +23,11 @@ def fault(url: str) -> str | None:
         return f"{shown}, a URL with characters that no URL has"
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises when it is no port
+        no_port = parts.port == 0 or parts.netloc.endswith(":")
     except ValueError:
         return f"{shown}, which is no URL"
+    if no_port:
+        return f"{shown}, a URL without the port that it announces"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return f"{shown}, which is not http://HOST or https://HOST"
     if parts.query or parts.fragment:

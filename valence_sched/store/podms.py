@@ -91,7 +91,7 @@ def _remember(connection: sa.Connection, podm: FullPodm, key: str) -> tuple[Full
     """
     row = locked(connection, key)
     told = _told(row)
-    if row and not row.gone and not told.alone and _older(podm.read_at, row.read_at):
+    if row and not row.gone and not told.alone and _older(podm.read_at, row):
         return last(connection, [podm.id])[podm.id], Written(row.generation)
     if told.stats:
         podm = overlaid(podm, told.stats)
@@ -245,11 +245,15 @@ def _write_supplies(connection: sa.Connection, key: str, podm: FullPodm) -> None
         connection.execute(sa.insert(tables.shares), shares)
 
 
-def _older(mine: str | None, stored: str | None) -> bool:
-    """Return whether a reading began before the stored one; times that cannot be read do not."""
-    if mine is None or stored is None:
+def _older(mine: str | None, row: Row) -> bool:
+    """Return whether a reading began before the stored one; times that cannot be read do not.
+
+    One that is stored with a time to come, by a clock that was wrong, would keep out all others.
+    """
+    if mine is None or row.read_at is None:
         return False
     try:
-        return datetime.fromisoformat(mine) < datetime.fromisoformat(stored)
-    except (ValueError, TypeError):
+        stored = datetime.fromisoformat(row.read_at)
+        return datetime.fromisoformat(mine) < stored and stored.timestamp() <= row.looked_at
+    except (ValueError, TypeError, OverflowError):
         return False

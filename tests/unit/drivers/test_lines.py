@@ -7,12 +7,13 @@ import contextlib
 import gzip
 import logging
 import socket
+import ssl
 import threading
 import zlib
 from unittest import TestCase, mock
 
 from valence_sched.drivers.lines import Lines
-from valence_sched.drivers.transport import Slow, Trust, Unreachable
+from valence_sched.drivers.transport import Slow, Trust, Unreachable, unreachable
 
 
 def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
@@ -103,6 +104,18 @@ class LinesTest(TestCase):
             self.ask(Lines(f"http://127.0.0.1:{port}", True, Trust()))
         self.assertFalse(caught.exception.sent)
         self.assertTrue(caught.exception.again)
+
+    def test_an_ipv6_address_without_a_port_is_asked_whole_at_the_usual_one(self) -> None:
+        for scheme, port in (("http", 80), ("https", 443)):
+            with mock.patch("socket.create_connection", side_effect=ConnectionRefusedError) as at:
+                with self.assertRaises(Unreachable):
+                    self.ask(Lines(f"{scheme}://[fd00::17]", False, Trust()))
+                self.assertEqual(("fd00::17", port), at.call_args.args[0])
+
+    def test_tls_that_is_cut_may_come_the_next_time_and_is_not_about_trust(self) -> None:
+        error = unreachable(ssl.SSLEOFError(8, "[SSL] EOF in violation of protocol (_ssl.c:1006)"))
+        self.assertTrue(error.again)
+        self.assertIn("eof in violation of protocol (is it up", str(error))
 
     def test_what_is_under_way_is_cut(self) -> None:
         lines = self.serve([b"", b""])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One bad pod manager never sinks the rest: each way to be bad, over real sockets."""
 
+import base64
 import datetime as dt
 import ipaddress
 import logging
@@ -20,7 +21,9 @@ from cryptography.x509.oid import NameOID
 from tests.unit.drivers.served import PASSWORD, SESSIONS, TOKEN, USER
 from tests.unit.drivers.test_live import DIALECTS, NOON, TREES, LiveTest
 from valence_sched.drivers.bounds import MIB
+from valence_sched.drivers.connection import Connection
 from valence_sched.drivers.live import Settings, Target, read
+from valence_sched.drivers.transport import Deadline
 from valence_sched.model.registered import Registered
 
 TREE = TREES["shared-blocks"]
@@ -82,6 +85,20 @@ def drip_headers(handler):
         handler.wfile.write(b"x")
         handler.wfile.flush()
     return True
+
+
+def half(handler):
+    handler.close_connection = True
+    return handler.reply(200, b'{"a', {"Content-Length": "1000"})
+
+
+def no_http(handler):
+    handler.close_connection = True
+    return bool(handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n"))
+
+
+def cut(handler):
+    return handler.connection.shutdown(socket.SHUT_RDWR) or True
 
 
 def huge(handler):
@@ -172,6 +189,35 @@ class LoginTest(FaultsTest):
         self.assertEqual((1, set()), (server.made, server.sessions))
         self.assertEqual(("DELETE", f"{SESSIONS}/1"), server.log[-1])
 
+    def test_a_session_is_deleted_by_whatever_host_it_is_named(self):
+        for host in ("https://bmc.inside.example", "//bmc:8443", "https://[", ""):
+            with self.subTest(host):
+
+                def make(handler, host=host):
+                    handler.podm.sessions.add(f"{SESSIONS}/1")
+                    where = {"Location": f"{host}{SESSIONS}/1", "X-Auth-Token": f"{TOKEN}-1"}
+                    return handler.reply(201, b"{}", where)
+
+                server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
+                (reading,) = self.read(server)
+                self.assertIsNone(reading.failure)
+                self.assertEqual(host == "https://[", bool(server.sessions))
+
+    def test_a_session_that_is_nowhere_is_used_and_said_to_stay_open(self):
+        for body in (b"", b"<html>", b'"text"', b'{"@odata.id": 7}'):
+            with self.subTest(body):
+
+                def make(handler, body=body):
+                    handler.podm.sessions.add(f"{SESSIONS}/1")
+                    return handler.reply(201, body, {"X-Auth-Token": f"{TOKEN}-1"})
+
+                server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
+                with self.assertLogs("valence_sched.drivers.login", "WARNING") as said:
+                    (reading,) = self.read(server)
+                self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+                self.assertIn(f"{SESSIONS}: does not say where its session is", said.output[0])
+                self.assertNotIn(TOKEN, "".join(said.output))
+
     def test_a_wrong_password_is_unknown_and_tried_once(self):
         server = self.serve(TREE, login=(USER, "other"))
         self.failure(server, "Unknown", "refused the login of 'operator'")
@@ -198,6 +244,18 @@ class LoginTest(FaultsTest):
         server = self.serve(TREE, login=LOGIN)
         (reading,) = self.read(server, known={"auth": "basic"})
         self.assertEqual((None, 0), (reading.failure, server.made))
+
+    def test_basic_carries_any_password_also_where_it_writes(self):
+        for password, sent in (("pässword", b"p\xe4ssword"), ("pa€word", "pa€word".encode())):
+            with self.subTest(password):
+                word = "Basic " + base64.b64encode(USER.encode() + b":" + sent).decode()
+                server = self.serve(TREE)
+                known = Registered(name="x", url=server.url, username=USER, auth="basic")
+                with Connection(known, password, Deadline(5)) as connection:
+                    connection.log_in(None)
+                    connection.get("/redfish/v1")
+                    connection.post("/redfish/v1/Systems", {})
+                self.assertEqual([word] * 2, [found["Authorization"] for found in server.headers])
 
     def test_a_root_that_needs_a_login_is_read_after_it(self):
         def closed(handler):
@@ -347,8 +405,12 @@ class DocumentsTest(FaultsTest):
             "expected object": status(200, b'"text"'),
             "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
             "a redirect to evil.example": status(302, Location="http://evil.example/x"),
+            "a redirect to nowhere": status(302, Location="http://[::1"),
             "5 redirects": status(302, Location=block),
             "more bytes": huge,
+            "ends too early": half,
+            "no HTTP: 'SSH": no_http,
+            "closed connection": cut,
         }
         for word, act in acts.items():
             with self.subTest(word):
@@ -356,6 +418,16 @@ class DocumentsTest(FaultsTest):
                 self.noted(server, block, word)
                 if act is huge:
                     self.assertLess(server.sent_mib, 100)
+
+    def test_one_that_cuts_expanded_answers_is_read_without(self):
+        server = self.serve(TREE, expand=2, rules=[on("expand", cut)])
+        (reading,) = self.read(server)
+        self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+        self.assertEqual(self.recorded(TREE)[1], reading.problems)
+
+    def test_one_that_speaks_something_else_is_offline_and_said(self):
+        server = self.serve(TREE, rules=[on("v1/?$", no_http)])
+        self.failure(server, "Offline", "no HTTP: 'SSH-2.0-OpenSSH_9.6'", "not https?")
 
     def test_a_dangling_link_is_noted(self):
         documents = {uri: data for uri, data in TREE.items() if uri != BLOCKS[0]}
@@ -403,7 +475,7 @@ class AgainTest(FaultsTest):
             "%a, %d %b %Y %H:%M:%S GMT"
         )
         acts = {
-            "cut": lambda handler: handler.connection.shutdown(socket.SHUT_RDWR) or True,
+            "cut": cut,
             "busy": status(503),
             "many": status(429, Retry_After="0"),
             "number": status(503, Retry_After="0.1"),

@@ -31,6 +31,7 @@ class TestAddress(unittest.TestCase):
             ("ftp://h", "http://HOST"), ("file:///etc/passwd", "http://HOST"),
             ("https://", "http://HOST"), ("https:///x", "http://HOST"),
             ("https://h:99999", "no URL"), ("https://h:x", "no URL"), ("https://[::1", "no URL"),
+            ("https://h:0", "without the port"), ("https://h:/", "without the port"),
             ("https://h/?a=1", "query"), ("https://h/#a", "query"),
             ("https://h /", "characters"), ("https://h\n", "characters"),
             ("https://h/podm1", "path '/podm1'"), ("https://h/podm1/redfish/v1", "of its own"),

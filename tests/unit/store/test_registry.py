@@ -82,6 +82,15 @@ class TestRemember:
         self.assertEqual(first, store.remember(podm(blocks=3, read_at="2026-01-01T23:59:59Z")))
         self.assertEqual(2, len(store.last()["p"].blocks))
 
+    def test_one_from_the_future_does_not_keep_out_those_that_come(self):
+        store = self.store()
+        first = store.remember(podm(blocks=2, read_at="9999-01-01T00:00:00Z"))
+        now = podm(blocks=3, read_at="2026-01-01T00:00:00Z")
+        self.assertEqual(first + 1, store.remember(now))
+        self.assertEqual(
+            (3, now.read_at), (len(store.last()["p"].blocks), store.last()["p"].read_at)
+        )
+
     def test_a_generation_never_comes_back(self):
         store = self.store()
         store.register(ONE)
