@@ -41,6 +41,15 @@ class SecureFile:
             )
         return found
 
+    def check(self) -> None:
+        """Refuse to go on with a file that :meth:`put` could not change.
+
+        Raises:
+            CredentialError: others can get at the file, or it is not what was written.
+        """
+        if self.path.exists():
+            self._read()
+
     def put(self, name: str, password: str | None) -> None:
         """Keep a password, or with None forget it; the file is written whole or not at all.
 

@@ -161,8 +161,10 @@ class Registry:
         Raises:
             UnknownName: there is none of this name.
             InUse: the state holds claims or nodes of it.
+            CredentialError: its password cannot be forgotten, so that nothing is.
         """
         self.get(name)
+        self.passwords.check()
         with self.store() as store:
             store.unregister(name)
         self.passwords.put(name, None)

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 from valence_sched.configuration import Configuration
-from valence_sched.errors import DuplicateId, InputError, UnknownName, UsageError
+from valence_sched.errors import CredentialError, DuplicateId, InputError, UnknownName, UsageError
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Password, Registered
 from valence_sched.registry import Registry, read_podms
@@ -96,6 +96,18 @@ class TestRegistry(unittest.TestCase):
         deep = self.folder / "deep"
         self.assertEqual(Password(file=str(deep / "w")), one.password)
         self.assertEqual(str(deep / "c/d"), one.cacert)
+
+    def test_nothing_is_forgotten_while_its_password_cannot_be(self):
+        registry = self.registry()
+        registry.create(Registered(name="a", url="https://h"))
+        registry.passwords.path.write_text("{")
+        registry.passwords.path.chmod(0o600)
+        with self.assertRaisesRegex(CredentialError, "not what podm create wrote"):
+            registry.delete("a")
+        self.assertEqual("a", registry.get("a").name)
+        registry.passwords.path.unlink()
+        registry.delete("a")
+        self.assertEqual([], registry.registered())
 
     def test_an_unknown_driver_of_a_file_is_refused_with_its_place(self):
         text = b"podms: {a: {url: 'https://h', driver: redfsh}}"

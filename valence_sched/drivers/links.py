@@ -61,11 +61,12 @@ class Service:
             self._refuse(link, f"{where}: found {what}")
             return None
         if "://" in link:
+            whole = link
             host, link = host_and_path(link)
             self._host = self._host or host
             if host != self._host:
-                what = f"a link to {host or 'nowhere'}{link}, expected links to {self._host} only"
-                self._refuse(link, f"{where}: found {what}")
+                found = f"a link to {host}{link}" if host else f"{whole[:60]!r} for a link"
+                self._refuse(link, f"{where}: found {found}, expected links to {self._host} only")
                 return None
         uri = path_of(link)
         if uri in self._known:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valence_sched.drivers import bounds, mockup
+from valence_sched.drivers.links import Service
 from valence_sched.drivers.recorded import records
 from valence_sched.model.inventory import (
     Accelerator,
@@ -231,6 +232,17 @@ class LinksTest(unittest.TestCase):
 
     def test_a_link_to_another_host_is_refused_although_its_path_exists_here(self):
         self.assertEqual(1, len(self.problem("expected links to podm.harbor.example only")))
+
+    def test_a_link_that_is_no_url_is_named_as_it_stands(self):
+        notes: list[str] = []
+        service = Service(lambda _: None, notes.append, host="podm.example")
+        for link in ("http://[::1", "file:///etc/passwd"):
+            self.assertIsNone(service.uri(link, "/redfish/v1/Systems"))
+        only = "for a link, expected links to podm.example only"
+        self.assertEqual(
+            [f"/redfish/v1/Systems: found 'http://[::1' {only}",
+             f"/redfish/v1/Systems: found 'file:///etc/passwd' {only}"], notes,
+        )  # fmt: skip
 
     def test_a_page_that_comes_again_ends_the_list(self):
         self.assertEqual(1, len(self.problem("a next page that was read before")))
