@@ -17,12 +17,13 @@ from valence_sched.core import plugins
 from valence_sched.drivers import live as driver
 from valence_sched.drivers.live import Reading, Settings, Target
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
+from valence_sched.members import AUTO, Member, only
 from valence_sched.model.address import Place, in_the_clear, place
 from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Registered
-from valence_sched.registry import AUTO, Member, Registry, only
+from valence_sched.registry import Registry
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store

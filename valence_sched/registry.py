@@ -5,48 +5,38 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from valence_sched import credentials
 from valence_sched.configuration import Configuration
-from valence_sched.core import plugins
 from valence_sched.credentials import SecureFile
 from valence_sched.errors import (
-    DuplicateId,
-    InputError,
     NameTaken,
     SchedulerError,
     StoreError,
     UnknownName,
     UsageError,
 )
-from valence_sched.model import address
-from valence_sched.model.documents import decode, load_yaml
-from valence_sched.model.inventory import to_json
+from valence_sched.members import (
+    Member,
+    check_names,
+    check_registered,
+    of_catalogue,
+    only,
+    read_podms,
+)
 from valence_sched.model.live import Live
-from valence_sched.model.podms import check, podms
-from valence_sched.model.registered import Password, Registered
+from valence_sched.model.registered import Registered
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
-AUTO = "auto"  # the driver that asks the pod manager what it speaks
 STATE = "VALENCE_SCHED_STATE"
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///([^?]*)")
 _PASSWORD = re.compile(r"(//[^/@]*?):[^/]*@")
-
-
-class Member(NamedTuple):
-    """One registered pod manager, and where that stands; ``kept`` when the state remembers it."""
-
-    registered: Registered
-    file: str
-    kept: bool
 
 
 class Registry:
@@ -121,7 +111,7 @@ class Registry:
             InputError: it cannot be one: its URL, its name.
             UnknownName: nobody speaks as its driver says.
         """
-        _check(registered)
+        check_registered(registered)
         with self.store() as store:
             store.register(registered)
             try:
@@ -138,7 +128,7 @@ class Registry:
             InputError: it cannot be a pod manager: its URL, its name.
             UnknownName: nobody speaks as its driver says.
         """
-        _check(registered)
+        check_registered(registered)
         if registered.name in [one.name for one in self.registered()]:
             raise NameTaken(f"a pod manager named {registered.name!r} is registered already: "
                             "change it with podm set, or choose another name")  # fmt: skip
@@ -150,7 +140,7 @@ class Registry:
             UnknownName: there is none of this name, or nobody speaks as its driver says.
             InputError: it can no longer be one.
         """
-        _check(registered)
+        check_registered(registered)
         with self.store() as store:
             self._keep(registered, password)
             store.change(registered)
@@ -206,8 +196,8 @@ class Registry:
             for one in read_podms(data, file)
         ]
         if live.catalogue is not None:
-            found = list(_of_catalogue(live.catalogue, found))
-        _check_names(found)
+            found = list(of_catalogue(live.catalogue, found))
+        check_names(found)
         return found
 
     def _files(self, live: Live) -> Iterator[tuple[str, bytes]]:
@@ -220,84 +210,6 @@ class Registry:
         stored = registered.password is not None and registered.password.stored
         if password is not None or not stored:
             self.passwords.put(registered.name, password)
-
-
-def read_podms(data: bytes, file: str) -> list[Registered]:
-    """Return the pod managers of a file; paths in it are found from the folder it stands in.
-
-    Raises:
-        InputError: it is not what it must be.
-        UnknownName: nobody speaks as a driver says.
-    """
-    folder = Path(file).absolute().parent if file != "-" else Path.cwd()
-    found = podms(load_yaml(data, file), file)
-    for one in found:
-        _check_driver(one, f"{file}: $.podms.{one.name}.driver")
-    return [_from(folder, one) for one in found]
-
-
-def _from(folder: Path, registered: Registered) -> Registered:
-    """Return a pod manager whose paths are found from everywhere."""
-    changes: dict[str, object] = {}
-    if registered.cacert is not None:
-        changes["cacert"] = str(folder / Path(registered.cacert).expanduser())
-    password = registered.password
-    if password is not None and password.file is not None:
-        changes["password"] = Password(file=str(folder / Path(password.file).expanduser()))
-    return msgspec.structs.replace(registered, **changes)
-
-
-def _check(registered: Registered) -> None:
-    check(registered)
-    try:
-        decode(to_json(registered), Registered, registered.name[:40])  # as it is read again
-    except UnicodeEncodeError:
-        raise InputError(registered.name[:40], "", "text that is not Unicode") from None
-    _check_driver(registered, "--driver")
-
-
-def _check_driver(registered: Registered, where: str) -> None:
-    if registered.driver != AUTO:
-        dialects = plugins.installed(plugins.DIALECTS)
-        try:
-            dialects.get(registered.driver)
-        except UnknownName:
-            known = [AUTO, *dialects.found]
-            raise UnknownName("driver", registered.driver, known, where) from None
-
-
-def _check_names(members: list[Member]) -> None:
-    first: dict[str, str] = {}
-    for one in members:
-        name = one.registered.name
-        if name in first:
-            hint = "give every pod manager a name of its own"
-            raise DuplicateId(one.file, "", f"{name!r} again, first in {first[name]}",
-                              "a name of its own", hint)  # fmt: skip
-        first[name] = one.file
-
-
-def only(
-    members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
-) -> list[Member]:
-    """Return the members of these names, all without names.
-
-    Raises:
-        UnknownName: a name is neither of a member nor of ``others``.
-    """
-    if not names:
-        return members
-    known = {*others, *(one.registered.name for one in members)}
-    for name in names:
-        if name not in known:
-            raise UnknownName("pod manager", name, known)
-    return [one for one in members if one.registered.name in names]
-
-
-def _of_catalogue(catalogue: tuple[Registered, ...], known: list[Member]) -> Iterator[Member]:
-    for one in catalogue:
-        same = [m for m in known if address.same_place(m.registered.url, one.url)]
-        yield same[0] if same else Member(one, "the service catalogue", False)
 
 
 def _as_url(named: str) -> str:

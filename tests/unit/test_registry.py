@@ -7,9 +7,10 @@ from pathlib import Path
 
 from valence_sched.configuration import Configuration
 from valence_sched.errors import CredentialError, DuplicateId, InputError, UnknownName, UsageError
+from valence_sched.members import read_podms
 from valence_sched.model.live import Live
 from valence_sched.model.registered import Password, Registered
-from valence_sched.registry import Registry, read_podms
+from valence_sched.registry import Registry
 
 ONE = b"podms: {%s: {url: 'https://%s'}}"
 
