@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 import valence_sched
-from valence_sched.model import flavor as words
+from valence_sched.model import properties as words
 from valence_sched.model.documents import convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Pool, Status
@@ -205,7 +205,7 @@ class FlavorsTest(unittest.TestCase):
     def test_the_sites_own_flavors_show_every_field(self) -> None:
         text = OURS.read_text()
         for noun in (
-            words.Flavor,
+            Flavor,
             words.Properties,
             words.ProcessorAsk,
             words.MemoryAsk,

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from valence_sched.model import operators
-from valence_sched.model.flavor import Flavor, Properties
+from valence_sched.model.flavor import Flavor
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.noun import Noun
+from valence_sched.model.properties import Properties
 from valence_sched.model.request import Names, Near, Request
 
 Things = dict[str, str | tuple[str, ...]]

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 import msgspec
 
 from valence_sched.errors import nearest, one_line
-from valence_sched.model.flavor import (
+from valence_sched.model.need import Ask, Need
+from valence_sched.model.properties import (
     AcceleratorAsk,
     DriveAsk,
     MemoryAsk,
@@ -28,7 +29,6 @@ from valence_sched.model.flavor import (
     ProcessorAsk,
     Properties,
 )
-from valence_sched.model.need import Ask, Need
 
 CORES = ("VCPU", "PCPU", "NUMA_CORE")
 SOCKETS = "NUMA_SOCKET"

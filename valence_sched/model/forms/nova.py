@@ -17,10 +17,11 @@ from msgspec import Meta
 
 from valence_sched.errors import nearest
 from valence_sched.model import operators
-from valence_sched.model.flavor import DriveAsk, Flavor, Properties
+from valence_sched.model.flavor import Flavor
 from valence_sched.model.forms import classes
 from valence_sched.model.forms.form import Form, Known, Where
 from valence_sched.model.noun import Noun
+from valence_sched.model.properties import DriveAsk, Properties
 from valence_sched.model.request import Names
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]

@@ -14,18 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from valence_sched.model.flavor import (
-    AcceleratorAsk,
-    CpuAsk,
-    DriveAsk,
-    Flavor,
-    MemoryAsk,
-    ModuleAsk,
-    NicAsk,
-    ProcessorAsk,
-    Properties,
-    StockAsk,
-)
+from valence_sched.model.flavor import Flavor
 from valence_sched.model.forms.form import Form, Known, Where, sifted
 from valence_sched.model.forms.rsd_nouns import (
     Body,
@@ -34,6 +23,17 @@ from valence_sched.model.forms.rsd_nouns import (
     Module,
     Processor,
     RemoteDrive,
+)
+from valence_sched.model.properties import (
+    AcceleratorAsk,
+    CpuAsk,
+    DriveAsk,
+    MemoryAsk,
+    ModuleAsk,
+    NicAsk,
+    ProcessorAsk,
+    Properties,
+    StockAsk,
 )
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.model.flavor import More, Word
 from valence_sched.model.noun import Noun
+from valence_sched.model.properties import More, Word
 
 
 class Processor(Noun, frozen=True, kw_only=True, rename="pascal"):

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.flavor import Flavor, MemoryAsk, ProcessorAsk
+from valence_sched.model.flavor import Flavor
 from valence_sched.model.forms.form import Form, Known, Where, sifted
 from valence_sched.model.noun import Noun
+from valence_sched.model.properties import MemoryAsk, ProcessorAsk
 
 A = TypeVar("A", MemoryAsk, ProcessorAsk)
 

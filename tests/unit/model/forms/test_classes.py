@@ -3,9 +3,11 @@
 
 import unittest
 
-from valence_sched.model.flavor import GIB, Flavor, ProcessorAsk, Properties
+from valence_sched.model.asks import GIB
+from valence_sched.model.flavor import Flavor
 from valence_sched.model.forms import classes
 from valence_sched.model.need import Ask, Bond, Need, Test
+from valence_sched.model.properties import ProcessorAsk, Properties
 
 
 def needs(**amounts: int) -> list[tuple]:

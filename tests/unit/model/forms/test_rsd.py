@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.errors import InputError
-from valence_sched.model.flavor import GIB
+from valence_sched.model.asks import GIB
 from valence_sched.model.forms.form import Form, Where
 from valence_sched.model.forms.read import form
 
