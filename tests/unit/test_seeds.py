@@ -31,7 +31,7 @@ from valence_sched.main import Main
 from valence_sched.model.inventory import parse_capabilities, print_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.view import View
-from valence_sched.testing import contract, request, view
+from valence_sched.testing import request, scenes, view
 
 ROOT = Path(__file__).parents[2]
 CORES = {"processor": {"total_cores": 16}}
@@ -316,15 +316,15 @@ class TestS1(unittest.TestCase):
         ):
             with self.assertRaises(Forbidden), self.WATCH:
                 outside()
-        asked = [request(properties, **words) for properties, words in contract.REQUESTS]
+        asked = [request(properties, **words) for properties, words in scenes.REQUESTS]
         opinions = {
             **plugins.installed(plugins.FILTERS).found,
             **plugins.installed(plugins.WEIGHERS).found,
         }
         for name, opinion in opinions.items():
             for one in asked:
-                opinion(view(*contract.PODMS), one)  # whatever is imported late is there now
-                fresh = view(*contract.PODMS)
+                opinion(view(*scenes.PODMS), one)  # whatever is imported late is there now
+                fresh = view(*scenes.PODMS)
                 with self.subTest(name), self.WATCH:
                     self.assertEqual((len(fresh),), opinion(fresh, one).shape)
 

@@ -14,7 +14,7 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.view import View
-from valence_sched.testing import contract
+from valence_sched.testing import contract, scenes
 
 
 def view(*podms: dict[str, Any]) -> View:
@@ -76,11 +76,11 @@ def check_weigher(function: Callable[..., Any], **options: Any) -> None:
 
 def _scenes() -> list[contract.Scene]:
     """Return views and requests that between them hold every case a plug-in may meet."""
-    asked = [request(properties, **words) for properties, words in contract.REQUESTS]
+    asked = [request(properties, **words) for properties, words in scenes.REQUESTS]
     asked += [_allowing(one) for one in asked]
     return [
-        (view(*(contract.PODMS[number] for number in company)), one)
-        for company in contract.COMPANIES
+        (view(*(scenes.PODMS[number] for number in company)), one)
+        for company in scenes.COMPANIES
         for one in asked
     ]
 
