@@ -16,9 +16,7 @@ from valence_sched.core.rank import Fits, Moved, Order, alternates, best
 from valence_sched.model.request import Request
 from valence_sched.model.view import View
 
-SPARE = (
-    16  # more alternates than asked for: those that later nodes rule out are left out in the end
-)
+SPARE = 16  # more alternates than asked for: those that other nodes rule out are left out at last
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -61,7 +59,7 @@ def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
         others: list[Fit] = []
         if request.alternates:
             rows = order(batch.view, batch.judgement.cost, request, turn)
-            wanted = request.alternates + _spare(request)
+            wanted = request.alternates + _spare(case)
             others = alternates(batch.view, rows, fits, fit, wanted)
         batch.placed.append(_placed(batch.judgement, fit, others))
         if turn + 1 < request.count:
@@ -77,10 +75,11 @@ def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
     return batch
 
 
-def _spare(request: Request) -> int:
+def _spare(case: Case) -> int:
     """Return how many alternates more than asked for are found for each node."""
+    request, others = case.request, case.request.count - 1 + case.beside
     ruled = request.group is not None and request.group.hard
-    return SPARE if ruled and request.count > 1 else min(request.count - 1, SPARE)
+    return SPARE if ruled and others else min(others, SPARE)
 
 
 def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:

@@ -18,7 +18,8 @@ from valence_sched.model.view import View
 class Case:
     """A snapshot, a request under a policy, what was judged of it, and how its needs are fitted.
 
-    With ``strict`` a plugin that breaks its contract raises.
+    With ``strict`` a plugin that breaks its contract raises. ``beside`` is how many nodes other
+    requests ask for at the same time, which may take what an alternate would be made of.
     """
 
     view: View
@@ -27,6 +28,7 @@ class Case:
     judgement: Judgement
     plan: Plan
     strict: bool = False
+    beside: int = 0
 
     def window(self, first: int, last: int, count: int) -> Case:
         """Return the case of ``count`` nodes on rows ``[first, last)`` alone, whole podms only."""

@@ -37,11 +37,13 @@ class Decision:
     ``parts`` has an element for each alternative of the request that was tried, in order: a
     later one is tried for the nodes that those before it left. The words are about ``told``.
     What was decided on is no longer there to give reasons from where it is not ``whole``.
+    ``elsewhere`` are the podms that take nodes of requests decided on together with this one.
     """
 
     parts: Sequence[Part]
     skipped: Sequence[str] = ()
     whole: bool = True
+    elsewhere: frozenset[int] = frozenset()
 
     @property
     def told(self) -> Part:
@@ -72,8 +74,9 @@ class Decision:
     def placed(self) -> list[tuple[int, Placed]]:
         """Return the nodes in order, each with its part; none when fewer fit than must be.
 
-        No alternate is on a pod manager that takes a node of the request: what it would be made
-        of may be that node's by then. None breaks a rule of the group beside the other nodes.
+        No alternate is on a pod manager that takes a node of the request, or of one decided on
+        with it: what it would be made of may be that node's by then. None breaks a rule of the
+        group beside the other nodes.
         """
         if self.fitting < self.request.least:
             return []
@@ -86,7 +89,8 @@ class Decision:
     def _spared(self, part: Part, placed: Placed) -> Placed:
         if not placed.alternates:
             return placed
-        spare = [other for other in placed.alternates if not self.fitting_on[self._podm(other[0])]]
+        taking = self.elsewhere.union(self.fitting_on)
+        spare = [other for other in placed.alternates if self._podm(other[0]) not in taking]
         group = self.request.group
         if spare and group is not None and group.hard and self.fitting > 1:
             rows = [fit.row for fit, *_ in spare]

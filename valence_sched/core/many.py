@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -90,8 +91,10 @@ def decide_all(
     ledger = Ledger(view)
     found = Decisions(requests, view, skipped)
     earlier: list[tuple[Request, int]] = []
+    every = sum(request.count for request in requests)
     for request in requests:
-        decision = Decision(tried(case_of(ledger, request, earlier), schedule), skipped)
+        case = replace(case_of(ledger, request, earlier), beside=every - request.count)
+        decision = Decision(tried(case, schedule), skipped)
         found.decisions.append(decision)
         if found.failed or len(requests) == 1:
             break
@@ -102,7 +105,19 @@ def decide_all(
         for _, node in decision.placed:
             ledger.take(node.chosen)
             earlier.append((request, int(view.podm_of[node.chosen.row])))
+    _spare_alternates(found.decisions)
     return found
+
+
+def _spare_alternates(decisions: Sequence[Decision]) -> None:
+    """Leave out of each decision the alternates on podms that take nodes of the others."""
+    taking = Counter(podm for decision in decisions for podm in decision.fitting_on)
+    for decision in decisions:
+        if decision.request.alternates:
+            own = decision.fitting_on
+            others = (podm for podm, number in taking.items() if number > (podm in own))
+            decision.elsewhere = frozenset(others)
+            vars(decision).pop("placed", None)
 
 
 def _unplaced(report: words.Report) -> words.Report:

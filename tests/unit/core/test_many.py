@@ -77,6 +77,19 @@ class TestTogether(unittest.TestCase):
         together = engine(seen).select_all([asked, request(CORES)])
         self.assertEqual(alone.placements, together.decisions[0].placements)
 
+    def test_no_alternate_is_where_another_request_is_placed(self):
+        """It could be made of the same blocks."""
+        one = [cpu("c", 8)]
+        podms = [{"id": name, "blocks": one} for name in "abcd"]
+        asked = [request(CORES, alternates=2), request(CORES, count=2)]
+        found = engine_of(*podms).select_all(asked)
+        first, second = found.decisions
+        (placement,) = first.placements
+        taken = {other.chosen.podm for other in (placement, *second.placements)}
+        self.assertEqual(3, len(taken))
+        self.assertEqual([*set("abcd") - taken], [other.podm for other in placement.alternates])
+        self.assertEqual([2, 1], [len(other.placements) for other in (second, first)])
+
     def test_one_alone_keeps_its_reasons(self):
         """As if it had been asked without a file."""
         asked = request(CORES, count=2)
