@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from valence_sched.core.unmade import unmade
 from valence_sched.errors import closest, nearest, one_line
 from valence_sched.model.domain import FACTS
-from valence_sched.model.operators import SINGLE, locate
+from valence_sched.model.operators import SINGLE, locate, written
 from valence_sched.model.request import Names, Request
 from valence_sched.model.view import View
 
@@ -17,7 +17,8 @@ def untold(view: View, request: Request) -> list[str]:
     """Return a line for each word asked about that nobody has or tells, with the nearest.
 
     They are facts and capabilities, be it in attributes, in the expression or in the rules of a
-    group; the zone, aggregates, traits and values of capabilities; what devices are; and places.
+    group; the zone, locations, aggregates, traits and values of capabilities; what devices are; and
+    places.
     """
     asked = dict.fromkeys(_asked(request))
     lines = [_line(view, place, name) for place, name in asked if not _is_told(view, place, name)]
@@ -53,12 +54,27 @@ def _values(view: View, request: Request) -> Iterator[str]:
     if request.zone is not None:
         zones = {zone for zone in view.zone.values if zone is not None}
         yield from _strangers("is in the zone", [request.zone], zones)
+    if request.locations:
+        yield from _strangers("is at the location", _trimmed(request.locations), _places(view))
     yield from _names("is in the aggregate", request.aggregates, view.aggregates.values)
     yield from _names("has the trait", request.traits, view.traits.values)
     for key, wanted in request.capabilities.items():
         told = {value for has in view.capabilities.values for value in has.get(key, ())}
         if told:  # else the key is what nobody tells
             yield from _strangers(f"has the capability {key}", wanted, told)
+
+
+def _trimmed(locations: Iterable[str]) -> list[str]:
+    return [location.rstrip("/") for location in locations]
+
+
+def _places(view: View) -> set[str]:
+    """Return every location that a pod manager is at, and those that hold it."""
+    told = view.text("location").values
+    several = (one if isinstance(one, (tuple, list)) else (one,) for one in told)
+    paths = {written(one).rstrip("/") for some in several for one in some if one is not None}
+    parts = [path.split("/") for path in paths]
+    return {"/".join(path[:end]) for path in parts for end in range(1, len(path) + 1)}
 
 
 def _names(what: str, names: Names, has: Iterable[Iterable[str]]) -> Iterator[str]:

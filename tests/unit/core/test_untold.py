@@ -6,7 +6,8 @@ import unittest
 from tests.unit.core.engines import cpus, engine_of
 from valence_sched.testing import request
 
-TOLD = {"id": "a", "zone": "z", "blocks": cpus(1), "facts": {"year": 2022},
+TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
+        "facts": {"year": 2022, "location": ["dc1/row-3/rack-7", "hall-1"]},
         "capabilities": {"os": ["linux"]}, "aggregates": ["gold"], "traits": ["T"]}  # fmt: skip
 
 
@@ -42,13 +43,16 @@ class TestUntold(unittest.TestCase):
     def test_a_zone_aggregate_trait_or_value_that_nobody_has_is_named_with_the_nearest(self):
         for words, line in (
             ({"zone": "zz"}, "is in the zone 'zz' (did you mean 'z'?)"),
+            ({"locations": ["dc1/row-3/"]}, None),
+            ({"locations": ["hall-1", "dc1/rwo-3"]},
+             "is at the location 'dc1/rwo-3' (did you mean 'dc1/row-3'?)"),
             ({"aggregates": ["glod"]}, "is in the aggregate 'glod' (did you mean 'gold'?)"),
             ({"traits": {"any_of": [["T", "X"]]}}, "has the trait 'X' (known: T)"),
             ({"capabilities": {"os": ("linus",)}},
              "has the capability os 'linus' (did you mean 'linux'?)"),
         ):  # fmt: skip
             with self.subTest(words):
-                self.assertEqual([f"no pod manager {line}"], warnings(**words))
+                self.assertEqual([f"no pod manager {line}"] if line else [], warnings(**words))
 
     def test_what_is_forbidden_and_nowhere_is_doubtful_only_where_one_is_like_it(self):
         like = warnings(traits={"forbidden": ["TT", "LAB"]})
