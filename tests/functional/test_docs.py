@@ -15,6 +15,9 @@ import yaml
 from tests.functional.programs import ROOT, SITE, Done, asked
 from tests.functional.renew_golden import EXAMPLES, README, SCREEN, demo, replayed, transcripts
 from valence_sched.core import plugins
+from valence_sched.model.near import Place, Things
+from valence_sched.model.order import Receipt
+from valence_sched.model.sign import Sign
 
 PAGES = sorted((ROOT / "doc" / "source").rglob("*.rst"))
 INCLUDED = re.compile(r"literalinclude:: (examples/\S+)")
@@ -154,6 +157,20 @@ class TestExamples(unittest.TestCase):
             for field in sorted(fields):
                 with self.subTest(page=page, field=field):
                     self.assertRegex(text, rf"\b{field}\b")
+
+    def test_what_a_plug_in_has_to_have_is_on_its_page(self):
+        for noun, page in (
+            (Things, "surroundings.rst"),
+            (Place, "surroundings.rst"),
+            (Receipt, "plans.rst"),
+            (Sign, "connect.rst"),
+        ):
+            text = (ROOT / "doc" / "source" / page).read_text()
+            fields = getattr(noun, "__struct_fields__", None) or getattr(noun, "_fields", None)
+            names = fields or [name for name in vars(noun) if not name.startswith("_")]
+            for name in names:
+                with self.subTest(noun=noun.__name__, name=name):
+                    self.assertRegex(text, rf"``{name}\b")
 
     def test_every_option_of_a_request_is_on_the_page(self):
         page = (ROOT / "doc" / "source" / "requests.rst").read_text()
