@@ -115,10 +115,14 @@ class Main(Recordings):
         cloud: list[Things] = []
         found = []
         for thing in wanted:
-            if not knows(known, thing) and self._cloud and not cloud:
+            who = f"a resolver asked for {thing.text}"
+            with plugins.blamed(who):
+                unknown = not knows(known, thing)
+            if unknown and self._cloud and not cloud:
                 resolve = plugins.installed(plugins.RESOLVERS).get("openstack")
                 cloud.append(resolve(self._cloud()))
-            found.append(place_of(thing, [*known, *cloud]))
+            with plugins.blamed(who):
+                found.append(place_of(thing, [*known, *cloud]))
         return tuple(found)
 
     def _things(self, sources: Sequence[str]) -> list[Things]:
@@ -126,7 +130,12 @@ class Main(Recordings):
         named = [named_plugin(source) for source in sources]
         named += [("", str(own))] if own.is_file() else []
         resolvers = plugins.installed(plugins.RESOLVERS)
-        return [resolvers.get(name or "map")(path) for name, path in named]
+        things = []
+        for name, path in named:
+            make = resolvers.get(name or "map")
+            with plugins.blamed(f"resolver {name or 'map'!r}: {path}"):
+                things.append(make(path))
+        return things
 
     def convert(
         self,

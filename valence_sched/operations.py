@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.core import plugins
-from valence_sched.errors import CredentialError, RequestError, UsageError, one_line
+from valence_sched.errors import (
+    CredentialError,
+    PluginError,
+    RequestError,
+    SchedulerError,
+    UsageError,
+    one_line,
+)
 from valence_sched.model import valence_words
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Ask
@@ -57,6 +64,7 @@ class Operations(Plans):
             UnknownName: nobody hands decisions over by this name.
             CredentialError: there is no key.
             DispatchFailed: the other side refuses or does not answer.
+            PluginError: who hands it over broke the contract.
         """
         name, equals, url = word.partition("=")
         if not equals or not url:
@@ -68,7 +76,18 @@ class Operations(Plans):
         called = decision.request.flavor or decision.request.id
         report = to_json(decision.report())
         order = Order(report, decision.placements, called, properties, key, timeout_s, unsaid)
-        found: Sequence[Receipt] = send(url, order)
+        try:
+            found: Sequence[Receipt] = tuple(send(url, order))
+            for receipt in found:
+                if not isinstance(receipt, Receipt):
+                    raise TypeError(f"found {type(receipt).__name__}, expected a Receipt")
+        except SchedulerError:
+            raise
+        except Exception as error:  # whoever wrote it: an operator must not take it for unsent
+            raise PluginError(one_line(
+                f"dispatcher {name!r}: {type(error).__name__}: {error}: the decision may have "
+                "been taken or not: look there first"
+            )) from error  # fmt: skip
         return found
 
     def _key(self, variable: str) -> bytes:

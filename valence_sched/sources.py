@@ -100,8 +100,13 @@ class Sources(Configuration):
         self._kept = frozenset()
         named = self.sources(sources, live)
         for source in named:
-            read, path = _driver(source)
-            yield from read(path, self.input, self.problems)
+            name, path = named_plugin(source)
+            if not name:
+                yield from recorded.records(source, self.input, self.problems)
+                continue
+            read = plugins.installed(plugins.DRIVERS).get(name)
+            with plugins.blamed(f"driver {name!r}: {path}"):
+                yield from read(path, self.input, self.problems)
         if live.chosen or not named:
             yield from self._live_records(live, alone=not named)
 
@@ -141,14 +146,6 @@ class Sources(Configuration):
         where = self.registry(live.state).where
         return ("no inventory: name one with --inventory PATH, or - for stdin; or register a pod "
                 f"manager with podm create NAME URL (none is in {where})")  # fmt: skip
-
-
-def _driver(source: str) -> tuple[Callable[..., Iterator[recorded.Record]], str]:
-    """Return who reads a source, and its path: ``DRIVER:PATH`` names an installed driver."""
-    name, path = named_plugin(source)
-    if not name:
-        return recorded.records, source
-    return plugins.installed(plugins.DRIVERS).get(name), path
 
 
 def named_plugin(source: str) -> tuple[str, str]:

@@ -58,7 +58,8 @@ def statuses(
     judge = plugins.installed(plugins.LIVENESS).get(name, "--liveness")
     beats = _beats(registry)
     signs = [Sign(id_, age_s(read_at, now), beats.get(id_)) for id_, read_at in told]
-    found = judge(signs, argument, now)
+    with plugins.blamed(f"liveness {name!r}"):
+        found = judge(signs, argument, now)
     known = {sign.id for sign in signs}
     try:
         return {id_: "Online" if alive else "Offline" for id_, alive in found.items()

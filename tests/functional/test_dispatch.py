@@ -116,3 +116,19 @@ class TestDispatch(Live):
         done = self.podm(*NODE, "--dispatch", f"paper={paper}", PYTHONPATH=others)
         self.assertEqual([7], [row["Status"] for row in done.data])
         self.assertTrue(re.match(r"small \{'processor': \{'total_cores': 8\}", paper.read_text()))
+
+    def test_others_that_fail_are_named_and_may_have_sent(self):
+        for number, (body, found) in enumerate((
+            ("return None", "TypeError: 'NoneType' object is not iterable"),
+            ("return [{'nodes': [1]}]", "TypeError: found dict, expected a Receipt"),
+            ("raise OSError('no such queue')", "OSError: no such queue"),
+        )):  # fmt: skip
+            with self.subTest(body):
+                others = written(self.folder / f"others-{number}", "dispatcher_of_others",
+                                 f"def queue(url, order):\n    {body}\n",
+                                 "valence_sched.dispatchers", "queue")  # fmt: skip
+                done = self.podm(*NODE, "--dispatch", "queue=there", PYTHONPATH=others, code=1)
+                self.assertEqual(
+                    f"dispatcher 'queue': {found}: the decision may have been taken or not: "
+                    "look there first\n", done.err,
+                )  # fmt: skip

@@ -15,6 +15,9 @@ import yaml
 from tests.functional.programs import ROOT, SITE, Done, asked
 from tests.functional.renew_golden import EXAMPLES, README, SCREEN, demo, replayed, transcripts
 from valence_sched.core import plugins
+from valence_sched.model.near import Place, Things
+from valence_sched.model.order import Receipt
+from valence_sched.model.sign import Sign
 
 PAGES = sorted((ROOT / "doc" / "source").rglob("*.rst"))
 INCLUDED = re.compile(r"literalinclude:: (examples/\S+)")
@@ -154,6 +157,39 @@ class TestExamples(unittest.TestCase):
             for field in sorted(fields):
                 with self.subTest(page=page, field=field):
                     self.assertRegex(text, rf"\b{field}\b")
+
+    def test_every_variable_that_is_read_is_on_the_operators_page(self):
+        page = (ROOT / "doc" / "source" / "operator.rst").read_text()
+        code = [path for name in ("valence_sched", "valence_sched_cli")
+                for path in (ROOT / name).rglob("*.py")]  # fmt: skip
+        text = "".join(path.read_text() for path in code)
+        found = set(re.findall(r'"(VALENCE_SCHED_[A-Z]+|XDG_[A-Z_]+|NO_COLOR|TERM)"', text))
+        self.assertGreater(len(found), 7)
+        for name in sorted(found | {"HTTPS_PROXY", "CLIFF_FIT_WIDTH", "CLIFF_MAX_TERM_WIDTH"}):
+            with self.subTest(name=name):
+                self.assertIn(f"``{name}``", page)
+
+    def test_every_option_of_output_is_on_the_operators_page(self):
+        page = (ROOT / "doc" / "source" / "operator.rst").read_text()
+        for words in (("podm", "list"), ("podm", "show")):
+            text = asked("valence-sched", *words, "--help").out.partition("output formatters:")[2]
+            for option in set(re.findall(r"^  (?:-\w \w+, )?(--[a-z-]+)", text, re.MULTILINE)):
+                with self.subTest(option=option):
+                    self.assertIn(f"``{option}``", page)
+
+    def test_what_a_plug_in_has_to_have_is_on_its_page(self):
+        for noun, page in (
+            (Things, "surroundings.rst"),
+            (Place, "surroundings.rst"),
+            (Receipt, "plans.rst"),
+            (Sign, "connect.rst"),
+        ):
+            text = (ROOT / "doc" / "source" / page).read_text()
+            fields = getattr(noun, "__struct_fields__", None) or getattr(noun, "_fields", None)
+            names = fields or [name for name in vars(noun) if not name.startswith("_")]
+            for name in names:
+                with self.subTest(noun=noun.__name__, name=name):
+                    self.assertRegex(text, rf"``{name}\b")
 
     def test_every_option_of_a_request_is_on_the_page(self):
         page = (ROOT / "doc" / "source" / "requests.rst").read_text()

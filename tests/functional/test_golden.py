@@ -99,9 +99,20 @@ class TestSchemas(Case):
             many = {"flavor": "flavors", "policy": "policies"}[name]
             for file in files:
                 document = yaml.safe_load(file.read_text())
+                validator(name).validate(document)
                 for one in document.get(many, [document]):
                     with self.subTest(file=file.name, name=one["name"]):
                         validator(name).validate(one)
+                        validator(name).validate([one])
+                        self.assertFalse(validator(name).is_valid({many: [one], "more": 1}))
+                        self.assertFalse(validator(name).is_valid({many: []}))
+
+    def test_a_file_of_one_request_and_of_several_keeps_to_its_schema(self):
+        files = sorted((ROOT / "doc" / "source" / "examples").glob("request*.yaml"))
+        self.assertGreater(len(files), 2)
+        for file in files:
+            with self.subTest(file=file.name):
+                validator("requests").validate(yaml.safe_load(file.read_text()))
 
 
 if __name__ == "__main__":

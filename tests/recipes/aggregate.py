@@ -22,8 +22,14 @@ class ListAggregate(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the columns and the rows."""
+        view = self.main.view(
+            parsed_args.inventory,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+            live=self.live(parsed_args),
+        )
         members: dict[str, list[str]] = {}
-        for podm in self.main.view(parsed_args.inventory, strict=parsed_args.strict).podms:
+        for podm in view.podms:
             for name in podm.aggregates:
                 members.setdefault(name, []).append(podm.id)
         rows = [(name, len(podms), Words(podms)) for name, podms in sorted(members.items())]

@@ -47,3 +47,9 @@ class TestListAggregate(unittest.TestCase):
     def test_a_person_sees_names_with_commas_between_them(self):
         _, text = self.run_command("-f", "markdown")
         self.assertIn("| east, west", text)
+
+    def test_what_its_help_offers_counts(self):
+        code, _ = self.run_command("--max-age", "1d")
+        self.assertEqual(5, code)
+        code, _ = self.run_command("--resource-file", "nobody-wrote-it.yaml")
+        self.assertEqual(1, code)

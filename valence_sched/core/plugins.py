@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import stevedore
 
-from valence_sched.errors import PluginError, UnknownName, words_of
+from valence_sched.errors import PluginError, SchedulerError, UnknownName, one_line, words_of
 
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
@@ -79,6 +80,21 @@ def installed(group: str) -> Plugins:
 def _ours_first(extension: Any) -> tuple[str, bool, str]:
     value = extension.entry_point.value
     return extension.name, not value.startswith("valence_sched."), value
+
+
+@contextmanager
+def blamed(who: str) -> Iterator[None]:
+    """Name a plugin that raises what is no error of ours.
+
+    Raises:
+        PluginError: it did.
+    """
+    try:
+        yield
+    except SchedulerError:
+        raise
+    except Exception as error:
+        raise PluginError(one_line(f"{who}: {words_of(error)}")) from error
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:

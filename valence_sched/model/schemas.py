@@ -6,11 +6,11 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
-from valence_sched.model.asked import RequestFile
+from valence_sched.model.asked import Asked, RequestFile
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
@@ -26,8 +26,11 @@ NOUNS: dict[str, Any] = {
     "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,
-    "requests": RequestFile,
+    "requests": RequestFile | Asked,
 }
+
+#: Files that hold one of these, a list of them, or a list under this key.
+LISTS = {"flavor": "flavors", "policy": "policies"}
 
 
 def schema(name: str) -> bytes:
@@ -35,10 +38,22 @@ def schema(name: str) -> bytes:
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"valence-sched/{name}",
-        **_tidied(msgspec.json.schema(NOUNS[name])),
+        **_tidied(_of_file(name)),
     }
     text = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(text, indent=1) + b"\n"
+
+
+def _of_file(name: str) -> dict[str, Any]:
+    """Return the schema of all that a file may hold."""
+    nouns = get_args(NOUNS[name]) or (NOUNS[name],)
+    forms, defined = msgspec.json.schema_components(nouns, ref_template="#/$defs/{name}")
+    found: list[dict[str, Any]] = list(forms)
+    if name in LISTS:
+        many = {"type": "array", "items": found[0], "minItems": 1}
+        found += [many, {"type": "object", "properties": {LISTS[name]: many},
+                         "required": [LISTS[name]], "additionalProperties": False}]  # fmt: skip
+    return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
 
 
 def _tidied(schema: Any) -> Any:
