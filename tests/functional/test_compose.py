@@ -140,6 +140,13 @@ class TestCompose(Case):
             self.assertRegex(done.err, "^not verified: gpu-east: claim .* stays COMPOSING")
             self.assertEqual(2, len(done.err.splitlines()), done.err)
 
+    def test_who_does_not_take_a_node_apart_is_named(self):
+        with self.there("die-after:2") as here:
+            (row,) = here.compose().data
+            done = here.asked("node", "delete", row["Node"])
+            self.assertEqual(1, done.code)
+            self.assertRegex(done.err, f"^gpu-east: {row['URI']}: remote end closed")
+
     def test_a_ghost_stays_in_the_list(self):
         with self.there("ghost") as here:
             (row,) = here.compose().data
