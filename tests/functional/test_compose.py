@@ -85,6 +85,12 @@ class TestCompose(Case):
             self.assertEqual(1, other.code)
             self.assertRegex(other.err, "key 'job-7' stands for claim .*choose another key")
 
+    def test_a_key_of_nothing_is_refused(self):
+        with self.there() as here:
+            done = here.compose("--key", "")
+            self.assertEqual((2, []), (done.code, here.names()))
+            self.assertRegex(done.err, "argument --key: a word that is not empty")
+
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
         with self.there(f"status:409:{POST}") as here:
             done = here.compose()
