@@ -26,6 +26,7 @@ from valence_sched.errors import (
     ClaimLost,
     ClaimState,
     ComposeFailed,
+    PodmError,
     SchedulerError,
     StillComposing,
     Unverified,
@@ -98,7 +99,11 @@ class Composer:
         """
         wanted = wanted_again(node)
         self.mark("removing")
-        with self.reach(node.podm) as hands:
+        with contextlib.ExitStack() as stack:
+            try:
+                hands = stack.enter_context(self.reach(node.podm))
+            except PodmError as error:
+                raise PodmError(f"{node.podm}: {node.uri}: {error}") from None
             outcome = _safely(
                 lambda: hands.remove(wanted, node.uri, lambda it: self.watch(node.claim, it))
             )

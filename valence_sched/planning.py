@@ -108,6 +108,7 @@ class Planned:
 
     def _in_use(self) -> Iterator[str]:
         """Yield a line about each pod manager of which blocks of the plan are in use by claims."""
+        self.store.claims.sweep()
         for basis in self.plan.podms:
             podm = basis.podm.id
             shared = {block.uri for block in basis.podm.blocks

@@ -44,6 +44,7 @@ class ListClaim(command.Lister):
         claims: Sequence[Claim] = ()
         if not absent(registry):
             with registry.store() as store:
+                store.claims.sweep()
                 claims = store.claims.list(states, parsed_args.podm, parsed_args.owner)
         rows = (
             (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), claim.nodes,
@@ -65,6 +66,7 @@ class ShowClaim(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         with self.main.registry(parsed_args.state).store() as store:
+            store.claims.sweep()
             claim = store.claims.show(parsed_args.claim)
             events = store.events(claim.id)
             nodes = store.nodes.list(claim=claim.id)
@@ -115,6 +117,7 @@ class RenewClaim(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         with self.main.registry(parsed_args.state).store() as store:
+            store.claims.sweep()
             return SHOWN, _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
 
 

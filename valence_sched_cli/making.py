@@ -55,6 +55,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_holding_options(parser)
 
 
+def _word(text: str) -> str:
+    if not text.strip():  # what a variable that is not set leaves
+        raise argparse.ArgumentTypeError("a word that is not empty, please")
+    return text
+
+
 def add_holding_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how long something is held and waited for, and under which key."""
     parser.add_argument(
@@ -67,6 +73,7 @@ def add_holding_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key",
         metavar="<word>",
+        type=_word,
         help="idempotency key: the same word again gives the same claim or nodes, and no others",
     )
     waiting = parser.add_mutually_exclusive_group()

@@ -47,6 +47,17 @@ class TestClaims(Case):
         self.assertRegex(done.err, rf"^no claim named 'nobody' \(known: {self.claim.id}\)\n$")
         self.assertEqual([], self.asked("list", "-f", "json").data)
 
+    def test_one_whose_time_is_over_is_held_no_more(self):
+        ends = self.asked("renew", self.claim.id, "--ttl", "1s", "-f", "json").data["Expires At"]
+        found = [1]
+        for _ in range(100):  # until its second is over
+            found = found and self.asked("list", "-f", "json").data
+        self.assertEqual([], found)
+        shown = self.asked("show", self.claim.id, "-f", "json").data
+        self.assertEqual(("EXPIRED", ends), (shown["State"], shown["Expires At"]))
+        done = self.asked("renew", self.claim.id)
+        self.assertRegex(done.err, f"^claim {self.claim.id} is EXPIRED: ")
+
     def test_reaping_names_what_it_frees(self):
         self.assertEqual(0, self.asked("renew", self.claim.id, "--ttl", "1s").code)
         found = []

@@ -85,6 +85,12 @@ class TestCompose(Case):
             self.assertEqual(1, other.code)
             self.assertRegex(other.err, "key 'job-7' stands for claim .*choose another key")
 
+    def test_a_key_of_nothing_is_refused(self):
+        with self.there() as here:
+            done = here.compose("--key", "")
+            self.assertEqual((2, []), (done.code, here.names()))
+            self.assertRegex(done.err, "argument --key: a word that is not empty")
+
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
         with self.there(f"status:409:{POST}") as here:
             done = here.compose()
@@ -139,6 +145,13 @@ class TestCompose(Case):
             self.assertEqual(7, done.code, done.err)
             self.assertRegex(done.err, "^not verified: gpu-east: claim .* stays COMPOSING")
             self.assertEqual(2, len(done.err.splitlines()), done.err)
+
+    def test_who_does_not_take_a_node_apart_is_named(self):
+        with self.there("die-after:2") as here:
+            (row,) = here.compose().data
+            done = here.asked("node", "delete", row["Node"])
+            self.assertEqual(1, done.code)
+            self.assertRegex(done.err, f"^gpu-east: {row['URI']}: remote end closed")
 
     def test_a_ghost_stays_in_the_list(self):
         with self.there("ghost") as here:

@@ -5,7 +5,7 @@ import unittest
 
 from tests.unit.site import request, site
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import CORES, claimant, podm
+from tests.unit.store.site import CORES, claimant, over, podm
 from valence_sched.errors import ClaimLost, NameTaken
 from valence_sched.model.plan import plan_of
 from valence_sched.planning import MOST_NAMED, Planned, moved_words
@@ -39,6 +39,10 @@ class TestHolding:
             self.again().claim(self.asked)
         self.one.claims.release(claim.id)
         self.assertNotEqual(claim.id, self.again().claim(self.asked).claim.id)
+
+    def test_a_claim_whose_time_is_over_is_not_in_its_way(self):
+        over(self, self.again().claim(self.asked).claim)
+        self.assertIsNotNone(self.planned.claim(self.asked).claim)
 
     def test_a_key_is_of_one_plan(self):
         claim = self.planned.claim(self.asked, key="k").claim

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import ClaimLost, ClaimState, InUse, UsageError, one_line
+from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
 from valence_sched.model.claim import LIVE, Claim, Part, State
 from valence_sched.model.composed import Composed
 from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables, taken
@@ -208,6 +209,11 @@ class Claims:
     def stuck(self) -> Sequence[Claim]:
         """Return claims that are being composed for longer than was meant."""
         return self._database.read(sweep.stuck, "reading claims")
+
+    def sweep(self) -> None:
+        """Free what claims hold whose time is over; who may only read leaves that to others."""
+        with contextlib.suppress(StoreError):
+            sweep.sweep(self._database)
 
     def reap(self, *, dry_run: bool = False) -> Sequence[Reaped]:
         """Free what claims hold whose time is over; return what was done, or would be.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -118,12 +119,19 @@ def _engine(address: Address, *, write: bool) -> sa.Engine:
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     # every transaction has ended when its connection is given back: no need to roll back again
     arguments["pool_reset_on_return"] = None
+    if address.engine == "postgresql":
+        logging.getLogger("psycopg").addFilter(_is_news)
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether the driver warns of more than what it raises anyway."""
+    return not str(record.msg).startswith("error ignored terminating")
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

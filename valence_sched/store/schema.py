@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,10 +94,20 @@ def _check(stored: str | None, database: Database) -> None:
 
 
 def _make_file(file: Path) -> None:
-    """Make the file for this user alone before the engine opens it."""
+    """Make the file for this user alone before the engine opens it.
+
+    One that is there is not opened: to close it again would end the locks that all connections
+    of this process have on it.
+    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        try:
+            os.close(os.open(os.path.realpath(file), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if file.is_dir():
+                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+            if not os.access(file, os.R_OK | os.W_OK):
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StoreError(f"{file}: {reason} (name another store, or make it writable)") from None

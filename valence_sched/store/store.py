@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -194,8 +193,7 @@ class Store:
         What a reading that was stored shows already is not among it.
         """
         wanted = list(names)
-        with contextlib.suppress(StoreError):  # who may only read sees more held, never less
-            sweep.sweep(self._database)
+        self.claims.sweep()  # who may only read sees more held, never less
         return self._database.read(lambda c: held(c, wanted), "reading what is held")
 
     def last(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:

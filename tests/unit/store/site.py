@@ -4,11 +4,13 @@
 from typing import Any
 
 import msgspec
+import sqlalchemy as sa
 
 from tests.unit.core.engines import built_in, cpu
 from valence_sched.claiming import Claimant
-from valence_sched.model.claim import Grant, Part, Share
+from valence_sched.model.claim import Claim, Grant, Part, Share
 from valence_sched.model.inventory import FullPodm
+from valence_sched.store import tables
 from valence_sched.store.store import Store
 
 CORES = {"processor": {"total_cores": 8}}
@@ -30,3 +32,9 @@ def part(name: str, generation: int, *blocks: str, **amounts: float) -> Part:
 
 def claimant(store: Store, **words: Any) -> Claimant:
     return Claimant(store, built_in(), **words)
+
+
+def over(case: Any, claim: Claim) -> None:
+    """Let the time of a claim be over."""
+    past = {"sweep_at": 1.0, "expires_at": 1.0}
+    case.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(past))

@@ -3,22 +3,13 @@
 
 import threading
 
-import sqlalchemy as sa
-
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import over, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName
 from valence_sched.model.claim import Grant, Part
 from valence_sched.model.composed import Composed
-from valence_sched.store import tables
 
 SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
-
-
-def over(case, claim):
-    """Let the time of a claim be over."""
-    past = {"sweep_at": 1.0, "expires_at": 1.0}
-    case.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(past))
 
 
 def held(store, name="p"):

@@ -232,3 +232,16 @@ class TestLoser(StoreCase):
                          "somebody was faster 3 times in a row: at last block c. of pod manager "
                          "'p' is held by claim .* of fast")  # fmt: skip
         self.assertEqual(3, len(fast.claims.list()))
+
+
+class TestDriver(StoreCase):
+    """What a driver has to say besides what it raises."""
+
+    engine = "postgresql"
+
+    def test_nothing_is_told_of_a_pipeline_that_ends_by_an_error(self):
+        database = self.store()._database
+        # the first is there already, and its error comes while others are sent
+        rows = [{"shard": number, "moved": 0} for number in (0, *range(900, 1900))]
+        with self.assertNoLogs("psycopg"), self.assertRaises(StoreError):
+            database.read(lambda c: c.execute(sa.insert(tables.shards), rows))

@@ -123,6 +123,23 @@ class TestFile(StoreCase):
         self.store()
         self.assertEqual([("wal",)], self.execute(sa.text("PRAGMA journal_mode")))
 
+    def test_opening_it_again_leaves_the_locks_of_who_has_it_open(self):
+        self.store().register(ONE)
+        self.store()
+        other = (
+            "import sys; from valence_sched.store.store import Store\nStore(sys.argv[1]).close()"
+        )
+        subprocess.run([sys.executable, "-c", other, self.url], check=True)
+        self.assertTrue(list(self.folder.glob("*.db-wal")), "thrown away while it was in use")
+
+    def test_a_link_to_what_is_not_there_yet_is_followed(self):
+        old = os.umask(0)
+        self.addCleanup(os.umask, old)
+        link, file = self.folder / "link.db", self.folder / "store.db"
+        link.symlink_to(file)
+        self.store(f"sqlite:///{link}")
+        self.assertEqual(0o600, stat.S_IMODE(file.stat().st_mode))
+
     def test_what_is_no_store_is_one_line(self):
         file = self.folder / "store.db"
         file.write_bytes(b"this is not a database at all, whatever its name says" * 100)
@@ -141,7 +158,11 @@ class TestFile(StoreCase):
             self.store().last()
 
     def test_a_place_that_is_none_is_one_line(self):
-        for place, words in (("/proc/no/store.db", "no such file"), ("/dev/full", "")):
+        for place, words in (
+            ("/proc/no/store.db", "no such file"),
+            ("/dev/full", ""),
+            ("/usr", "is a dir"),
+        ):
             with self.subTest(place), self.assertRaisesRegex(StoreError, f"^{place}.*{words}"):
                 self.store(f"sqlite:///{place}")
 
