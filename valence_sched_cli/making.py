@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
     from valence_sched.model.request import Request
     from valence_sched.provisioning import Provisioned
+    from valence_sched.site import Site
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
@@ -130,15 +132,28 @@ def hold(
 
 def make(command: Any, parsed_args: argparse.Namespace, request: Request) -> Provisioned:
     """Decide, claim and compose; return what came of it."""
-    live = command.live(parsed_args)
-    watch = watching(command.app.stderr)
-    with command.main.site(live, patience_s=parsed_args.wait, watch=watch) as site:
-        decider = claimant(command, site.store, parsed_args)
+    with site(command, parsed_args) as found:
+        decider = claimant(command, found.store, parsed_args)
         done: Provisioned = command.main.make(
-            site, decider, request, key=parsed_args.key, ttl_s=parsed_args.ttl
+            found, decider, request, key=parsed_args.key, ttl_s=parsed_args.ttl
         )
-    watch("", "")
     return done
+
+
+@contextlib.contextmanager
+def site(command: Any, parsed_args: argparse.Namespace) -> Iterator[Site]:
+    """Yield the site to change, and show how that goes; who breaks it off is told what stays."""
+    watch = watching(command.app.stderr)
+    live = command.live(parsed_args)
+    try:
+        with command.main.site(live, patience_s=parsed_args.wait, watch=watch) as found:
+            yield found
+    except (KeyboardInterrupt, SystemExit):
+        watch("", "")
+        command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
+        raise
+    finally:
+        watch("", "")
 
 
 def node_rows(done: Provisioned) -> Iterator[tuple[Any, ...]]:

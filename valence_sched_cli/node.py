@@ -101,13 +101,10 @@ class DeleteNode(command.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.errors import SchedulerError
 
-        watch = making.watching(self.app.stderr)
-        live = self.live(parsed_args)
-        with self.main.site(live, patience_s=parsed_args.wait, watch=watch) as site:
+        with making.site(self, parsed_args) as site:
             for word in dict.fromkeys(parsed_args.node):
                 try:
                     site.composer.remove(site.store.nodes.show(word))
                 except SchedulerError as error:  # the others can go all the same
                     self.tell(str(error))
                     self.exit_code = max(self.exit_code, error.exit_code)
-        watch("", "")

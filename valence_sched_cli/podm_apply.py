@@ -88,15 +88,12 @@ class ApplyPodm(command.Lister):
         self, parsed_args: argparse.Namespace, plan: Plan
     ) -> tuple[Sequence[str], Sequence[Any]]:
         request = plan.decision.request
-        watch = making.watching(self.app.stderr)
-        live = self.live(parsed_args)
-        with self.main.site(live, patience_s=parsed_args.wait, watch=watch) as site:
+        with making.site(self, parsed_args) as site:
             planned = self._planned(parsed_args, plan, site.store)
             planned.earlier(parsed_args.key)
             done = self.main.make(
                 site, planned, request, key=parsed_args.key, ttl_s=parsed_args.ttl
             )
-        watch("", "")
         making.tell(self, done, request, waits=parsed_args.wait > 0)
         if planned.lost and not done.nodes and not done.left:
             self.exit_code = 6

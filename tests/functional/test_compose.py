@@ -2,10 +2,12 @@
 """Composing by the real programs on served pod managers, well and badly."""
 
 import contextlib
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
-from tests.functional.programs import PROGRAMS, SITE, Case, Done, run
+from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
 from tests.unit.drivers.racks import PCIE
 from tests.unit.drivers.test_mockup import documents_of
 from valence_sched.store.store import Store
@@ -90,6 +92,20 @@ class TestCompose(Case):
             done = here.compose("--key", "")
             self.assertEqual((2, []), (done.code, here.names()))
             self.assertRegex(done.err, "argument --key: a word that is not empty")
+
+    def test_who_breaks_it_off_is_told_what_stays_and_what_to_do(self):
+        with self.there(f"hang:{POST}") as here:
+            words = ("schedule", "--flavor", "small", "--compose", "--state", here.state)
+            process = subprocess.Popen([BIN / OURS, "podm", *words], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, cwd=ROOT,
+                                       env=environment())  # fmt: skip
+            while "COMPOSING" not in [row["State"] for row in here.rows("claim", "list")]:
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual((143, ""), (process.returncode, out))
+            what = "broken off: what was begun stays until podm claim reap brings it to terms\n"
+            self.assertEqual(what, err)
 
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
         with self.there(f"status:409:{POST}") as here:

@@ -76,6 +76,7 @@ MAY_IMPORT = {
         "planning",
         "provisioning",
         "recordings",
+        "site",
     },
 }
 
