@@ -26,13 +26,12 @@ def capacity(
     for need, holds in zip(request.needs, enough(view, request.needs), strict=True):
         if holds is every and need.count == 1 and not headroom:
             continue
-        asked = need.asked(headroom)
         if need.kind == "stock":
             yield Term(f"{need.label} at once", need.amount, view.most(need), holds=holds)
             if need.count > 1 or headroom:
-                yield Term(need.label, asked, view.free(need))
+                yield Term(need.label, need.asked(headroom), view.free(need))
             if need.count > 1:
                 yield Term(f"grants of {need.label}", need.count, view.grants(need))
         elif need.measure != "devices":
-            yield Term(need.label, asked, view.free(need), need.unit,
+            yield Term(need.label, need.asked(headroom), view.free(need), need.unit,
                        podm_have=view.free(need, "podm"))  # fmt: skip

@@ -109,10 +109,12 @@ def frozen(*arrays: Floats, each: Grants) -> Column:
 
 def left(stock: Stock) -> float:
     """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
-    if stock.total is None:
-        return 0.0
-    free = stock.total - stock.used
-    return max(0.0, free if free.is_integer() else round(free, 9))
+    return max(0.0, to_a_billionth(stock.total - stock.used)) if stock.total is not None else 0.0
+
+
+def to_a_billionth(amount: float) -> float:
+    """Return an amount without what rounding costs; most are whole, and rounding is slow."""
+    return amount if amount % 1 == 0 else round(amount, 9)
 
 
 def largest_grant(stock: Stock) -> float:
@@ -121,7 +123,7 @@ def largest_grant(stock: Stock) -> float:
     if stock.max is not None and stock.max < most:
         most = stock.max
     if stock.step:
-        most = round(math.floor(most / stock.step + 1e-9) * stock.step, 9)
+        most = to_a_billionth(math.floor(most / stock.step + 1e-9) * stock.step)
     return most if most >= stock.min else 0.0
 
 
@@ -133,16 +135,16 @@ def grant(stock: Stock, asked: float) -> float | None:
     """
     amount = max(asked, stock.min)
     if stock.step:
-        amount = round(math.ceil(amount / stock.step - 1e-9) * stock.step, 9)
+        amount = to_a_billionth(math.ceil(amount / stock.step - 1e-9) * stock.step)
     return amount if amount <= largest_grant(stock) else None
 
 
 def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...]:
     """Return one row of a column from the pool's and the podm's stocks of one resource."""
     return (
-        round(math.fsum(left(stock) for stock in pool), 9),
+        to_a_billionth(math.fsum(left(stock) for stock in pool)),
         math.fsum(stock.total or 0.0 for stock in pool),
         max((largest_grant(stock) for stock in pool), default=0.0),
-        round(math.fsum(left(stock) for stock in podm), 9),
+        to_a_billionth(math.fsum(left(stock) for stock in podm)),
         math.fsum(stock.total or 0.0 for stock in podm),
     )
