@@ -12,9 +12,13 @@ from collections.abc import Iterator
 _SIGNALS = ("SIGTERM", "SIGHUP")
 
 
+class _Ended(KeyboardInterrupt):
+    """A signal came: like Ctrl-C, it is no failure of whatever plug-in runs at the moment."""
+
+
 @contextlib.contextmanager
 def orderly() -> Iterator[None]:
-    """Have signals raise SystemExit meanwhile, with the code that a shell gives them.
+    """Have signals end what runs meanwhile, with the exit code that a shell gives them.
 
     One that is ignored, as with nohup, or that somebody handles already, stays as it is.
     """
@@ -26,10 +30,12 @@ def orderly() -> Iterator[None]:
         signal.signal(number, _end)
     try:
         yield
+    except _Ended as ended:
+        raise SystemExit(ended.args[0]) from None
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _end(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
+    raise _Ended(128 + number)

@@ -148,7 +148,7 @@ def site(command: Any, parsed_args: argparse.Namespace) -> Iterator[Site]:
     try:
         with command.main.site(live, patience_s=parsed_args.wait, watch=watch) as found:
             yield found
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         watch("", "")
         command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
         raise
