@@ -1,239 +1,411 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler in this process: a View, policies, and the straight line between them."""
+"""Decisions held at once, or saved as plans and held later."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
+from valence_sched import files
+from valence_sched.app import Main
 from valence_sched.core import plugins
-from valence_sched.core.batch import Batch
-from valence_sched.core.case import Case
-from valence_sched.core.company import Earlier, with_company
-from valence_sched.core.decision import Decision, unknown_resources
-from valence_sched.core.founding import Part
-from valence_sched.core.kept import Kept
-from valence_sched.core.ledger import Ledger
-from valence_sched.core.many import Decisions, decide_all
-from valence_sched.core.parts import count_fits, tried
-from valence_sched.core.policies import (
-    BoundPolicy,
-    Reader,
-    bind,
-    for_policy,
-    idle,
-    unread,
-    without,
+from valence_sched.core.decider import Engine
+from valence_sched.errors import (
+    ClaimLost,
+    CredentialError,
+    InputError,
+    InventoryIncomplete,
+    PluginError,
+    RequestError,
+    SchedulerError,
+    UnknownName,
+    UsageError,
+    one_line,
 )
-from valence_sched.core.rank import ranked
-from valence_sched.core.untold import untold
-from valence_sched.errors import RequestError, UnknownName
-from valence_sched.model.api import Ranking
-from valence_sched.model.build import ViewBuilder
-from valence_sched.model.inventory import LeanPodm, to_json
-from valence_sched.model.logic import check_amounts
-from valence_sched.model.policy import Policy
-from valence_sched.model.request import Mix, Request, sealed
-from valence_sched.model.splice import splice
-from valence_sched.model.view import Mask, View
+from valence_sched.integrations.dispatchers import valence
+from valence_sched.model.codec import decode, load_yaml
+from valence_sched.model.custom_resource import Declared, declared_supplies, replaced
+from valence_sched.model.diff import Difference
+from valence_sched.model.dispatch import Order, Receipt
+from valence_sched.model.group import Company
+from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.need import Ask
+from valence_sched.model.plan import Plan, moved, parse_plan, plan_of
+from valence_sched.model.read_options import EVERY, Live
+from valence_sched.model.request import Request
+from valence_sched.model.usage import foreign
 
-READS_MIX = "fragmentation"  # the weigher that leaves room for what is asked for over time
+if TYPE_CHECKING:
+    from valence_sched.core.decision import Decision
+    from valence_sched.lifecycle.access import Site
+    from valence_sched.lifecycle.claim import Claimant, Claims
+    from valence_sched.lifecycle.plan import Planned
+    from valence_sched.lifecycle.provision import Provisioned
+    from valence_sched.store.store import Store
 
 
-class Engine:
-    """Decides on the View it holds; the View changes only through :meth:`replace`.
+class States(Main):
+    """The scheduler's parts, and those that know the state."""
 
-    ``mix`` makes what requests leave room for that bring none; it is asked once, and only when a
-    policy looks at it.
-    """
+    @contextlib.contextmanager
+    def store(self, state: str | None = None) -> Iterator[Store]:
+        """Yield the state at a URL, None for the usual one.
 
-    def __init__(
+        Raises:
+            StoreError: it cannot be opened.
+        """
+        with self.registry(state).store() as store:
+            yield store
+
+    @contextlib.contextmanager
+    def site(self, live: Live = EVERY, **how: Any) -> Iterator[Site]:
+        """Yield the state and the live pod managers of a command, within reach.
+
+        ``how`` are fields of :class:`~valence_sched.lifecycle.access.Site`. Errors as for a store.
+        """
+        from valence_sched.lifecycle.access import Site  # HTTP and SQL: only for who composes
+
+        registry = self.registry(live.state)
+        members = {one.registered.name: one.registered for one in registry.members(live)}
+        how.setdefault("timeout_s", live.timeout_s)
+        with registry.store() as store:
+            yield Site(store, members, registry.password, **how)
+
+    def update_resource_stats(
+        self, podm: str | tuple[str, str], stats: Mapping[str, Any], state: str | None = None
+    ) -> int:
+        """Take in what a pod manager reports by itself; return its generation.
+
+        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
+        it. Words that are no fields of a pod manager are kept as facts.
+
+        Raises:
+            InputError: something reported is not what it must be; nothing is stored.
+            StoreError: the state cannot be written.
+        """
+        with self.store(state) as store:
+            return store.stats(podm, dict(stats))
+
+    def stats(self, file: str) -> dict[str, Any]:
+        """Return what stands in a file of reports, ``-`` for standard input.
+
+        Raises:
+            InputError: it is no JSON or YAML object.
+        """
+        named = "stdin" if file == "-" else file
+        document = load_yaml(self.read(file), named)
+        if document is None:
+            return {}
+        if not isinstance(document, dict):
+            raise InputError(named, "$", type(document).__name__, "an object")
+        return {str(word): value for word, value in document.items()}
+
+    def reported(self, podm: str, state: str | None = None) -> tuple[dict[str, Any], float | None]:
+        """Return what a pod manager reported by itself, and how many seconds ago it last did.
+
+        Raises:
+            UnknownName: it never did.
+            StoreError: the state cannot be read.
+        """
+        registry = self.registry(state)
+        found: dict[str, dict[str, Any]] = {}
+        if not registry.empty:
+            with registry.store() as store:
+                found, beats = store.reported(), store.beats()
+        if podm not in found:
+            raise UnknownName("pod manager that reported", podm, found, registry.where)
+        return found[podm], beats.get(podm)
+
+    def unreport(self, podm: str, state: str | None = None) -> None:
+        """Forget what a pod manager reported by itself; errors as of a store."""
+        registry = self.registry(state)
+        if registry.empty:
+            raise UnknownName("pod manager that reported", podm, (), registry.where)
+        with registry.store() as store:
+            store.unreport(podm)
+
+    def in_use(self, podm: str, state: str | None = None) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return what of a pod manager is taken: blocks by the claim that holds them, and foreign.
+
+        Foreign are the URIs of blocks in use that nobody here claimed. Nothing where the state
+        does not know the pod manager.
+        """
+        registry = self.registry(state)
+        if registry.empty:
+            return {}, ()
+        with registry.store() as store:
+            told = store.last([podm]).get(podm)
+            claims = store.claims.list(podm=podm)
+            nodes = store.nodes.list(podm)
+        holders: dict[str, list[str]] = {}
+        for claim in claims:
+            for part in claim.parts:
+                for uri in part.blocks if part.podm == podm else ():
+                    holders.setdefault(uri, []).append(claim.id)
+        ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
+        by_block = {uri: ", ".join(ids) for uri, ids in sorted(holders.items())}
+        return by_block, foreign(told, ours) if told else ()
+
+
+class Plans(States):
+    """The scheduler's parts, and those that hold what was decided."""
+
+    def claimant(
         self,
-        view: View,
-        policies: Iterable[Policy],
+        store: Store,
+        sources: Sequence[str],
+        policy_files: Sequence[str] = (),
         *,
-        mix: Callable[[], Mix] = Mix,
-        skipped: Sequence[str] = (),
         strict: bool = False,
-    ) -> None:
-        self._view = view
-        self._policies = {policy.name: policy for policy in policies}
-        self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
-        self._in_part: dict[tuple[str, frozenset[Reader]], BoundPolicy] = {}
-        self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
-        self._builder = ViewBuilder(view.kinds)
-        self._kept = Kept()
-        self._mix = functools.cache(mix)
-        self._skipped = skipped
-        self._strict = strict
+        resource_files: Sequence[str] = (),
+        flavor_files: Sequence[str] = (),
+        live: Live = EVERY,
+    ) -> Claimant:
+        """Return who decides and claims on these inventories, after they were read and stored.
 
-    def look(self) -> View:
-        """Return the current snapshot; it never changes, a newer one takes its place."""
-        return self._view
-
-    def policies(self) -> Sequence[Policy]:
-        """Return the policies a request may name."""
-        return list(self._policies.values())
-
-    def select_destinations(self, request: Request) -> Decision:
-        """Choose pool and blocks for every node of a request.
-
-        Returns a decision even when nothing fits: the reasons are in it.
-
-        Raises:
-            RequestError: the request asks for nothing, contradicts itself, or states a wish
-                that no filter of its policy reads.
-            UnknownName: no such policy, a pod manager that is not there, or the name of an
-                amount written wrongly.
-            PluginError: a plugin broke its contract and the engine is strict.
+        What could not be read is not decided on. Errors as for a view.
         """
-        return Decision(tried(self._case(request), _schedule), self._skipped)
+        from valence_sched.lifecycle.claim import Claimant
 
-    def select_all(self, requests: Sequence[Request]) -> Decisions:
-        """Choose for several requests, each as if the nodes of those before it were composed.
-
-        All or nothing: a request for which fewer nodes fit than it must have fails them all.
-        Errors as for one request.
-        """
-        asked = []
-        for number, request in enumerate(requests, 1):
-            try:
-                asked.append(self._ready(request)[0])
-            except (RequestError, UnknownName) as error:
-                alone = len(requests) == 1
-                raise (error if alone else error.at(f"request {number}")) from None
-
-        def case(ledger: Ledger, request: Request, earlier: Earlier) -> Case:
-            bound, text = self._policy(request.policy)
-            passing = functools.partial(self._passing, request, bound, text)
-            request = with_company(ledger.view, request, passing, earlier)
-            bound = self._reduced(bound, idle(request))
-            return ledger.case(request, bound, strict=self._strict)
-
-        return decide_all(self._view, asked, case, _schedule, self._skipped)
-
-    def rank(self, request: Request, limit: int) -> Ranking:
-        """Return at most ``limit`` candidates, best first; errors as for a decision."""
-        case = self._case(request)
-        part = Part(case, Batch([], case.view, case.judgement, case.request))
-        decision = Decision([part], self._skipped)
-        rows = ranked(case.view, case.judgement.cost, case.request, 0)
-        candidates = filter(None, map(decision.candidate, rows))
-        return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
-
-    def count_fits(
-        self, request: Request, most: int, warnings: list[str] | None = None
-    ) -> list[tuple[str, int]]:
-        """Return how many more nodes of a request each podm makes, at most ``most`` each.
-
-        ``warnings`` gets a line for each plugin that broke its contract.
-        """
-        _countable(request)
-        case = self._case(request)
-        if warnings is not None:
-            view, request = case.view, case.request
-            notes = [
-                *case.judgement.notes,
-                *unknown_resources(view, request),
-                *untold(view, request),
-            ]
-            warnings += [note for note in notes if note not in warnings]
-        fits = count_fits(case, most)
-        return [(self._view.podms[podm].id, number) for podm, number in fits]
-
-    def replace(self, podm: LeanPodm, file: str = "update") -> None:
-        """Take in a podm as it is now; the next decision sees it.
-
-        Raises:
-            InputError: the podm is not what it must be; the View stays as it was.
-        """
-        builder = self._builder.emptied()
-        builder.add(podm, file)
-        number = self._numbers.setdefault(podm.id, len(self._numbers))
-        self._view, moved = splice(self._view, number, builder.view())
-        self._kept.moved(moved)
-
-    def _case(self, request: Request) -> Case:
-        alone, bound, text = self._ready(request)
-        # its identity, and what is open, do not depend on the company
-        request = with_company(self._view, alone, lambda: self._passing(alone, bound, text))
-        return self._judged(request, bound, text)
-
-    def _ready(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
-        """Return a request sealed under its policy, the policy, and what stands for the policy."""
-        bound, text = self._policy(request.policy)
-        for reader in unread(request, bound):
-            raise RequestError(
-                f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
-                f"request says about it would be ignored: add the {reader.kind} or choose "
-                "another policy"
-            )
-        self._check_names(request)
-        request = sealed(for_policy(self._mixed(request, bound), bound.policy))
-        if request.condition is not None:
-            check_amounts(self._view, request.condition)
-        return request, bound, text
-
-    def _judged(self, request: Request, bound: BoundPolicy, text: bytes) -> Case:
-        bound = self._reduced(bound, idle(request))
-        key = (text, request.question)
-        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
-        return Case(self._view, request, bound, judgement, plan, self._strict)
-
-    def _passing(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
-        """Return the rows that pass what depends neither on what is free nor on the group."""
-        case = self._judged(msgspec.structs.replace(request, group=None), bound, text)
-        fixed = [filter_.name not in case.judgement.moving for filter_ in case.bound.filters]
-        passing: Mask = np.logical_and.reduce(case.judgement.verdicts[fixed])
-        return passing
-
-    def _reduced(self, bound: BoundPolicy, readers: frozenset[Reader]) -> BoundPolicy:
-        key = (bound.policy.name, readers)
-        if key not in self._in_part:
-            self._in_part[key] = without(bound, readers)
-        return self._in_part[key]
-
-    def _mixed(self, request: Request, bound: BoundPolicy) -> Request:
-        """Return the request with the usual mix, if its policy looks at one and it has none."""
-        looks = any(weigher.name == READS_MIX for weigher in bound.weighers)
-        if request.mix.shares or not looks:
-            return request
-        return msgspec.structs.replace(request, mix=self._mix())
-
-    def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
-        if name not in self._bound:
-            policy = self._policies.get(name)
-            if policy is None:
-                raise UnknownName("policy", name, self._policies)
-            self._bound[name] = bind(policy), to_json(policy)
-        return self._bound[name]
-
-    def _check_names(self, request: Request) -> None:
-        if request.podms or request.exclude_podms:
-            known = {name for podm in self._view.podms for name in (podm.id, podm.name) if name}
-            for name in (*request.podms, *request.exclude_podms):
-                if name not in known:
-                    raise UnknownName("pod manager", name, self._view.podm_ids)
-
-
-def _schedule(case: Case) -> Batch:
-    scheduler = plugins.installed(plugins.SCHEDULERS).get(case.bound.policy.scheduler)()
-    return scheduler.schedule(case)  # type: ignore[no-any-return]
-
-
-def _countable(request: Request) -> None:
-    """Refuse rules of a group that pod managers keep only together: each is counted alone."""
-    group = request.group
-    if group is None or not group.hard:
-        return
-    apart = (*group.anti_affinity, *group.at_most)
-    firm = [rule.over for rule in group.spread if not rule.soft]
-    if group.affinity or firm or any(domain != "podm" for domain in apart):
-        raise RequestError(
-            f"group {group.name!r}: each pod manager is counted by itself, so only "
-            "anti-affinity and at most per podm can be counted: leave the other rules out"
+        told = self._remembered(store, sources, live, strict=strict)
+        resources = self.resources(resource_files)
+        return Claimant(
+            store,
+            self.policies(policy_files).values(),
+            mix=functools.partial(self.mix, flavor_files),
+            declared=Declared(resources) if resources else None,
+            skipped=[*self.unread, *self.skipped],
+            strict=strict,
+            among=frozenset(told),
+            statuses=self.statuses(told.items(), live),
         )
+
+    def plan(self, decision: Decision, texts: Mapping[str, bytes], live: Live = EVERY) -> Plan:
+        """Return the plan of a decision; ``texts`` are the pod managers that a view was made of.
+
+        Errors as for a view.
+        """
+        report = decision.report()
+        podms = self._as_told(texts, {one.chosen.podm for one in report.placements}, live)
+        at = self.now().isoformat(timespec="seconds")
+        return plan_of(report, podms.values(), at)
+
+    def write_plan(self, plan: Plan, file: str) -> None:
+        """Write a plan as JSON, whole or not at all."""
+        files.write_json(plan, file)
+
+    def read_plan(self, file: str) -> Plan:
+        """Read a plan, ``-`` for standard input; what is unknown in it is remarked on.
+
+        Raises:
+            InputError: it cannot be read, is no plan, or was changed since it was made.
+            NewerSchema: its major version is newer than ours.
+        """
+        data = self.input.read() if file == "-" else files.read(file, limit=-1)
+        plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
+        self.remarks += warnings
+        return plan
+
+    def planned(
+        self,
+        store: Store,
+        plan: Plan,
+        sources: Sequence[str] = (),
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
+        live: Live = EVERY,
+    ) -> Planned:
+        """Return who claims what a plan says, after its pod managers were read and stored.
+
+        Raises:
+            ClaimLost: one of them is not here any more.
+            InventoryIncomplete: one of them cannot be read.
+            SchedulerError: as for a view.
+        """
+        from valence_sched.lifecycle.plan import Planned
+
+        names = tuple(basis.podm.id for basis in plan.podms)
+        told = self._remembered(store, sources, self._narrowed(names, sources, live),
+                                strict=strict, only=names)  # fmt: skip
+        for name in names:
+            if name in self.unread_ids:
+                line = next(line for line in self.unread if line.startswith(f"{name}: "))
+                raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
+            if name not in told:
+                raise _gone(name)
+        return Planned(store, plan, self.statuses(told.items(), live),
+                       self._supplies(store, names, resource_files))  # fmt: skip
+
+    def refresh(
+        self,
+        plan: Plan,
+        sources: Sequence[str] = (),
+        policy_files: Sequence[str] = (),
+        *,
+        strict: bool = False,
+        resource_files: Sequence[str] = (),
+        live: Live = EVERY,
+    ) -> tuple[Decision, list[Difference]]:
+        """Decide again what a plan decided, on what is there now; also return what moved.
+
+        By the policy of the plan, unless files of policies are named. Errors as for a view and
+        for a decision.
+        """
+        texts: dict[str, bytes] = {}
+        live = msgspec.structs.replace(live, holds=True)
+        view = self.view(sources, strict=strict, resource_files=resource_files, live=live,
+                         texts=texts)  # fmt: skip
+        policies = self.policies(policy_files).values() if policy_files else [plan.decision.policy]
+        request = msgspec.structs.replace(plan.decision.request, company=Company())
+        decision = Engine(view, policies, skipped=[str(line) for line in self.skipped],
+                          strict=strict).select_destinations(request)  # fmt: skip
+        names = {basis.podm.id for basis in plan.podms}
+        return decision, list(moved(plan, self._as_told(texts, names, live)))
+
+    def _as_told(
+        self, texts: Mapping[str, bytes], names: Collection[str], live: Live
+    ) -> dict[str, FullPodm]:
+        """Return the pod managers of these names as they told, with the status they stand with."""
+        found = {name: decode(texts[name], FullPodm, f"pod manager {name}")
+                 for name in names if name in texts}  # fmt: skip
+        statuses = self.statuses([(one.id, one.read_at) for one in found.values()], live)
+        return {
+            name: msgspec.structs.replace(podm, status=statuses.get(name, podm.status))
+            for name, podm in found.items()
+        }
+
+    def _remembered(
+        self,
+        store: Store,
+        sources: Sequence[str],
+        live: Live,
+        *,
+        strict: bool,
+        only: Collection[str] | None = None,
+    ) -> dict[str, str | None]:
+        """Read pod managers and store them as they told; return when each was read, by id."""
+        told = {}
+        for podm in self.podms(sources, strict=strict, live=live):
+            if podm.id in self.unread_ids or (only is not None and podm.id not in only):
+                continue
+            if podm.id not in self.reported_ids:  # those told the state themselves
+                store.remember(podm)
+            told[podm.id] = podm.read_at
+        return told
+
+    def _narrowed(self, names: tuple[str, ...], sources: Sequence[str], live: Live) -> Live:
+        """Return how to read no more live pod managers than these.
+
+        Raises:
+            ClaimLost: one of them is not known any more.
+        """
+        if self.sources(sources, live) or "-" in live.podm_files:
+            return live
+        registry = self.registry(live.state)
+        here = {member.registered.name for member in registry.every(live)}
+        if registry.uses_state(live) and not registry.empty:
+            with registry.store() as store:
+                here |= store.reported().keys()
+        for name in names:
+            if name not in here:
+                raise _gone(name)
+        return msgspec.structs.replace(live, only=names)
+
+    def _supplies(
+        self, store: Store, names: Sequence[str], resource_files: Sequence[str]
+    ) -> dict[str, dict[str, float]]:
+        """Return what is left of stocks that only their declaration tells of."""
+        resources = self.resources(resource_files)
+        if not resources:
+            return {}
+        declared = Declared(resources)
+        return {name: declared_supplies(replaced(podm, declared))
+                for name, podm in store.last(names).items()}  # fmt: skip
+
+
+def _gone(name: str) -> ClaimLost:
+    return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)
+
+
+class Operations(Plans):
+    """The scheduler's parts, and those that write: store, claims, nodes."""
+
+    def make(
+        self,
+        site: Site,
+        claims: Claims,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = 600.0,
+    ) -> Provisioned:
+        """Claim and compose the nodes of a request; errors as for a provisioner."""
+        from valence_sched.lifecycle.provision import Provisioner
+
+        provisioner = Provisioner(site.store, claims, site.composer, site.read)
+        return provisioner.provision(request, key=key, ttl_s=ttl_s)
+
+    def dispatch(
+        self,
+        word: str,
+        decision: Decision,
+        key_variable: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> Sequence[Receipt]:
+        """Hand a decision to somebody else who composes, once; nothing is held or composed here.
+
+        ``word`` is ``NAME=URL``, ``key_variable`` names the environment variable with the key
+        that signs.
+
+        Raises:
+            UsageError: it names no URL, or one that is none.
+            UnknownName: nobody hands decisions over by this name.
+            CredentialError: there is no key.
+            DispatchFailed: the other side refuses or does not answer.
+            PluginError: who hands it over broke the contract.
+        """
+        name, equals, url = word.partition("=")
+        if not equals or not url:
+            raise UsageError("--dispatch: expected <name>=<url>, as in webhook=https://host/path")
+        send = plugins.installed(plugins.DISPATCHERS).get(name, "--dispatch")
+        key = self._key(key_variable) if key_variable is not None else None
+        choices = {placement.choice for placement in decision.placements}
+        properties, unsaid = _said([decision.request.asks[choice - 1] for choice in choices])
+        called = decision.request.flavor or decision.request.id
+        report = to_json(decision.report())
+        order = Order(report, decision.placements, called, properties, key, timeout_s, unsaid)
+        try:
+            found: Sequence[Receipt] = tuple(send(url, order))
+            for receipt in found:
+                if not isinstance(receipt, Receipt):
+                    raise TypeError(f"found {type(receipt).__name__}, expected a Receipt")
+        except SchedulerError:
+            raise
+        except Exception as error:  # whoever wrote it: an operator must not take it for unsent
+            raise PluginError(one_line(
+                f"dispatcher {name!r}: {type(error).__name__}: {error}: the decision may have "
+                "been taken or not: look there first"
+            )) from error  # fmt: skip
+        return found
+
+    def _key(self, variable: str) -> bytes:
+        key = self.environ.get(variable)
+        if not key:
+            raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {variable}, "
+                                           "expected a key"))  # fmt: skip
+        return key.encode("utf-8", "surrogateescape")
+
+
+def _said(asks: Sequence[Ask]) -> tuple[dict[str, Any], str | None]:
+    """Return what nodes were asked to be in Valence's words, and what these cannot say."""
+    if len(asks) != 1:
+        return {}, "its nodes are made by several alternatives of the flavor"
+    try:
+        return valence.properties(asks[0]), None
+    except RequestError as error:
+        return {}, str(error)

@@ -14,14 +14,14 @@ from typing import IO, Any, TypeVar
 import msgspec
 import zstandard
 
-from valence_sched.core.policies import bind
+from valence_sched.config.foreign.base import Known, Where
+from valence_sched.config.foreign.detect import form
+from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError
-from valence_sched.model import operators, parser, request
-from valence_sched.model.asked import Asked, RequestFile, compiled
-from valence_sched.model.documents import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
+from valence_sched.model import expression, extra_specs, request
+from valence_sched.model.codec import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
+from valence_sched.model.custom_resource import Resource
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.forms.form import Known, Where
-from valence_sched.model.forms.read import form
 from valence_sched.model.inventory import (
     SCHEMA,
     VERSION,
@@ -32,7 +32,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
-from valence_sched.model.resource import Resource
+from valence_sched.model.request_spec import Asked, RequestFile, compiled
 
 T = TypeVar("T")
 
@@ -90,10 +90,10 @@ def _check_words(noun: Flavor | Asked, file: str, place: str) -> None:
         except ValueError as error:
             raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
     for path, text in noun.attributes.items():
-        if wrong := operators.fault(path, text):
+        if wrong := extra_specs.fault(path, text):
             raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
     if noun.where is not None:
-        parser.parse(noun.where, file, f"{place}.where")
+        expression.parse(noun.where, file, f"{place}.where")
 
 
 def policies(data: bytes, file: str) -> list[Policy]:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import CloudError, UsageError, one_line
+from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 
 if TYPE_CHECKING:
-    from valence_sched.model.registered import Registered
+    from valence_sched.app import Main
+    from valence_sched.model.flavor import Flavor
+    from valence_sched.model.registration import Registered
 
 SERVICE_TYPE = "podm"
 
@@ -36,8 +39,8 @@ def catalogue(manager: Any) -> tuple[Registered, ...]:
         UsageError: the program is not ``openstack``.
         CloudError: the cloud does not answer, or its catalogue holds what is no URL.
     """
-    from valence_sched.model.address import fault, tidy
-    from valence_sched.model.registered import Registered
+    from valence_sched.model.podm_url import fault, tidy
+    from valence_sched.model.registration import Registered
 
     connect = connection(manager)
     if connect is None:
@@ -97,3 +100,47 @@ def _login(manager: Any) -> Any:
 
 def _worded(reason: str) -> str:
     return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
+
+
+OPTION = "--nova-flavor"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a flavor of the cloud."""
+    parser.add_argument(
+        OPTION,
+        metavar="<flavor>",
+        help="flavor of Nova, by name or ID, in place of --flavor (only inside openstack)",
+    )
+
+
+def flavor(main: Main, client_manager: Any, name: str) -> Flavor:
+    """Return a flavor of the cloud as one of ours; remarks go to ``main``.
+
+    Raises:
+        UsageError: the program is not ``openstack``.
+        CloudError: the cloud does not answer.
+        UnknownName: it has no such flavor.
+        InputError: the flavor has an extra spec without a counterpart here.
+    """
+    from valence_sched.config.foreign import nova
+    from valence_sched.config.foreign.base import Where
+
+    connect = connection(client_manager)
+    if connect is None:
+        raise UsageError(f"{OPTION}: only inside openstack, which knows a cloud")
+    compute = connect().compute
+    found = told(lambda: compute.find_flavor(name, get_extra_specs=True))
+    if found is None:
+        known = told(lambda: [other.name for other in compute.flavors()])
+        raise UnknownName("Nova flavor", name, known)
+    form = nova.form(_document(found), Where(f"Nova flavor {name!r}"), dict)
+    main.remarks += form.remarks
+    return form.flavor
+
+
+def _document(found: Any) -> dict[str, Any]:
+    """Return a flavor of openstacksdk as Nova's API has it."""
+    words = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
+    document = {word: getattr(found, word) for word in words}
+    return {**document, "swap": found.swap or 0, "extra_specs": dict(found.extra_specs or {})}

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valence_sched.operations import Operations
+    from valence_sched.engine import Operations
 
 API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
@@ -22,10 +22,10 @@ def make_client(instance: Any) -> Operations:
     One is logged in to only when it must be asked where a thing is.
     """
     from valence_sched_cli.cloud import connection
-    from valence_sched_cli.progress import progress
+    from valence_sched_cli.output.progress import progress
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
-    from valence_sched.operations import Operations
+    from valence_sched.engine import Operations
 
     return Operations(progress=progress(), cloud=connection(instance))
 

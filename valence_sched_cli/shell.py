@@ -14,7 +14,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 if TYPE_CHECKING:
-    from valence_sched.operations import Operations
+    from valence_sched.engine import Operations
 
 GROUP = "openstack.podm.v1"
 

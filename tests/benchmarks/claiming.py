@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from tests.benchmarks.measure import Measurement, against, median_ms
 from tests.unit.store.engines import SERVERS, _admin
 from tests.unit.store.site import part, podm
-from valence_sched.store.address import Address
 from valence_sched.store.podms import remember
 from valence_sched.store.store import Store
+from valence_sched.store.url import Address
 
 EACH = 60  # claims of each process
 WARM = 8  # and before those

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 import msgspec
 
 from tests.benchmarks.measure import Measurement, in_turns
+from valence_sched.app import Main
+from valence_sched.core.decider import Engine
 from valence_sched.core.ledger import Ledger
-from valence_sched.core.policies import bind
-from valence_sched.engine import Engine
-from valence_sched.main import Main
-from valence_sched.model.build import ViewBuilder
+from valence_sched.core.policy import bind
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import WeigherUse
 from valence_sched.model.request import Request, sealed
-from valence_sched.model.view import View
 from valence_sched.schedulers.filter import FilterScheduler
-from valence_sched.testing.drawn import podms
+from valence_sched.testing.strategies import podms
+from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.view import View
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
 FIVE = msgspec.structs.replace(

@@ -27,11 +27,10 @@ from sushy.auth import SessionAuth
 from tests.benchmarks import bare
 from tests.benchmarks.measure import Measurement, against
 from valence_sched.core import plugins
+from valence_sched.drivers.crawl.pool import Reading, Settings, Target, read
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import Service
-from valence_sched.drivers.live import Reading, Settings, Target, read
-from valence_sched.drivers.notes import Notes
-from valence_sched.model.registered import Registered
+from valence_sched.drivers.links import Notes, Service
+from valence_sched.model.registration import Registered
 
 PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
 #: As late as pod managers answer that ask their hardware first.

@@ -13,10 +13,10 @@ import msgspec
 
 from tests.benchmarks.measure import peak_mib
 from valence_sched.core import plugins
-from valence_sched.drivers.live import Settings, Target, read
-from valence_sched.model.build import ViewBuilder
+from valence_sched.drivers.crawl.pool import Settings, Target, read
 from valence_sched.model.inventory import LeanPodm, to_json
-from valence_sched.model.registered import Registered
+from valence_sched.model.registration import Registered
+from valence_sched.view.builder import ViewBuilder
 
 
 def main(file: str, user: str, variable: str) -> None:

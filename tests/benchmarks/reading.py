@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib
-from valence_sched.main import Main
+from valence_sched.app import Main
 from valence_sched.model.inventory import FullPodm
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1

@@ -22,15 +22,15 @@ from typing import Any
 import msgspec
 
 from tests.benchmarks.measure import Measurement, against
+from valence_sched.app import Main
 from valence_sched.core.ledger import Ledger
-from valence_sched.core.policies import BoundPolicy, bind, idle, without
-from valence_sched.main import Main
-from valence_sched.model.build import ViewBuilder
+from valence_sched.core.policy import BoundPolicy, bind, idle, without
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need
 from valence_sched.model.policy import WeigherUse
 from valence_sched.model.request import Mix, Names, Request, Share, sealed
 from valence_sched.schedulers.filter import FilterScheduler
+from valence_sched.view.builder import ViewBuilder
 
 CARD = 1000  # thousandths
 CPU, MEMORY = "cpu_milli", "memory_mib"

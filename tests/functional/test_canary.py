@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, Case, environment
-from valence_sched.credentials import SecureFile
-from valence_sched.simulator.podm import Settings
-from valence_sched.simulator.sessions import Login
+from valence_sched.config.credentials import SecureFile
+from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.sessions import Login
 from valence_sched.testing.served import Served, served
 
 RACK = "rack-mockup"
@@ -160,7 +160,7 @@ def _typed(state: Path, name: str, environ: dict[str, str]) -> None:
     """Put a password into the secure file, and refer to it, as --password-prompt does."""
     import msgspec
 
-    from valence_sched.model.registered import Password
+    from valence_sched.model.registration import Password
     from valence_sched.store.store import Store
 
     SecureFile(state.with_name(f"{state.name}.passwords")).put(name, CANARY)

@@ -5,8 +5,8 @@ import yaml
 
 from tests.functional.cloud import PASSWORD, TOKEN, Cloud
 from tests.functional.programs import ROOT, Case, Done, run
-from valence_sched.simulator.podm import Settings
-from valence_sched.simulator.sessions import Login
+from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.sessions import Login
 from valence_sched.testing.served import served
 
 RACK = "rack-mockup"

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
+from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
-from tests.unit.drivers.test_mockup import documents_of
 from valence_sched.store.store import Store
 from valence_sched.testing.served import Served, served
 

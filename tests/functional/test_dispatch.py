@@ -7,13 +7,13 @@ import re
 from tests.functional.packages_on_path import written
 from tests.functional.programs import PROGRAMS, SITE
 from tests.functional.test_live import Live
-from tests.unit.dispatchers.test_dispatchers import controller
-from valence_sched.dispatchers.webhook import SIGNATURE, TIMESTAMP, signature
+from tests.unit.integrations.test_dispatchers import controller
+from valence_sched.integrations.dispatchers.webhook import SIGNATURE, TIMESTAMP, signature
 
 KEY = "canary-of-the-webhook-5521"
 NODE = ("schedule", "--inventory", SITE, "--flavor", "small", "-f", "json")
 OTHERS = '''
-from valence_sched.model.order import Receipt
+from valence_sched.model.dispatch import Receipt
 
 
 def paper(url, order):

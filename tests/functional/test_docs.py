@@ -15,9 +15,9 @@ import yaml
 from tests.functional.programs import ROOT, SITE, Done, asked
 from tests.functional.renew_golden import EXAMPLES, README, SCREEN, demo, replayed, transcripts
 from valence_sched.core import plugins
-from valence_sched.model.near import Place, Things
-from valence_sched.model.order import Receipt
-from valence_sched.model.sign import Sign
+from valence_sched.model.dispatch import Receipt
+from valence_sched.model.liveness import Sign
+from valence_sched.view.proximity import Place, Things
 
 PAGES = sorted((ROOT / "doc" / "source").rglob("*.rst"))
 INCLUDED = re.compile(r"literalinclude:: (examples/\S+)")

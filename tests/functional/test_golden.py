@@ -14,7 +14,7 @@ import yaml
 import valence_sched
 from tests.functional.programs import FLAVORS, ROOT, SITE, Case, execute
 from tests.functional.renew_golden import GOLDEN, QUESTION
-from valence_sched.model import schemas
+from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
 NAMES = ("decision", "decisions", "flavor", "inventory", "plan", "podms", "policy", "requests")

@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
-from valence_sched.simulator.podm import Settings
-from valence_sched.simulator.sessions import Login
+from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.sessions import Login
 from valence_sched.testing.served import Served, served
 
 RACK = "rack-mockup"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.functional.programs import PROGRAMS
 from tests.functional.test_live import RACK, TREE, Live
-from valence_sched.simulator.podm import Settings
-from valence_sched.simulator.sessions import Login
+from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.sessions import Login
 from valence_sched.testing.served import served
 
 TWO = ("gpu-east", "mem-1")

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.functional.programs import PROGRAMS, SITE, run
 from tests.functional.test_canary import CANARY, FORMS
 from tests.functional.test_live import Live
-from valence_sched.simulator.podm import Settings
-from valence_sched.simulator.sessions import Login
+from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.sessions import Login
 from valence_sched.store.store import Store
 
 SMALL = ("schedule", "--flavor", "small")

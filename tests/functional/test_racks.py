@@ -6,8 +6,8 @@ import unittest
 from pathlib import Path
 
 from tests.functional.programs import Case, run
-from valence_sched.simulator.documents import Documents
-from valence_sched.simulator.rsd import Rsd
+from valence_sched.simulator.rsd.service import Rsd
+from valence_sched.simulator.server.documents import Documents
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 V = "/redfish/v1"

@@ -7,17 +7,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched_cli import command, options
-from valence_sched_cli.columns import Words
+from valence_sched_cli import base
+from valence_sched_cli.options import common
+from valence_sched_cli.output.cells import Words
 
 
-class ListAggregate(command.Lister):
+class ListAggregate(base.Lister):
     """List the aggregates and the pod managers in each."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the options."""
         parser = super().get_parser(prog_name)
-        options.add_inventory_options(parser)
+        common.add_inventory_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 from valence_sched import testing
-from valence_sched.model.documents import convert, load_yaml
+from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.request import Request
 

@@ -5,9 +5,9 @@ import io
 import unittest
 from pathlib import Path
 
+from valence_sched.app import Main
 from valence_sched.errors import InputError
-from valence_sched.main import Main
-from valence_sched.model.documents import decode
+from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm
 
 from .rack_csv.rack_csv import records

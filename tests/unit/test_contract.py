@@ -8,7 +8,7 @@ import numpy as np
 
 from valence_sched import testing
 from valence_sched.core import plugins
-from valence_sched.model.opinion import Term, per_pool, terms
+from valence_sched.view.terms import Term, per_pool, terms
 
 FILTERS = plugins.installed(plugins.FILTERS)
 WEIGHERS = plugins.installed(plugins.WEIGHERS)

@@ -84,7 +84,7 @@ class TestCommands(unittest.TestCase):
             self.assertIn(name.partition("_")[0], ("podm", "scheduler"), name)
 
     def test_a_command_has_the_words_of_its_entry_point_in_its_class(self):
-        # podm_flavor_list = valence_sched_cli.flavor:ListFlavor, or in flavor_list when it is long
+        # podm_flavor_list = valence_sched_cli.commands.flavor:ListFlavor, or in flavor_list if long
         for name, value in declared()[COMMANDS].items():
             *_, noun, verb = name.split("_")
             module, _, class_ = value.removeprefix("valence_sched_cli.").partition(":")

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 import valence_sched
-from valence_sched.model import properties as words
-from valence_sched.model.documents import convert, load_yaml
+from valence_sched.model import flavor_properties as words
+from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Pool, Status
-from valence_sched.model.kinds import amount
 from valence_sched.model.need import Need
 from valence_sched.model.request import Names
+from valence_sched.view.block_kinds import amount
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OURS = EXAMPLES / "flavors.yaml"

@@ -94,7 +94,7 @@ ONLY_IN = {
     "sqlalchemy": {"store"},
     "stevedore": {"core/plugins.py"},
     "sushy": {"drivers"},
-    "tabulate": {"valence_sched_cli/formatter.py"},
+    "tabulate": {"valence_sched_cli/output/formatters.py"},
     "urllib3": {"dispatchers", "drivers/adapter.py"},
     "yaml": {"model/documents.py"},
     "zstandard": {"drivers", "files", "testing"},

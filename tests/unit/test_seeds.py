@@ -19,19 +19,19 @@ import numpy as np
 
 from tests.unit.chi_square import chi_square
 from tests.unit.core.bound import bound
-from tests.unit.core.engines import cpu, cpus, engine, engine_of, gpu, lean
+from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
+from valence_sched.app import Main
 from valence_sched.core import plugins
 from valence_sched.core.batch import place
-from valence_sched.core.case import Case
-from valence_sched.core.fit import Plan
-from valence_sched.core.judge import judge
-from valence_sched.core.rank import ranked
+from valence_sched.core.evaluate import judge
+from valence_sched.core.evaluation import Case
+from valence_sched.core.fit.fit import Plan
+from valence_sched.core.ranking import ranked
 from valence_sched.filters.capacity import capacity
-from valence_sched.main import Main
 from valence_sched.model.inventory import parse_capabilities, print_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.view import View
 from valence_sched.testing import request, scenes, view
+from valence_sched.view.view import View
 
 ROOT = Path(__file__).parents[2]
 CORES = {"processor": {"total_cores": 16}}

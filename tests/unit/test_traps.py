@@ -12,10 +12,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu, lean
+from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.sites import quietly
-from valence_sched.core.rank import ranked
-from valence_sched.core.source import inventory_digest
+from valence_sched.core.digest import inventory_digest
+from valence_sched.core.ranking import ranked
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from valence_sched.core.case import Case
-from valence_sched.core.fit import Fit
-from valence_sched.core.judgement import Judgement
+from valence_sched.core.evaluation import Case, Judgement
+from valence_sched.core.fit.fit import Fit
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.rank import Fits, Moved, Order, alternates, best
+from valence_sched.core.ranking import Fits, Moved, Order, alternates, best
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.view import View
 
 SPARE = 16  # more alternates than asked for: those that other nodes rule out are left out at last
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from valence_sched.core.judgement import NEVER, SCALE, Judgement
-from valence_sched.core.policies import BoundPolicy
-from valence_sched.model.view import Floats, Ints, Mask, View
+from valence_sched.core.evaluation import NEVER, SCALE, Judgement
+from valence_sched.core.policy import BoundPolicy
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def row_weights(view: View, bound: BoundPolicy) -> Ints | None:

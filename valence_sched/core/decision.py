@@ -10,24 +10,22 @@ from dataclasses import dataclass
 
 import msgspec
 
+from valence_sched.core.alternatives import Part
 from valence_sched.core.batch import Batch, Placed
-from valence_sched.core.case import Case
-from valence_sched.core.company import joined
-from valence_sched.core.explain import explained
-from valence_sched.core.fit import Fit
-from valence_sched.core.founding import Part
-from valence_sched.core.judge import funnel
-from valence_sched.core.judgement import NEVER, SCALE
-from valence_sched.core.source import digest, inventory_source
-from valence_sched.core.standin import stand_ins
-from valence_sched.core.untold import untold
-from valence_sched.core.verdicts import Verdicts
+from valence_sched.core.digest import digest, inventory_source
+from valence_sched.core.evaluate import funnel
+from valence_sched.core.evaluation import NEVER, SCALE, Case
+from valence_sched.core.explain.explain import explained
+from valence_sched.core.explain.unknown_terms import untold
+from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.group_state import joined, stand_ins
 from valence_sched.errors import nearest, one_line
 from valence_sched.model import decision as words
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.view import View
 
 
 @dataclass

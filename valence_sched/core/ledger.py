@@ -9,15 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from valence_sched.core.case import Case
-from valence_sched.core.fit import Fit, Plan
-from valence_sched.core.judge import judge, judge_again
-from valence_sched.core.judgement import Judgement
-from valence_sched.core.policies import BoundPolicy
+from valence_sched.core.evaluate import judge, judge_again
+from valence_sched.core.evaluation import Case, Judgement
+from valence_sched.core.fit.fit import Fit, Plan
+from valence_sched.core.policy import BoundPolicy
 from valence_sched.errors import UsageError
-from valence_sched.model.draft import Draft
 from valence_sched.model.request import Request
-from valence_sched.model.view import Ints, View
+from valence_sched.view.overlay import Draft
+from valence_sched.view.view import Ints, View
 
 MOST_KEPT = 512  # questions whose judgements are remembered
 

@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from valence_sched.core.case import Case
-from valence_sched.core.company import COUNTING, joined, only_there
 from valence_sched.core.costs import add_up, row_weights
-from valence_sched.core.fit import Fit
-from valence_sched.core.judge import judge_again, judge_company
-from valence_sched.core.judgement import NEVER, Judgement
-from valence_sched.core.rank import by_lot
-from valence_sched.model.draft import Change, Draft
+from valence_sched.core.evaluate import judge_again, judge_company
+from valence_sched.core.evaluation import NEVER, Case, Judgement
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.group_state import COUNTING, joined, only_there
+from valence_sched.core.ranking import by_lot
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, Ints, Mask, View
+from valence_sched.view.overlay import Change, Draft
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 FARTHEST = 64  # pods looked ahead at once, at most
 

@@ -225,3 +225,12 @@ def choice(*options: str) -> Callable[[Any], str | None]:
 def _link(item: Any) -> str:
     target = item.get("@odata.id") if isinstance(item, dict) else item
     return target if isinstance(target, str) else ""
+
+
+class Named(Resource):
+    """Any resource: its name and its health."""
+
+    name = Field("Name", text, "what people call it; not an identity")
+    state = Field("Status/State", text, "Enabled, Disabled, Absent, StandbyOffline, …")
+    health = Field("Status/Health", choice("OK", "Warning", "Critical"), "of the resource itself")
+    rollup = Field("Status/HealthRollup", choice("OK", "Warning", "Critical"), "of all below it")

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+from valence_sched.drivers.bounds import MAX_NOTES
 from valence_sched.drivers.fields import MAX_TEXT, Json, Note, Resource
-from valence_sched.drivers.resources import Collection
-from valence_sched.errors import InputError
+from valence_sched.drivers.redfish.schema import Collection
+from valence_sched.errors import InputError, one_line
 
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
 Get = Callable[[str], Json | None]
@@ -155,3 +156,22 @@ def host_and_path(link: str) -> tuple[str, str]:
         return "", link
     host = parts.netloc.rpartition("@")[2].casefold().removesuffix(_PORTS.get(parts.scheme, " "))
     return host, parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+class Notes:
+    """The faults of one pod manager; a :class:`~valence_sched.errors.Remark` stays one."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}
+
+    def add(self, note: str) -> None:
+        """Take one more."""
+        self._found[note] = None
+
+    def lines(self, file: str) -> list[str]:
+        """Return them with where they were found in front."""
+        found = list(self._found)
+        lines = [type(note)(one_line(f"{file}: {note}")) for note in found[:MAX_NOTES]]
+        if len(found) > MAX_NOTES:
+            lines.append(f"{file}: and {len(found) - MAX_NOTES} more of this kind")
+        return lines

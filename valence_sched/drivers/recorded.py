@@ -15,11 +15,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from valence_sched.drivers import mockup
-from valence_sched.drivers.archives import is_inventory_name, tar_members, zip_members
-from valence_sched.drivers.folders import children, files_below
-from valence_sched.drivers.streams import opened, readable
-from valence_sched.drivers.texts import NotOurs, Record, text_records, tree_record
+from valence_sched.drivers.files import tree as mockup
+from valence_sched.drivers.files.archives import is_inventory_name, tar_members, zip_members
+from valence_sched.drivers.files.folders import children, files_below
+from valence_sched.drivers.files.json_inventory import NotOurs, Record, text_records, tree_record
+from valence_sched.drivers.files.streams import opened, readable
 from valence_sched.errors import InputError
 
 __all__ = ["Record", "records"]

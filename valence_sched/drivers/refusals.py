@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.hands import Reply
 from valence_sched.errors import one_line
 
 MOST_MESSAGES = 5

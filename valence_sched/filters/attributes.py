@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from valence_sched.model.operators import locate, parse, written
-from valence_sched.model.opinion import Term, terms
+from valence_sched.model.extra_specs import locate, parse, written
 from valence_sched.model.request import Request
-from valence_sched.model.view import Labels, View
+from valence_sched.view.terms import Term, terms
+from valence_sched.view.view import Labels, View
 
 
 @terms

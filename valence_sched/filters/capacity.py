@@ -8,10 +8,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from valence_sched.model.enough import enough
-from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.availability import enough
+from valence_sched.view.terms import Term, terms
+from valence_sched.view.view import View
 
 
 @terms

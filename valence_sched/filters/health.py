@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.inventory import Health
-from valence_sched.model.opinion import Term, terms_of_podms
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.terms import Term, terms_of_podms
+from valence_sched.view.view import View
 
 _ORDER = ("ok", "warning", "critical")
 

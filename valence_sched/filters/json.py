@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from valence_sched.errors import one_line
 from valence_sched.model.expression import conjuncts
-from valence_sched.model.logic import told, verdicts
-from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.evaluate import told, verdicts
+from valence_sched.view.terms import Term, terms
+from valence_sched.view.view import View
 
 
 @terms

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from valence_sched.model.operators import written
-from valence_sched.model.opinion import Term, terms
+from valence_sched.model.extra_specs import written
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.terms import Term, terms
+from valence_sched.view.view import View
 
 
 @terms

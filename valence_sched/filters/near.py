@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from valence_sched.model.near import clues
-from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.proximity import clues
+from valence_sched.view.terms import Term, terms
+from valence_sched.view.view import View
 
 
 @terms

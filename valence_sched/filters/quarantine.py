@@ -8,9 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from valence_sched.model.opinion import Term, terms_of_podms
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.terms import Term, terms_of_podms
+from valence_sched.view.view import View
 
 _NO = ("", "0", "false", "no")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from valence_sched.model.opinion import Term, terms
 from valence_sched.model.request import Request
-from valence_sched.model.view import Labels, Mask, View
+from valence_sched.view.terms import Term, terms
+from valence_sched.view.view import Labels, Mask, View
 
 
 @terms

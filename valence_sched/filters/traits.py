@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from valence_sched.model.opinion import Term, named, terms
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
+from valence_sched.view.terms import Term, named, terms
+from valence_sched.view.view import View
 
 
 @terms

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from valence_sched.model.base import Noun
 from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import Amount, Count, Name
-from valence_sched.model.noun import Noun
 
 #: PREPARED holds parts of several pod managers that are not yet one claim; the last three ended.
 State = Literal[

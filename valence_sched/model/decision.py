@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from valence_sched.model.base import Value, printed
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
-from valence_sched.model.value import Value, printed
 
 SCHEMA = "valence-sched/decision"
 MANY = "valence-sched/decisions"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from valence_sched.model.value import Value, printed
+from valence_sched.model.base import Value, printed
 
 
 class Part(Struct, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from valence_sched.model.asks import ask_of
+from valence_sched.model.base import Noun
+from valence_sched.model.compile import ask_of
+from valence_sched.model.flavor_properties import Properties, Word
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.need import Ask, Need
-from valence_sched.model.noun import Noun
-from valence_sched.model.properties import Properties, Word
 from valence_sched.model.request import Names
 
 MAX_ASKS = 16  # alternatives of one flavor

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from valence_sched.model.noun import Noun
+from valence_sched.model.base import Noun
 
 Domain = Annotated[str, Meta(pattern=r"^(podm|zone|location|aggregate|facts\..+)$", max_length=255)]
 Several = Annotated[int, Meta(ge=1, le=1_000_000)]

@@ -16,7 +16,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from valence_sched.model.noun import Noun
+from valence_sched.model.base import Noun
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import InputError
-from valence_sched.model import scrub
+from valence_sched.model import redact
+from valence_sched.model.base import Noun
+from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.decision import Placement, Report
-from valence_sched.model.difference import WENT, Difference, changes
-from valence_sched.model.documents import check_schema, decode
+from valence_sched.model.diff import WENT, Difference, changes
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json
-from valence_sched.model.noun import Noun
 from valence_sched.model.reports import known
 
 SCHEMA = "valence-sched/plan"
@@ -100,7 +100,7 @@ def same(one: Placement | None, other: Placement | None) -> bool:
 
 def plain(podm: FullPodm) -> FullPodm:
     """Return a pod manager as plans hold it: without credentials, and without where it is."""
-    return scrub.podm(msgspec.structs.replace(podm, url=None))
+    return redact.podm(msgspec.structs.replace(podm, url=None))
 
 
 def digest_of(podm: FullPodm) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from valence_sched.model.base import Noun
 from valence_sched.model.need import Unknown
-from valence_sched.model.noun import Noun
 
 Weight = Annotated[float, Meta(ge=0, le=1000)]
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.decision import MANY, SCHEMA, VERSION, Report, Reports
-from valence_sched.model.documents import check_schema, decode
 
 T = TypeVar("T")
 

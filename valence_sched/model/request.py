@@ -12,14 +12,15 @@ import msgspec
 from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, one_line
-from valence_sched.model import bonds, operators, parser
+from valence_sched.model import expression, extra_specs
+from valence_sched.model import need as bonds
+from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
 from valence_sched.model.group import Company, Group
 from valence_sched.model.inventory import Fact
-from valence_sched.model.kinds import words_of
 from valence_sched.model.need import Ask, Bond, Need
-from valence_sched.model.noun import Noun
-from valence_sched.model.workload import Workload
+from valence_sched.view.block_kinds import words_of
+from valence_sched.view.fragmentation import Workload
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
@@ -141,7 +142,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def condition(self) -> Expression | None:
         """Return what must hold of a pool, None when nothing is asked; InputError when wrong."""
-        return None if self.where is None else parser.parse(self.where)
+        return None if self.where is None else expression.parse(self.where)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
@@ -187,7 +188,7 @@ def sealed(request: Request) -> Request:
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():
-        if wrong := operators.fault(path, text):
+        if wrong := extra_specs.fault(path, text):
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
     if not all(location.strip("/") for location in request.locations):
         raise RequestError("a location without a name: say where, as in dc1/row-3")

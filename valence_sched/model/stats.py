@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import InputError
-from valence_sched.model.documents import decode
+from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
 SCHEME = "reported:"  # how the URIs of stocks begin of which only an amount was reported

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.core.batch import Batch, place
-from valence_sched.core.case import Case
-from valence_sched.core.judgement import NEVER
-from valence_sched.core.rank import drawn
+from valence_sched.core.evaluation import NEVER, Case
+from valence_sched.core.ranking import drawn
 from valence_sched.model.request import Request
-from valence_sched.model.view import Ints, View
+from valence_sched.view.view import Ints, View
 
 
 class ChanceScheduler:

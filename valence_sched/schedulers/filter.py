@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from valence_sched.core.batch import Batch, place
-from valence_sched.core.case import Case
+from valence_sched.core.evaluation import Case
 from valence_sched.core.ranking import Ranking
 
 

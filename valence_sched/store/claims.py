@@ -14,13 +14,25 @@ import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
 from valence_sched.model.claim import LIVE, Claim, Part, State
-from valence_sched.model.composed import Composed
-from valence_sched.store import claim_rows, claim_steps, settle, sweep, tables, taken
-from valence_sched.store.columns import key_of, now
+from valence_sched.model.composition import Composed
+from valence_sched.store import (
+    claim_rows,
+    settle,
+    tables,
+)
+from valence_sched.store import (
+    claim_rows as claim_steps,
+)
+from valence_sched.store import (
+    expiry as sweep,
+)
+from valence_sched.store import (
+    reassign as taken,
+)
 from valence_sched.store.database import Database
-from valence_sched.store.hold import hold, lock
-from valence_sched.store.losing import Sweepable
-from valence_sched.store.split import split
+from valence_sched.store.holds import Sweepable, hold, lock
+from valence_sched.store.reassign import split
+from valence_sched.store.tables import key_of, now
 
 TTL_S = 600.0
 PREPARE_TTL_S = 60.0  # how long the parts of a claim of several podms wait for each other

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from valence_sched.store import faults
-from valence_sched.store.address import Address
+from valence_sched.store.url import Address
 
 T = TypeVar("T")
 

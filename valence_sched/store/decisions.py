@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import UnknownName
 from valence_sched.store import tables
-from valence_sched.store.columns import now
+from valence_sched.store.tables import now
 
 _table = tables.decisions
 

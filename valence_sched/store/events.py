@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from valence_sched.model.noun import Noun
+from valence_sched.model.base import Noun
 from valence_sched.store import claim_rows, tables
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError, one_line
-from valence_sched.store.address import Address
+from valence_sched.store.url import Address
 
 # Another transaction was in the way: serialisation failure, deadlock, lock not had in time.
 SQLSTATES_IN_THE_WAY = {"40001", "40P01", "55P03"}

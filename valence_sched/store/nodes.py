@@ -9,10 +9,10 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.composed import Composed
-from valence_sched.store import claim_rows, sweep, tables
-from valence_sched.store.columns import key_of
+from valence_sched.model.composition import Composed
+from valence_sched.store import claim_rows, expiry, tables
 from valence_sched.store.database import Database
+from valence_sched.store.tables import key_of
 
 _of = tables.nodes.c
 
@@ -46,7 +46,7 @@ class Nodes:
         """Forget a node that is not there any more, and release its claim if it was the last."""
         claim_id = self._database.write(lambda c: _forget(c, node_id), "forgetting a node")
         if claim_id:
-            sweep.free(self._database, claim_id)
+            expiry.free(self._database, claim_id)
 
 
 def _forget(connection: sa.Connection, node_id: str) -> str | None:

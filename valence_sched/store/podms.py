@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from valence_sched.model.base import Noun
 from valence_sched.model.inventory import FREE, FullPodm, to_json
-from valence_sched.model.noun import Noun
 from valence_sched.model.stats import Stats, merged, overlaid
-from valence_sched.model.stocks import left
-from valence_sched.store import moves, settle, tables
-from valence_sched.store.columns import key_of, now
+from valence_sched.store import change_log, settle, tables
+from valence_sched.store.tables import key_of, now
+from valence_sched.view.stocks import left
 
 _table = tables.podms
 _decoder = msgspec.json.Decoder(FullPodm)
@@ -79,7 +79,7 @@ def remember(connection: sa.Connection, podms: Sequence[FullPodm]) -> list[FullP
 def _note(connection: sa.Connection, found: Mapping[str, Written]) -> None:
     read = [key for key, one in found.items() if one.read]
     held = [key for key, one in found.items() if one.held and not one.read]
-    moves.moved(connection, held, read)
+    change_log.moved(connection, held, read)
 
 
 def _remember(connection: sa.Connection, podm: FullPodm, key: str) -> tuple[FullPodm, Written]:
@@ -176,7 +176,7 @@ def written(
     if row:
         connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(values))
     else:
-        new = {"podm_key": key, "name": podm.id, "shard": moves.shard_of(key)}
+        new = {"podm_key": key, "name": podm.id, "shard": change_log.shard_of(key)}
         new |= {"moved": 0, "read_moved": 0, **values}
         connection.execute(sa.insert(_table), new)
     _write_supplies(connection, key, podm)
@@ -212,7 +212,7 @@ def forget(connection: sa.Connection, key: str) -> None:
         .where(_table.c.podm_key == key)
         .values(generation=_table.c.generation + 1, **nothing)
     )
-    moves.moved(connection, read=[key])
+    change_log.moved(connection, read=[key])
 
 
 def decoded(generation: int, read_at: str | None, document: bytes) -> FullPodm:

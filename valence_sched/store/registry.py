@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import to_json
-from valence_sched.model.registered import Registered
+from valence_sched.model.registration import Registered
 from valence_sched.store import podms, tables
-from valence_sched.store.columns import key_of
+from valence_sched.store.tables import key_of
 
 _table = tables.registry
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError
 from valence_sched.store import faults, tables
 from valence_sched.store.database import Database
+from valence_sched.store.tables import METADATA
 
 LOCK = "valence-sched schema"
 LOCK_NUMBER = 0x76616C65  # the same for engines that lock numbers
@@ -46,8 +47,6 @@ def _bring_up(connection: sa.Connection, database: Database) -> None:
             return
         _check(stored, database)
         if stored is not None:
-            from valence_sched.store.upgrade import upgrade  # alembic is slow to import
-
             upgrade(connection)
             return
         tables.METADATA.create_all(connection)
@@ -127,3 +126,26 @@ def _write_ahead(database: Database) -> None:
             if not faults.in_the_way(wrapped) or attempt == 49:
                 raise faults.store_error(wrapped, database.address, "opening") from None
             database.pause(attempt + 1)
+
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def upgrade(connection: sa.Connection, to: str = "head") -> None:
+    """Run the migrations from the stored revision to ``to`` within the caller's transaction."""
+    # alembic takes long to import, and only an older store needs it
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    scripts = ScriptDirectory.from_config(config)
+
+    def steps(revision: object, _context: object) -> object:
+        return scripts._upgrade_revs(to, revision)  # type: ignore[arg-type]
+
+    with EnvironmentContext(config, scripts, fn=steps) as environment:
+        environment.configure(connection=connection, target_metadata=METADATA)
+        environment.run_migrations()

@@ -9,10 +9,10 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.model.composed import Composed
+from valence_sched.model.composition import Composed
 from valence_sched.model.inventory import FREE, FullPodm, to_json
-from valence_sched.store import claim_rows, hold, moves, podms, tables
-from valence_sched.store.columns import key_of, now
+from valence_sched.store import change_log, claim_rows, holds, podms, tables
+from valence_sched.store.tables import key_of, now
 
 _nodes = tables.nodes
 
@@ -43,7 +43,7 @@ def settle_stored(connection: sa.Connection, podm: str) -> None:
     row = podms.locked(connection, key)
     stored = podms.last(connection, [podm]).get(podm)
     if row and stored and settled(connection, stored):
-        moves.moved(connection, [key])
+        change_log.moved(connection, [key])
 
 
 def settled(connection: sa.Connection, podm: FullPodm) -> list[str]:
@@ -60,7 +60,7 @@ def settled(connection: sa.Connection, podm: FullPodm) -> list[str]:
     found = []
     for claim, nodes in sorted(waiting.items()):
         if all(_shows(shown, in_use, node) for node in nodes):
-            hold.drop(connection, claim, key)
+            holds.drop(connection, claim, key)
             claim_rows.event(connection, "accounted", claim, podm.id)
             _settle(connection, claim)
             found.append(claim)

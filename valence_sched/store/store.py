@@ -10,20 +10,20 @@ from types import TracebackType
 from typing import Self
 
 from valence_sched.errors import StoreError, one_line
-from valence_sched.model.held import Held
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.registered import Registered
+from valence_sched.model.registration import Registered
 from valence_sched.model.stats import Stats, name_of
-from valence_sched.store import decisions, podms, registry, schema, sweep
-from valence_sched.store.address import Address
+from valence_sched.model.usage import Held
+from valence_sched.store import decisions, expiry, podms, registry, schema
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Counts, Database
 from valence_sched.store.events import Event, events
+from valence_sched.store.expiry import Purged, purge
 from valence_sched.store.faults import Refused
-from valence_sched.store.holdings import held
-from valence_sched.store.look import Known, Look, look
 from valence_sched.store.nodes import Nodes
-from valence_sched.store.purge import Purged, purge
+from valence_sched.store.snapshot import Known, Look, look
+from valence_sched.store.url import Address
+from valence_sched.store.usage import held
 
 TOGETHER = 50  # pod managers that are stored in one transaction, and locked as long
 
@@ -208,7 +208,7 @@ class Store:
         """
         found = self._look(known)
         if found.over:
-            sweep.sweep(self._database)
+            expiry.sweep(self._database)
             found = self._look(known)
         return found
 

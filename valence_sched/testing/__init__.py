@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from valence_sched.model.build import ViewBuilder
-from valence_sched.model.documents import decode
+from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request, sealed
-from valence_sched.model.view import View
 from valence_sched.testing import contract, scenes
+from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.view import View
 
 
 def view(*podms: dict[str, Any]) -> View:

@@ -20,8 +20,8 @@ from valence_sched.core import plugins
 from valence_sched.errors import words_of
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
-from valence_sched.model.stocks import Column
-from valence_sched.model.view import View
+from valence_sched.view.stocks import Column
+from valence_sched.view.view import View
 
 Answer = npt.NDArray[Any]
 Opinion = Callable[..., Any]

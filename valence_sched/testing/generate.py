@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from valence_sched.testing.drawn import header, podms
+from valence_sched.testing.strategies import header, podms
 
 BUFFER_BYTES = 1 << 20
 

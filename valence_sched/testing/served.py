@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError
-from valence_sched.simulator.app import App, Seen, Traffic
-from valence_sched.simulator.documents import Documents, Json
-from valence_sched.simulator.faults import faults_of
-from valence_sched.simulator.podm import Settings, SimulatedPodm
-from valence_sched.simulator.running import bound, listening, url_of
-from valence_sched.simulator.sources import documented
+from valence_sched.simulator.server.app import App, Seen, Traffic
+from valence_sched.simulator.server.documents import Documents, Json
+from valence_sched.simulator.server.faults import faults_of
+from valence_sched.simulator.server.load import documented
+from valence_sched.simulator.server.podm import Settings, SimulatedPodm
+from valence_sched.simulator.server.serve import bound, listening, url_of
 
 #: Requests that are remembered a pod manager.
 KEPT = 100_000

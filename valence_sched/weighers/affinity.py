@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from valence_sched.model.domain import places
 from valence_sched.model.group import Group
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.domains import places
+from valence_sched.view.view import Floats, View
 
 
 def affinity(view: View, request: Request) -> Floats:

@@ -8,8 +8,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.model.rules import CostRule, worth
-from valence_sched.model.view import Floats, View
+from valence_sched.view.fact_rules import CostRule, worth
+from valence_sched.view.view import Floats, View
 
 
 def cost(

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.model.view import By, Floats, View
+from valence_sched.view.view import By, Floats, View
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 

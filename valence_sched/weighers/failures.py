@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.view import Floats, View
 
 
 def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:

@@ -8,11 +8,11 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.enough import possible
-from valence_sched.model.leftover import Leftover, leftover
 from valence_sched.model.request import Mix, Request, Share
-from valence_sched.model.view import Floats, Ints, Mask, View
-from valence_sched.model.workload import Look, Workload
+from valence_sched.view.availability import possible
+from valence_sched.view.fragmentation import Look, Workload
+from valence_sched.view.leftover import Leftover, leftover
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def fragmentation(

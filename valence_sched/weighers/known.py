@@ -6,9 +6,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from valence_sched.model.enough import enough, lacking
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.availability import enough, lacking
+from valence_sched.view.view import Floats, View
 
 
 def known(view: View, request: Request) -> Floats:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from valence_sched.model.near import clues
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.proximity import clues
+from valence_sched.view.view import Floats, View
 
 
 def near(view: View, request: Request) -> Floats:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from valence_sched.model.domain import places
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.domains import places
+from valence_sched.view.view import Floats, View
 
 
 def owner(view: View, request: Request) -> Floats:

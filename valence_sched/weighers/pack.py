@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from valence_sched.model.enough import lacking
 from valence_sched.model.request import Request
-from valence_sched.model.shares import left
-from valence_sched.model.view import By, Floats, View
+from valence_sched.view.availability import lacking
+from valence_sched.view.utilisation import left
+from valence_sched.view.view import By, Floats, View
 
 
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:

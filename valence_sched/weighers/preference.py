@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.model.rules import WishRule, worth
-from valence_sched.model.view import Floats, View
+from valence_sched.view.fact_rules import WishRule, worth
+from valence_sched.view.view import Floats, View
 
 
 def preference(view: View, request: Request, *, rules: tuple[WishRule, ...] = ()) -> Floats:

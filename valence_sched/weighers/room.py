@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.model.shares import left
-from valence_sched.model.view import By, Floats, View
+from valence_sched.view.utilisation import left
+from valence_sched.view.view import By, Floats, View
 
 
 def room(view: View, request: Request, *, by: By = "podm") -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 
 from valence_sched.model.need import Need, Test
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.view import Floats, View
 
 
 def scarce(view: View, request: Request) -> Floats:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from valence_sched.model.need import Need
 from valence_sched.model.request import Request
-from valence_sched.model.view import Floats, View
+from valence_sched.view.view import Floats, View
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]
 

@@ -8,8 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from valence_sched.drivers.fields import Field, Link, Parts, Resource
-from valence_sched.drivers.named import Named
+from valence_sched.drivers.fields import Field, Link, Named, Parts, Resource
 
 GROUP = "valence_sched.dialects"
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
+from valence_sched.app import Main
 from valence_sched.core.ledger import Ledger
-from valence_sched.core.policies import bind
-from valence_sched.main import Main
+from valence_sched.core.policy import bind
 from valence_sched.model.request import Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 

@@ -2,7 +2,7 @@
 """The filter that keeps noisy pod managers out of office hours."""
 
 from valence_sched.model.request import Request
-from valence_sched.model.view import Mask, View
+from valence_sched.view.view import Mask, View
 
 
 def quiet_hours(

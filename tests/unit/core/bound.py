@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from valence_sched.core.policies import BoundFilter, BoundPolicy, BoundWeigher
+from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.policy import Pick, Policy
 
 Opinion = Callable[..., Any]

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import built_in, cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
-from tests.unit.model.same import assert_same_view
-from tests.unit.model.test_draft import TestDraft, composed
-from tests.unit.model.test_view import FULL_SITES
+from tests.unit.view.same import assert_same_view
+from tests.unit.view.test_overlay import TestDraft, composed
+from tests.unit.view.test_view import FULL_SITES
 from valence_sched.errors import SchedulerError
 from valence_sched.testing import contract, request, view
 

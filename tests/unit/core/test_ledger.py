@@ -9,13 +9,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import built_in, cpu, engine, gpu
+from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.sites import AMOUNTS, quietly
-from tests.unit.model.test_draft import composed
-from tests.unit.model.test_view import FULL_SITES
-from valence_sched.core.fit import Fit
+from tests.unit.view.test_overlay import composed
+from tests.unit.view.test_view import FULL_SITES
+from valence_sched.core.fit.fit import Fit
 from valence_sched.core.ledger import Ledger
-from valence_sched.core.policies import bind
+from valence_sched.core.policy import bind
 from valence_sched.errors import UsageError
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.schedulers.filter import FilterScheduler

@@ -6,20 +6,20 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import cpu
+from tests.unit.core.deciders import cpu
 from tests.unit.core.sites import quietly
-from tests.unit.model.same import assert_same_view
-from valence_sched.core.case import Case
-from valence_sched.core.fit import Fit, Plan
-from valence_sched.core.judge import judge
+from tests.unit.view.same import assert_same_view
+from valence_sched.core.evaluate import judge
+from valence_sched.core.evaluation import Case
+from valence_sched.core.fit.fit import Fit, Plan
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.policies import BoundPolicy, bind
-from valence_sched.core.rank import Order, best, ranked
+from valence_sched.core.policy import BoundPolicy, bind
+from valence_sched.core.ranking import Order, best, ranked
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.request import Request
-from valence_sched.model.view import View
 from valence_sched.schedulers.chance import by_chance
 from valence_sched.testing import request, view
+from valence_sched.view.view import View
 
 POOLS = (["p"], ["p", "q"], ["q"])
 PODS = st.lists(st.lists(st.sampled_from([8, 9, 10, 4]), max_size=5), min_size=6, max_size=14)

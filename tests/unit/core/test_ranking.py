@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from tests.unit.core.test_judge import ASKED, site
-from valence_sched.core.judgement import NEVER
-from valence_sched.core.rank import ranked
-from valence_sched.core.ranking import FEW, LONG, Ranking
+from tests.unit.core.test_evaluate import ASKED, site
+from valence_sched.core.evaluation import NEVER
+from valence_sched.core.ranking import FEW, LONG, Ranking, ranked
 
 SIZE = 3 * FEW
 SITE = site(SIZE)

@@ -3,7 +3,7 @@
 
 import random
 
-from tests.unit.drivers.test_mockup import documents_of, read_map
+from tests.unit.drivers.files.test_tree import documents_of, read_map
 
 V = "/redfish/v1"
 SYSTEMS, NODES = f"{V}/Systems", f"{V}/Nodes"

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from valence_sched.drivers.files.tree import tree_of_files, tree_of_map
 from valence_sched.drivers.links import folded, path_of
-from valence_sched.drivers.mockup import tree_of_files, tree_of_map
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 DMTF = Path(__file__).parents[3].parent / "shared" / "data" / "dmtf"

@@ -17,7 +17,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valence_sched.drivers import archives, bounds, folders, streams, texts
+from valence_sched.drivers import bounds
+from valence_sched.drivers.files import archives, folders, json_inventory, streams
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import SCHEMA, FullPodm
@@ -132,7 +133,7 @@ class TextsTest(SourceTest):
 
     def test_a_line_beyond_the_bound_is_a_problem_and_the_others_are_read(self):
         path = self.write("site.jsonl", b'{"id":"a"}\n{"id":"b' + b" " * 90 + b'"}\n{"id":"c"}\n')
-        with mock.patch.object(texts, "MAX_LINE_BYTES", 40):
+        with mock.patch.object(json_inventory, "MAX_LINE_BYTES", 40):
             self.assertEqual(["a", "c"], self.ids(path))
         (problem,) = self.problems
         self.assertEqual(
@@ -212,7 +213,7 @@ class TextsTest(SourceTest):
         self.refused("-", b"\xff\xfe{\x00")
 
     def test_a_document_beyond_the_bound_is_refused(self):
-        with mock.patch.object(texts, "MAX_JSON_BYTES", 100):
+        with mock.patch.object(json_inventory, "MAX_JSON_BYTES", 100):
             text = self.refused("-", b"{\n" + b" " * 200 + b"}")
         self.assertIn("at most 100 bytes", text)
 

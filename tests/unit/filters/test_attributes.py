@@ -3,7 +3,7 @@
 
 import unittest
 
-from tests.unit.core.engines import engine_of
+from tests.unit.core.deciders import engine_of
 from valence_sched.filters.attributes import attributes
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view

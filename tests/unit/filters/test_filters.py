@@ -12,9 +12,9 @@ from valence_sched.filters.enabled import enabled
 from valence_sched.filters.target import target
 from valence_sched.filters.traits import traits
 from valence_sched.filters.zone import zone
-from valence_sched.model.enough import possible
 from valence_sched.model.request import Names, Request
 from valence_sched.testing import request, view
+from valence_sched.view.availability import possible
 
 CORES = {"processor": {"total_cores": 16}}
 

@@ -4,7 +4,7 @@
 import unittest
 from typing import Any
 
-from tests.unit.core.engines import cpu, cpus, engine, engine_of
+from tests.unit.core.deciders import cpu, cpus, engine, engine_of
 from valence_sched import testing
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.filters.json import json

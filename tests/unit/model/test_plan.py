@@ -7,15 +7,15 @@ import unittest
 import msgspec
 from msgspec.structs import replace
 
-from tests.unit.core.engines import built_in
+from tests.unit.core.deciders import built_in
 from tests.unit.store.site import CORES, podm
-from valence_sched.engine import Engine
+from valence_sched.config.schemas import schema
+from valence_sched.core.decider import Engine
 from valence_sched.errors import InputError, NewerSchema
-from valence_sched.model.build import ViewBuilder
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.plan import digest_of, moved, parse_plan, plan_of, same
-from valence_sched.model.schemas import schema
 from valence_sched.testing import request
+from valence_sched.view.builder import ViewBuilder
 
 
 def planned(*podms, count: int = 1):

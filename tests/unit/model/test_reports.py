@@ -5,7 +5,7 @@ import unittest
 
 import msgspec
 
-from tests.unit.core.engines import cpu, engine_of, gpu
+from tests.unit.core.deciders import cpu, engine_of, gpu
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import to_json
 from valence_sched.model.reports import parse_report

@@ -10,10 +10,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import cpus, engine, gpu
+from tests.unit.core.deciders import cpus, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core import plugins
-from valence_sched.engine import Engine
+from valence_sched.core.decider import Engine
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.testing import request, view

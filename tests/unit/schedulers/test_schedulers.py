@@ -5,7 +5,7 @@ import unittest
 from collections import Counter
 
 from tests.unit.chi_square import chi_square
-from tests.unit.core.engines import cpus, engine, engine_of
+from tests.unit.core.deciders import cpus, engine, engine_of
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.testing import request, view
 

@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from valence_sched.store import tables
-from valence_sched.store.address import Address
 from valence_sched.store.store import Store
+from valence_sched.store.url import Address
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 SERVERS = {

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from tests.unit.core.engines import built_in, cpu
-from valence_sched.claiming import Claimant
+from tests.unit.core.deciders import built_in, cpu
+from valence_sched.lifecycle.claim import Claimant
 from valence_sched.model.claim import Claim, Grant, Part, Share
 from valence_sched.model.inventory import FullPodm
 from valence_sched.store import tables

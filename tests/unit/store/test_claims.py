@@ -7,7 +7,7 @@ from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import over, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName
 from valence_sched.model.claim import Grant, Part
-from valence_sched.model.composed import Composed
+from valence_sched.model.composition import Composed
 
 SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
 

@@ -13,8 +13,8 @@ from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimant, part, podm
 from valence_sched.errors import ClaimLost, StoreError
 from valence_sched.store import faults, tables
-from valence_sched.store.address import Address
-from valence_sched.store.columns import key_of
+from valence_sched.store.tables import key_of
+from valence_sched.store.url import Address
 from valence_sched.testing import request
 
 CUT = {

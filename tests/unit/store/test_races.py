@@ -5,7 +5,7 @@ import os
 import sys
 from collections import Counter
 
-from tests.unit.core.engines import cpu, gpu
+from tests.unit.core.deciders import cpu, gpu
 from tests.unit.store import racing
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import podm

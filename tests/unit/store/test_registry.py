@@ -6,7 +6,7 @@ import msgspec
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import InUse, NameTaken, UnknownName
-from valence_sched.model.registered import Password, Registered
+from valence_sched.model.registration import Password, Registered
 
 ONE = Registered(name="rack-1", url="https://pod", username="u", password=Password(env="SECRET"))
 

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import StoreError
-from valence_sched.model.registered import Registered
+from valence_sched.model.registration import Registered
 from valence_sched.store import tables
+from valence_sched.store.schema import upgrade
 from valence_sched.store.store import Store
-from valence_sched.store.upgrade import upgrade
 
 ONE = Registered(name="a", url="https://a")
 

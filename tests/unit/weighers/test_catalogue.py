@@ -8,11 +8,11 @@ import numpy as np
 
 from tests.unit.weighers.test_weighers import USED, WeigherCase, cpu
 from valence_sched import testing
-from valence_sched.core.policies import bind
+from valence_sched.core.policy import bind
 from valence_sched.errors import InputError
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.rules import CostRule, Rule, WishRule, matches
 from valence_sched.testing import request, view
+from valence_sched.view.fact_rules import CostRule, Rule, WishRule, matches
 from valence_sched.weighers.cost import cost
 from valence_sched.weighers.curve import Point, curve
 from valence_sched.weighers.failures import failures

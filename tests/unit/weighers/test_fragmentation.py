@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.engines import cpu, engine, gpu
+from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.model.request import Mix, Names, Share
 from valence_sched.testing import check_weigher, request, view

@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from valence_sched.store.columns import DOCUMENT, EVERYWHERE, KEY, WORDS
+from valence_sched.store.tables import DOCUMENT, EVERYWHERE, KEY, WORDS
 
 revision = "0001"
 down_revision = None

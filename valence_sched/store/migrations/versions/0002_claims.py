@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from valence_sched.store.columns import DOCUMENT, EVERYWHERE, KEY, SERIAL, WORDS
+from valence_sched.store.tables import DOCUMENT, EVERYWHERE, KEY, SERIAL, WORDS
 
 revision = "0002"
 down_revision = "0001"

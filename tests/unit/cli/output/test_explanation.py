@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The heat table: who gets colours, and which."""
+
+import io
+import re
+import unittest
+from unittest import mock
+
+from valence_sched_cli.output.explanation import Warm, colourful, heat_table
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class TestHeat(unittest.TestCase):
+    """With a terminal of many colours."""
+
+    def setUp(self):
+        self.environ = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80"}
+        patched = mock.patch.dict("os.environ", self.environ, clear=True)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def background(self, heat):
+        (seen,) = re.findall(r"48;2;(\d+);(\d+);", heat_table(("A",), [(Warm("x", heat),)]))
+        return tuple(map(int, seen))
+
+    def test_a_terminal_gets_colours_and_a_pipe_does_not(self):
+        self.assertTrue(colourful(Terminal()))
+        self.assertFalse(colourful(io.StringIO()))
+        self.assertFalse(colourful(object()))
+
+    def test_an_objection_counts(self):
+        for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")):
+            with self.subTest(name=name), mock.patch.dict("os.environ", {name: value}):
+                self.assertFalse(colourful(Terminal()))
+        with mock.patch.dict("os.environ", {"NO_COLOR": ""}):  # empty is not set: no-color.org
+            self.assertTrue(colourful(Terminal()))
+
+    def test_0_is_red_and_1_is_green_and_beyond_is_no_more(self):
+        self.assertEqual((240, 60), self.background(0.0))
+        self.assertEqual((60, 210), self.background(1.0))
+        self.assertEqual((240, 210), self.background(0.5))
+        self.assertEqual(self.background(1.0), self.background(7.0))
+        self.assertEqual(self.background(0.0), self.background(-1.0))
+
+    def test_a_cell_without_temperature_has_no_background(self):
+        self.assertNotIn("48;2", heat_table(("A",), [("x",)]))
+
+    def test_words_in_brackets_and_escape_codes_of_others_are_plain_text(self):
+        text = heat_table(("A",), [("[red]x[/red]",), ("y\x1b[2J",)])
+        self.assertIn("[red]x[/red]", text)
+        self.assertIn("y\ufffd[2J", text)
+
+    def test_it_is_no_wider_than_told(self):
+        text = heat_table(("Name", "Other"), [("x" * 50, "y" * 50)], width=30)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+        self.assertLessEqual(max(map(len, plain.splitlines())), 30)
+        self.assertEqual(50, plain.count("x"))

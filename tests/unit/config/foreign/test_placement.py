@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resource classes of Placement, and what of ours they are."""
+
+import unittest
+
+from valence_sched.config.foreign import placement
+from valence_sched.model.compile import GIB
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor_properties import ProcessorAsk, Properties
+from valence_sched.model.need import Ask, Bond, Need, Test
+
+
+def needs(**amounts: int) -> list[tuple]:
+    flavor = Flavor(name="f", properties=placement.properties(amounts))
+    return [
+        (need.kind, need.measure, need.resource or need.amount,
+         *(test.value for test in need.tests))
+        for need in flavor.needs
+    ]  # fmt: skip
+
+
+def cores(amount: int, *tests: Test) -> Need:
+    return Need(kind="processor", measure="cores", amount=amount, tests=tests)
+
+
+class TestClasses(unittest.TestCase):
+    """One by one, and together."""
+
+    def test_each_class(self):
+        for amounts, expected in (
+            ({"VCPU": 4}, ("processor", "cores", 4)),
+            ({"VCPU": 4, "PCPU": 2, "NUMA_CORE": 1}, ("processor", "cores", 7)),
+            ({"NUMA_SOCKET": 2}, ("processor", "sockets", 2)),
+            ({"MEMORY_MB": 512}, ("memory", "capacity_mib", 512)),
+            ({"DISK_GB": 50}, ("drive", "devices", 1, 50 * GIB)),
+            ({"PGPU": 3}, ("accelerator", "devices", 3, "GPU")),
+            ({"FPGA": 1}, ("accelerator", "devices", 1, "FPGA")),
+            ({"NET_BW_EGR_KILOBIT_PER_SEC": 1_000_001, "NET_BW_IGR_KILOBIT_PER_SEC": 5},
+             ("nic", "devices", 1, 1001)),
+            ({"CUSTOM_STORAGE_GIB": 9}, ("stock", "amount", "storage_gib")),
+            ({"cxl_memory_mib": 9}, ("stock", "amount", "cxl_memory_mib")),
+        ):  # fmt: skip
+            with self.subTest(amounts):
+                self.assertEqual([expected], needs(**amounts))
+
+    def test_every_class_that_is_known_asks_for_something_or_says_why_not(self):
+        for name in placement.STANDARD:
+            with self.subTest(name):
+                self.assertIsNone(placement.fault(name))
+                self.assertEqual(1, len(needs(**{name: 1})))
+        for name, hint in placement.REFUSED.items():
+            with self.subTest(name):
+                self.assertIn(hint, placement.fault(name))
+
+    def test_other_names_are_refused_with_the_nearest(self):
+        for name, nearest in (("VCPUS", "VCPU"), ("vcpu", "VCPU"), ("DISK", "DISK_GB")):
+            with self.subTest(name):
+                self.assertIn(f"did you mean {nearest!r}?", placement.fault(name))
+        for name in ("", "CUSTOM_", "X", "pci_device"):
+            with self.subTest(name):
+                self.assertIn("no resource class named", placement.fault(name))
+
+
+class TestMore(unittest.TestCase):
+    """What is asked beside a flavor."""
+
+    def test_totals_are_added_up_and_devices_come_beside(self):
+        drive = Need(kind="drive", measure="devices", amount=1)
+        bond = Bond("same", "switch", ("drive",))
+        found = placement.more(Ask((cores(8), drive), (bond,)), (cores(4), drive))
+        self.assertEqual(Ask((drive, cores(12), drive), (bond,)), found)
+
+    def test_a_total_with_tests_stays_and_the_sum_is_of_all(self):
+        flavor = Flavor(
+            name="f", properties=Properties(processor=ProcessorAsk(total_cores=8, model="Xeon"))
+        )
+        found = placement.more(flavor.asks[0], (cores(4),))
+        self.assertEqual((*flavor.needs, cores(12)), found.needs)
+
+    def test_nothing_to_add_to_is_no_obstacle(self):
+        self.assertEqual(Ask((cores(4),)), placement.more(Ask(), (cores(4),)))
+
+
+if __name__ == "__main__":
+    unittest.main()

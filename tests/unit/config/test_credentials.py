@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passwords: found by their references, kept for their owner alone, and in no error."""
+
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from valence_sched.config.credentials import SecureFile, password, words
+from valence_sched.errors import CredentialError
+from valence_sched.model.registration import Password
+
+SECRET = "hunter2"
+
+
+class Case(unittest.TestCase):
+    """With a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, data: bytes, mode: int = 0o600) -> Path:
+        path = self.folder / "password"
+        path.write_bytes(data)
+        path.chmod(mode)
+        return path
+
+    def refused(self, reference: Password, pattern: str, **environ: str) -> None:
+        with self.assertRaisesRegex(CredentialError, pattern) as caught:
+            password(reference, "a", environ, SecureFile(self.folder / "kept"))
+        self.assertNotIn(SECRET, str(caught.exception))
+
+
+class TestReferences(Case):
+    """An environment variable, a file."""
+
+    def test_without_a_reference_there_is_no_password(self):
+        self.assertIsNone(password(None, "a", {}, None))
+
+    def test_a_variable_holds_it(self):
+        self.assertEqual(SECRET, password(Password(env="V"), "a", {"V": SECRET}, None))
+
+    def test_a_variable_that_is_missing_or_empty_is_named(self):
+        self.refused(Password(env="V"), r"variable V, its password, is not set")
+        self.refused(Password(env="V"), r"variable V, its password, is empty", V="")
+
+    def test_a_file_holds_it_with_or_without_the_end_of_its_line(self):
+        for data in (b"hunter2", b"hunter2\n", b"hunter2\r\n"):
+            path = self.write(data)
+            self.assertEqual(SECRET, password(Password(file=str(path)), "a", {}, None))
+
+    def test_spaces_belong_to_a_password(self):
+        path = self.write(b" a b \n")
+        self.assertEqual(" a b ", password(Password(file=str(path)), "a", {}, None))
+
+    def test_a_file_that_is_missing_empty_or_no_line_is_named(self):
+        reference = Password(file=str(self.folder / "password"))
+        self.refused(reference, "no such file")
+        for data, pattern in (
+            (b"", "is empty"), (b"\n", "is empty"), (b"hunter2\nmore\n", "expected one line"),
+            (b"\xffhunter2", "not UTF-8"), (b"hunter2\0", "expected one line"),
+            (b"hunter2" * 10_000, "more than"),
+        ):  # fmt: skip
+            with self.subTest(data[:9]):
+                self.write(data)
+                self.refused(reference, pattern)
+
+    def test_a_file_that_others_can_get_at_is_refused_with_the_remedy(self):
+        for mode in (0o644, 0o640, 0o604, 0o660, 0o602):
+            with self.subTest(oct(mode)):
+                path = self.write(b"hunter2", mode)
+                self.refused(Password(file=str(path)), f"chmod 600 {path}$")
+
+    @unittest.skipIf(os.geteuid(), "only root can give files away")
+    def test_a_file_of_somebody_else_is_refused(self):
+        path = self.write(b"hunter2")
+        os.chown(path, 12345, -1)
+        self.refused(Password(file=str(path)), "belongs to another user")
+
+    def test_a_folder_and_a_pipe_are_no_files(self):
+        self.refused(Password(file=str(self.folder)), "no regular file|is a directory")
+        os.mkfifo(self.folder / "pipe", 0o600)
+        self.refused(Password(file=str(self.folder / "pipe")), "no regular file")
+
+    def test_people_are_told_where_it_is(self):
+        self.assertEqual("variable V", words(Password(env="V")))
+        self.assertEqual("file /p", words(Password(file="/p")))
+        self.assertEqual("secure file", words(Password(stored=True)))
+
+
+class TestSecureFile(Case):
+    """The file of passwords that were typed in."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = SecureFile(self.folder / "new" / "kept")
+
+    def mode(self, path: Path) -> int:
+        return path.stat().st_mode & 0o777
+
+    def test_what_is_put_is_got_and_nobody_else_can_read_it(self):
+        self.file.put("a", SECRET)
+        self.file.put("b", "other")
+        self.assertEqual((SECRET, "other"), (self.file.get("a"), self.file.get("b")))
+        self.assertEqual(
+            (0o600, 0o700), (self.mode(self.file.path), self.mode(self.file.path.parent))
+        )
+        self.assertEqual(["kept"], os.listdir(self.file.path.parent))
+
+    def test_what_was_forgotten_is_not_there_nor_in_the_bytes(self):
+        self.file.put("a", SECRET)
+        self.file.put("a", None)
+        with self.assertRaisesRegex(CredentialError, "podm set NAME --password-prompt"):
+            self.file.get("a")
+        self.assertNotIn(SECRET.encode(), self.file.path.read_bytes())
+
+    def test_forgetting_makes_no_file(self):
+        self.file.put("a", None)
+        self.assertFalse(self.file.path.parent.exists())
+
+    def test_a_file_that_others_can_read_is_neither_read_nor_written(self):
+        self.file.put("a", SECRET)
+        self.file.path.chmod(0o640)
+        before = self.file.path.read_bytes()
+        for act in (lambda: self.file.get("a"), lambda: self.file.put("b", "other")):
+            with self.assertRaisesRegex(CredentialError, f"chmod 600 {self.file.path}$"):
+                act()
+        self.assertEqual(before, self.file.path.read_bytes())
+
+    def test_a_damaged_file_is_not_overwritten(self):
+        self.file.put("a", SECRET)
+        for data in (b"{", b"[]", b'{"a": 7}', b"[" * 100_000):
+            self.file.path.write_bytes(data)
+            with self.assertRaisesRegex(CredentialError, "not what podm create wrote"):
+                self.file.put("b", "other")
+            self.assertEqual(data, self.file.path.read_bytes())
+
+    def test_a_file_that_cannot_be_written_is_named(self):
+        (self.folder / "new").write_text("a file")
+        with self.assertRaisesRegex(CredentialError, "kept"):
+            self.file.put("a", SECRET)
+
+    def test_two_who_put_at_the_same_moment_lose_nothing(self):
+        names = [str(number) for number in range(20)]
+        threads = [threading.Thread(target=self.file.put, args=(name, SECRET)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([SECRET] * 20, [self.file.get(name) for name in names])

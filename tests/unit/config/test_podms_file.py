@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of pod managers: what they say, and that nothing secret of them is repeated."""
+
+import unittest
+
+from valence_sched.config.podms_file import check, podms
+from valence_sched.errors import InputError
+from valence_sched.model.codec import load_yaml
+from valence_sched.model.registration import Password, Registered
+
+WHOLE = """
+podms:
+  rack-7:
+    url: https://h:8443/redfish/v1/
+    driver: redfish
+    username: op
+    password: {env: RACK_7}
+    auth: basic
+    cacert: ca.pem
+    enabled: false
+    zone: east
+    aggregates: [gold]
+    capabilities: {fabric: [pcie, cxl], class: a}
+    traits: [T]
+    location: dc1/row-3
+    facts: {power_w: 12000, tags: [a, b], owner: me}
+"""
+
+
+class TestPodms(unittest.TestCase):
+    """What stands in a file."""
+
+    def read(self, text: str) -> list[Registered]:
+        return podms(load_yaml(text.encode(), "f"), "f")
+
+    def refused(self, text: str) -> str:
+        with self.assertRaises(InputError) as caught:
+            self.read(text)
+        line = str(caught.exception)
+        self.assertNotIn("hunter2", line)
+        self.assertNotIn("\n", line)
+        return line
+
+    def test_every_field_is_read(self):
+        (found,) = self.read(WHOLE)
+        self.assertEqual(
+            Registered(
+                name="rack-7", url="https://h:8443", driver="redfish", username="op",
+                password=Password(env="RACK_7"), auth="basic", cacert="ca.pem", enabled=False,
+                zone="east", aggregates=("gold",),
+                capabilities={"fabric": ("pcie", "cxl"), "class": ("a",)}, traits=("T",),
+                facts={"power_w": 12000.0, "tags": ("a", "b"), "owner": "me",
+                       "location": "dc1/row-3"},
+            ),
+            found,
+        )  # fmt: skip
+
+    def test_capabilities_may_be_a_text(self):
+        (found,) = self.read("podms: {a: {url: 'https://h', capabilities: 'x=1;2, y=3'}}")
+        self.assertEqual({"x": ("1", "2"), "y": ("3",)}, found.capabilities)
+
+    def test_what_may_be_a_password_is_refused_and_never_repeated(self):
+        for entry, words in (
+            ("{url: 'https://h', username: u, password: hunter2}", "found a password"),
+            ("{url: 'https://h', username: u, password: [hunter2]}", "found a password"),
+            ("{url: 'https://h', username: u, password: {value: hunter2}}", "field 'value'"),
+            ("{url: 'https://h', username: u, password: {env: 'hunter2!'}}", "environment variab"),
+            ("{url: 'https://h', username: u, password: {env: [hunter2]}}", "something else"),
+            ("{url: 'https://h', username: u, password: {env: A, file: hunter2}}", "2 references"),
+            ("{url: 'https://h', username: u, password: {}}", "0 references"),
+            ("{url: 'https://u:hunter2@h'}", "user or password"),
+            ("https://u:hunter2@h", "no map"),
+            ("{url: 'https://h', passwrd: hunter2}", "did you mean 'password'?"),
+        ):
+            with self.subTest(entry):
+                self.assertIn(words, self.refused(f"podms: {{a: {entry}}}"))
+
+    def test_an_unknown_field_gets_the_nearest_and_its_place(self):
+        line = self.refused("podms: {a: {url: 'https://h', usrname: u}}")
+        self.assertEqual("f: $.podms.a: found unknown field 'usrname' (did you mean 'username'?)",
+                         line)  # fmt: skip
+
+    def test_what_is_no_such_file_is_refused(self):
+        for text, words in (
+            ("", "no map 'podms'"), ("7", "no map 'podms'"), ("podms: [a]", "no map 'podms'"),
+            ("podms: {}\nother: 1", "unknown field 'other'"),
+            ("podms: {7: {url: 'https://h'}}", "a name, in quotes"),
+            ("podms: {'': {url: 'https://h'}}", "a name, in quotes"),
+            ("podms: {'-x': {url: 'https://h'}}", "printable characters"),
+            ("podms: {' x': {url: 'https://h'}}", "printable characters"),
+            ("podms: {a: {}}", "field 'url'"),
+            ("podms: {a: {url: 7}}", "found 7, expected str"),
+            ("podms: {a: {url: 'https://h', auth: digest}}", "digest"),
+            ("podms: {a: {url: 'https://h', password: {env: A}}}", "without a username"),
+            ("podms: {a: {url: 'https://h', cacert: x, insecure: true}}", "both cacert and"),
+            ("podms: {a: {url: 'https://h', location: x, facts: {location: y}}}", "location, too"),
+            ("podms: {a: {url: 'https://h', capabilities: fast}}", "is not key=value"),
+        ):  # fmt: skip
+            with self.subTest(text):
+                self.assertIn(words, self.refused(text))
+
+    def test_a_name_that_commands_a_terminal_is_refused(self):
+        with self.assertRaises(InputError) as caught:
+            check(Registered(name="a\x1b[2J", url="https://h"))
+        self.assertNotIn("\x1b", str(caught.exception))

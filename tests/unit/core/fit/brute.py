@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feasibility and least price the slow way: every subset of blocks, every matching, every grant.
+
+Shares nothing with the fit but the price of devices: it has its own reading of free slots, of
+tests on devices, of limits, of matchings and of grants.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from valence_sched.model.inventory import Devices, Status
+from valence_sched.model.need import Need, Test
+from valence_sched.view.block_kinds import price
+
+GROUPS = {
+    "processor": "processors",
+    "accelerator": "accelerators",
+    "memory": "memory",
+    "drive": "drives",
+    "nic": "nics",
+}
+
+
+def passes(test: Test, device: Any, unknown: str) -> bool:
+    """Read a test on a device the way request.py words it."""
+    told = getattr(device, test.attribute)
+    if told is None:
+        return unknown == "allow"
+    if test.operator == "at_least":
+        return told >= test.value
+    if test.operator == "equal":
+        return str(told).lower() == str(test.value).lower()
+    text = " ".join(told.lower().replace("-", " ").split())
+    words = " ".join(str(test.value).lower().replace("-", " ").split())
+    return f" {words} " in f" {text} "
+
+
+def suits(need: Need, device: Any) -> bool:
+    return all(passes(test, device, need.unknown) for test in need.tests)
+
+
+def total(need: Need, blocks: Sequence[Devices]) -> int:
+    """Add up what the blocks bring of a total."""
+    found = 0
+    for block in blocks:
+        for device in getattr(block, GROUPS[need.kind]):
+            if not suits(need, device):
+                continue
+            if need.measure == "sockets":
+                found += device.count
+                continue
+            told = getattr(device, need.measure)
+            if told is None:
+                found += int(need.amount) if need.unknown == "allow" else 0
+            else:
+                found += device.count * told
+    return found
+
+
+def matched(groups: Sequence[Need], blocks: Sequence[Devices]) -> bool:
+    """Give every place of every group a device of its own, by augmenting paths."""
+    units = [
+        device
+        for block in blocks
+        for device in getattr(block, GROUPS[groups[0].kind])
+        for _ in range(device.count)
+    ]
+    places = [need for need in groups for _ in range(int(need.amount))]
+    if len(places) > len(units):
+        return False
+    edges = [[u for u, device in enumerate(units) if suits(need, device)] for need in places]
+    taken: dict[int, int] = {}
+
+    def seat(place: int, tried: set[int]) -> bool:
+        for unit in edges[place]:
+            if unit not in tried:
+                tried.add(unit)
+                if unit not in taken or seat(taken[unit], tried):
+                    taken[unit] = place
+                    return True
+        return False
+
+    return all(seat(place, set()) for place in range(len(places)))
+
+
+def makes(needs: Sequence[Need], blocks: Sequence[Devices]) -> bool:
+    """Whether these blocks hold all the devices of the node."""
+    for need in needs:
+        if need.measure in ("cores", "sockets", "capacity_mib") and (
+            total(need, blocks) < need.amount
+        ):
+            return False
+    for kind in GROUPS:
+        groups = [need for need in needs if need.kind == kind and need.measure == "devices"]
+        if groups and not matched(groups, blocks):
+            return False
+    return True
+
+
+def within(limits: dict[str, dict[str, int]], types: Sequence[Sequence[str]]) -> bool:
+    """Whether so many blocks of these types may be composed in the pool."""
+    for name, limit in limits.items():
+        count = sum(name in block for block in types)
+        if count < limit.get("min", 0) or count > limit.get("max", count):
+            return False
+    return True
+
+
+def subsets(size: int) -> Iterator[tuple[int, ...]]:
+    for many in range(size + 1):
+        yield from itertools.combinations(range(size), many)
+
+
+def least_price(
+    needs: Sequence[Need],
+    limits: dict[str, dict[str, int]],
+    free: Sequence[tuple[Sequence[str], Devices]],
+) -> int | None:
+    """Return the least price of any subset of the free blocks that makes the node."""
+    found = None
+    for chosen in subsets(len(free)):
+        cost = sum(price(free[block][1]) for block in chosen)
+        if found is not None and cost >= found:
+            continue
+        if within(limits, [free[block][0] for block in chosen]) and makes(
+            needs, [free[block][1] for block in chosen]
+        ):
+            found = cost
+    return found
+
+
+def is_free(status: Status) -> bool:
+    """Read the rules of redfish.md once more, as one sentence each."""
+    refused = (
+        status.reserved
+        or status.active
+        or status.enabled is False
+        or status.health == "Critical"
+        or status.state not in ("Unused", "ComposedAndAvailable")
+    )
+    if refused:
+        return False
+    if not status.shareable:
+        return status.state == "Unused" and status.compositions == 0
+    return status.max_compositions is None or status.compositions < status.max_compositions
+
+
+def grants_of(stock: Any, asked: int) -> int | None:
+    """Return the least whole amount that a stock of whole numbers grants, by counting up."""
+    if stock.total is None:
+        return None
+    room = int(stock.total - stock.used)
+    for amount in range(asked, room + 1):
+        if amount < stock.min or (stock.max is not None and amount > stock.max):
+            continue
+        if stock.step and amount % stock.step:
+            continue
+        return amount
+    return None
+
+
+def least_granted(stocks: Sequence[Any], amounts: Sequence[int]) -> int | None:
+    """Return the least total granted over every assignment of the amounts to the stocks."""
+    found = None
+    for places in itertools.product(range(len(stocks)), repeat=len(amounts)):
+        granted = [
+            grants_of(stocks[place], asked) for place, asked in zip(places, amounts, strict=True)
+        ]
+        if None in granted:
+            continue
+        sums = [0] * len(stocks)
+        for place, amount in zip(places, granted, strict=True):
+            sums[place] += amount
+        if all((s.total is not None and s.used + used <= s.total) or not used
+               for s, used in zip(stocks, sums, strict=True)):  # fmt: skip
+            best = sum(granted)
+            found = best if found is None else min(found, best)
+    return found

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices that share a place or stand apart: the fit agrees with brute force."""
+
+import unittest
+from collections import Counter
+from random import Random
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.fit import brute, brute_topology
+from tests.unit.core.sites import A100, GPU, X86, need, quietly
+from valence_sched.core.fit import topology
+from valence_sched.core.fit.demands import asked_price
+from valence_sched.core.fit.fit import Fit, Plan
+from valence_sched.errors import RequestError
+from valence_sched.model.inventory import Devices
+from valence_sched.model.need import Bond, Need
+from valence_sched.testing import request, view
+from valence_sched.view.block_kinds import price
+
+PLACES = ("root", "rack")
+
+
+def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[Bond, ...]]:
+    """Return a podm of one pool whose blocks tell places, needs, and bonds between them."""
+    some = random.choice
+    makes = {
+        "accelerators": lambda: {"kind": "GPU", "model": some(["A100", "A40"]),
+                                 "count": some([1, 1, 2])},
+        "nics": lambda: {"speed_mbps": some([10, 25]), "count": some([1, 1, 2])},
+        "processors": lambda: {"cores": some([4, 6]), "architecture": some(["x86", "ARM"])},
+    }  # fmt: skip
+    kinds = []
+    for _ in range(random.randint(2, 4)):
+        names = random.sample(sorted(makes), some([1, 1, 2, 3]))
+        devices = {name: [makes[name]() for _ in range(some([1, 1, 1, 2]))] for name in names}
+        kinds.append({"type": [some(["Compute", "Expansion"])], "devices": devices})
+    told = some([0.0, 0.15])
+    blocks = []
+    for number in range(random.randint(3, 7)):
+        where = {p: some("abc") for p in PLACES if random.random() >= told}
+        where |= {"rack": where["root"] * 2} if some([0, 1]) and "root" in where else {}
+        blocks.append({**some(kinds), "uri": f"b{number}", **({"places": where} if where else {})})
+    limit = some([{}, {}, {"Compute": {"max": 2}}, {"Expansion": {"min": 1, "max": 3}}])
+    needs = []
+    for name in random.sample(["gpu", "fast", "any", "nic", "cpu"], random.randint(1, 3)):
+        needs.append(msgspec.structs.replace({
+            "gpu": lambda: need("accelerator", "devices", some([1, 2, 2]), GPU, A100),
+            "any": lambda: need("accelerator", "devices", some([1, 2])),
+            "fast": lambda: need("nic", "devices", 1),
+            "nic": lambda: need("nic", "devices", some([1, 2, 3])),
+            "cpu": lambda: need("processor", "cores", some([4, 8, 10]), *some([(), (X86,)])),
+        }[name](), name=name))  # fmt: skip
+    names = [one.name for one in needs]
+    bonds = []
+    for _ in range(some([1, 1, 2, 3])):
+        of = tuple(random.sample(names, random.randint(1, len(names))))
+        relation = some(["same", "apart"])
+        if relation == "apart" and of == ("cpu",):
+            relation = "same"
+        bonds.append(Bond(relation, some(PLACES), of))
+    unknown = some(["reject", "reject", "allow"])
+    asked = tuple(msgspec.structs.replace(one, unknown=unknown) for one in needs)
+    return {"id": "a", "pools": [{"id": "p", "limits": limit}],
+            "blocks": [{**b, "pools": ["p"]} for b in blocks]}, asked, tuple(bonds)  # fmt: skip
+
+
+class TestBrute(unittest.TestCase):
+    """Random pools."""
+
+    seen: Counter
+
+    @quietly(1500)
+    @given(st.integers(0, 10**9))
+    def test_a_node_is_found_just_when_there_is_one_and_at_the_least_price(self, seed):
+        self.agrees(*bound_site(Random(seed)))
+
+    def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
+        made = Counter()
+        for seed in range(300):
+            podm, needs, bonds = bound_site(Random(seed))
+            seen = view(podm)
+            bound = Plan(needs, seen.kinds, bonds).fit(seen, 0)
+            made[bound is not None, Plan(needs, seen.kinds).fit(seen, 0) is not None] += 1
+        self.assertGreater(made[True, True], 60)
+        self.assertGreater(made[False, True], 40, "the bonds forbid too little")
+
+    def agrees(self, podm: dict, needs: tuple[Need, ...], bonds: tuple[Bond, ...]) -> None:
+        seen = view(podm)
+        plan = Plan(needs, seen.kinds, bonds)
+        free = [self.block(block) for block in podm["blocks"]]
+        limits = podm["pools"][0]["limits"]
+        least = brute_topology.least_price(needs, bonds, limits, free)
+        found = plan.fit(seen, 0)
+        self.assertEqual(least is None, found is None, (podm, needs, bonds))
+        if found is None:
+            label, wanted, had = plan.shortfall(seen, 0)
+            self.assertTrue(label)
+            self.assertGreater(wanted, had, label)
+            return
+        chosen = [free[number] for number in found.blocks]
+        self.assertTrue(brute_topology.makes(needs, bonds, chosen), (podm, needs, bonds, found))
+        self.assertTrue(brute.within(limits, [types for types, _, _ in chosen]))
+        self.assertEqual(least, sum(price(devices) for _, devices, _ in chosen))
+        self.assertEqual(max(0, least - asked_price(plan.needs)), found.waste)
+
+    @staticmethod
+    def block(block: dict) -> brute_topology.Block:
+        devices = msgspec.convert(block["devices"], Devices)
+        return block["type"], devices, block.get("places", {})
+
+
+def gpus(*roots: str | None, model: str = "A100", **more) -> list[dict]:
+    return [
+        {"uri": f"{model}{number}", "devices": {"accelerators": [{"kind": "GPU", "model": model}]},
+         **({"places": {"pcie_root": root}} if root else {}), **more}
+        for number, root in enumerate(roots)
+    ]  # fmt: skip
+
+
+def fit(properties: dict, *blocks: dict, unknown: str = "reject") -> Fit | None:
+    asked = request(properties)
+    seen = view({"id": "a", "blocks": list(blocks)})
+    needs = tuple(msgspec.structs.replace(one, unknown=unknown) for one in asked.needs)
+    return Plan(needs, seen.kinds, asked.bonds).fit(seen, 0)
+
+
+def shortfall(properties: dict, *blocks: dict) -> tuple[str, float, float]:
+    asked = request(properties)
+    seen = view({"id": "a", "blocks": list(blocks)})
+    plan = Plan(asked.needs, seen.kinds, asked.bonds)
+    assert plan.fit(seen, 0) is None
+    return plan.shortfall(seen, 0)
+
+
+TWO = {"accelerators": [{"model": "A100", "count": 2, "same": "pcie_root"}]}
+APART = {"accelerators": [{"model": "A100", "count": 2, "apart": "pcie_root"}]}
+
+
+class TestPlaces(unittest.TestCase):
+    """What bonds mean."""
+
+    def test_two_on_one_root(self):
+        self.assertEqual((1, 2), fit(TWO, *gpus("x", "y", "y")).blocks)
+        self.assertIsNone(fit(TWO, *gpus("x", "y", "z")))
+
+    def test_two_on_roots_of_their_own(self):
+        self.assertEqual((0, 2), fit(APART, *gpus("x", "x", "y")).blocks)
+        self.assertIsNone(fit(APART, *gpus("x", "x")))
+
+    def test_one_block_is_one_place_even_with_two_devices(self):
+        pair = gpus("x")
+        pair[0]["devices"]["accelerators"][0]["count"] = 2
+        self.assertEqual((0,), fit(TWO, *pair).blocks)
+        self.assertIsNone(fit(APART, *pair))
+        del pair[0]["places"]
+        self.assertIsNone(fit(APART, *pair, unknown="allow"))
+
+    def test_an_untold_place_serves_no_bond_unless_the_unknown_is_allowed(self):
+        """Then it may be the one shared place, and it may be a place of its own."""
+        for asked in (TWO, APART):
+            self.assertIsNone(fit(asked, *gpus("x", None)))
+            self.assertEqual((0, 1), fit(asked, *gpus("x", None), unknown="allow").blocks)
+            self.assertEqual((0, 1), fit(asked, *gpus(None, None), unknown="allow").blocks)
+
+    def test_a_total_can_share_a_place_with_devices(self):
+        asked = {
+            "processor": {"total_cores": 8},
+            "accelerators": [{"name": "gpu", "count": 1}],
+            "bonds": [{"of": ["processor", "gpu"], "same": "pcie_root"}],
+        }
+        cpus = [{"uri": name, "devices": {"processors": [{"cores": 8}]},
+                 "places": {"pcie_root": name}} for name in "xy"]  # fmt: skip
+        self.assertEqual((1, 2), fit(asked, *cpus, *gpus("y")).blocks)
+        self.assertIsNone(fit(asked, *cpus, *gpus("z")))
+
+    def test_groups_apart_share_no_value(self):
+        asked = {
+            "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A40"}],
+            "bonds": [{"of": ["one", "two"], "apart": "pcie_root"}],
+        }
+        self.assertIsNone(fit(asked, *gpus("x"), *gpus("x", model="A40")))
+        self.assertEqual((0, 2), fit(asked, *gpus("x"), *gpus("x", "y", model="A40")).blocks)
+
+    def test_within_the_pool_all_is_together(self):
+        asked = {"accelerators": [{"count": 2, "same": "zone"}]}
+        self.assertEqual((0, 1), fit(asked, *gpus(None, None)).blocks)
+
+    def test_taking_a_node_leaves_the_next_one_its_own_root(self):
+        seen = view({"id": "a", "blocks": gpus("x", "y", "y", "x", "z")})
+        asked = request(TWO)
+        plan = Plan(asked.needs, seen.kinds, asked.bonds)
+        first = plan.fit(seen, 0)
+        shelf = seen.shelves[0].less(first.blocks, ())
+        seen.shelves[0] = shelf
+        second = plan.fit(seen, 0)
+        self.assertEqual({0, 1, 2, 3}, {*first.blocks, *second.blocks})
+        seen.shelves[0] = shelf.less(second.blocks, ())
+        self.assertIsNone(plan.fit(seen, 0))
+
+    def test_pools_that_differ_in_names_only_share_one_search(self):
+        podms = [{"id": str(n), "blocks": gpus(f"x{n}", f"y{n}", f"y{n}")} for n in range(20)]
+        seen, asked = view(*podms), request(TWO)
+        plan = Plan(asked.needs, seen.kinds, asked.bonds)
+        self.assertEqual([(1, 2)] * 20, [plan.fit(seen, row).blocks for row in range(20)])
+        self.assertEqual(1, len(plan._places._answers))
+
+    def test_many_roots_alike_are_tried_once(self):
+        """A thousand roots of one card each: two sorts of name stand apart, none are together."""
+        blocks = gpus(*(f"r{n}" for n in range(1000)))
+        self.assertIsNone(fit(TWO, *blocks))
+        eight = {"accelerators": [{"count": 8, "apart": "pcie_root"}]}
+        self.assertEqual(8, len(fit(eight, *blocks).blocks))
+        halves = {
+            "accelerators": [{"name": "a", "count": 4}, {"name": "b", "count": 4}],
+            "bonds": [{"of": ["a", "b"], "apart": "pcie_root"}],
+        }
+        self.assertEqual(8, len(fit(halves, *blocks).blocks))
+        self.assertIsNone(fit(halves, *blocks[:7]))
+
+    def test_whether_there_is_a_node_is_never_given_up_on(self):
+        before, topology.IMPROVE_STATES = topology.IMPROVE_STATES, 0
+        self.addCleanup(setattr, topology, "IMPROVE_STATES", before)
+        self.assertEqual((1, 2), fit(TWO, *gpus("x", "y", "y")).blocks)
+
+
+class TestShortfall(unittest.TestCase):
+    """Why no blocks satisfy a bond."""
+
+    def test_too_few_share_one_place(self):
+        found = shortfall(TWO, *gpus("x", "y", "z"))
+        self.assertEqual(("GPU A100 on one pcie_root", 2, 1), found)
+
+    def test_too_few_places(self):
+        found = shortfall(APART, *gpus("x", "x", "x"))
+        self.assertEqual(("GPU A100, each on a pcie_root of its own", 2, 1), found)
+
+    def test_no_block_tells_the_place(self):
+        found = shortfall(TWO, *gpus(None, None))
+        self.assertEqual(("blocks with GPU A100 that tell their pcie_root", 1, 0), found)
+
+    def test_the_bond_that_cannot_hold_is_named(self):
+        asked = {
+            "accelerators": [{"name": "gpu", "model": "A100"}, {"name": "old", "model": "A40"}],
+            "bonds": [{"of": ["gpu", "old"], "same": "pcie_root"}],
+        }
+        found = shortfall(asked, *gpus("x"), *gpus("y", model="A40"))
+        self.assertEqual(("GPU A100 and GPU A40 on one pcie_root", 1, 0), found)
+
+
+class TestRefused(unittest.TestCase):
+    """Bonds that cannot be meant."""
+
+    def refused(self, properties: dict) -> str:
+        with self.assertRaises(RequestError) as caught:
+            request(properties)
+        return str(caught.exception)
+
+    def test_a_name_that_nothing_has(self):
+        asked = {"accelerators": [{"name": "gpu"}], "bonds": [{"of": ["gpuu"], "same": "switch"}]}
+        self.assertIn("did you mean 'gpu'?", self.refused(asked))
+
+    def test_a_stock(self):
+        asked = {"resources": {"gib": 1}, "bonds": [{"of": ["stock"], "same": "switch"}]}
+        self.assertIn("stands nowhere", self.refused(asked))
+
+    def test_apart_in_one_zone(self):
+        asked = {"accelerators": [{"count": 2, "apart": "zone"}]}
+        self.assertIn("stand in one zone", self.refused(asked))
+        request({"accelerators": [{"count": 1, "apart": "zone"}]})
+
+    def test_a_total_apart_from_itself(self):
+        asked = {"memory": {"capacity_mib": 1}, "bonds": [{"of": ["memory"], "apart": "switch"}]}
+        self.assertIn("apart from itself", self.refused(asked))
+
+    def test_one_name_for_two_kinds(self):
+        asked = {"accelerators": [{"name": "x", "same": "switch"}], "drives": [{"name": "x"}]}
+        self.assertIn("a name of its own", self.refused(asked))
+
+    def test_too_many(self):
+        bonds = [{"of": ["gpu"], "same": f"p{n}"} for n in range(9)]
+        asked = {"accelerators": [{"name": "gpu"}], "bonds": bonds}
+        self.assertIn("at most 8", self.refused(asked))
+
+    def test_groups_of_alternatives_are_told_apart_by_number(self):
+        """What stands in ``first_of`` is not bound together with what all ways have."""
+        asked = request(
+            {"accelerators": [{"same": "switch"}]},
+            first_of=[{"accelerators": [{"model": "A100", "same": "switch"}]}],
+        )
+        self.assertEqual([("accelerator-1",), ("accelerator-2",)], [b.of for b in asked.bonds])

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler in this process: decisions, their words, and what is refused."""
+
+import unittest
+
+import msgspec
+
+from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
+from valence_sched.errors import RequestError, UnknownName
+from valence_sched.model.decision import Report
+from valence_sched.model.inventory import to_json
+from valence_sched.model.policy import FilterUse, Pick, Policy
+from valence_sched.model.request import Request
+from valence_sched.testing import request, view
+
+CORES = {"processor": {"total_cores": 8}}
+TIED = [{"id": f"p{number}", "blocks": cpus(2)} for number in range(8)]
+
+
+class TestDeterminism(unittest.TestCase):
+    """Same request, same seed, same answer, byte for byte."""
+
+    def test_the_same_request_and_seed_give_the_same_bytes(self):
+        for policy in ("default", "pack", "balanced", "chance"):
+            asked = request(CORES, policy=policy, count=5, alternates=2, seed=7)
+            reports = [
+                to_json(engine_of(*TIED).select_destinations(asked).report()) for _ in range(3)
+            ]
+            self.assertEqual(1, len(set(reports)), policy)
+
+    def test_other_seeds_choose_otherwise_among_ties(self):
+        found = engine_of(*TIED)
+        chosen = {
+            found.select_destinations(request(CORES, seed=seed)).placements[0].chosen.podm
+            for seed in range(100)
+        }
+        self.assertEqual({podm["id"] for podm in TIED}, chosen)
+
+    def test_a_seed_does_not_choose_the_worse(self):
+        site = [*TIED, {"id": "roomy", "blocks": cpus(9)}]
+        found = engine_of(*site)
+        for seed in range(30):
+            decision = found.select_destinations(request(CORES, seed=seed))
+            self.assertEqual("roomy", decision.placements[0].chosen.podm)
+
+    def test_the_order_of_the_inventory_does_not_matter(self):
+        asked = request(CORES, count=9)
+        chosen = [
+            [p.chosen for p in engine_of(*site).select_destinations(asked).placements]
+            for site in (TIED, TIED[::-1])
+        ]
+        self.assertEqual(*chosen)
+
+    def test_the_report_makes_the_round_trip(self):
+        report = engine_of(*TIED).select_destinations(request(CORES, alternates=2)).report()
+        self.assertEqual(
+            to_json(report), to_json(msgspec.json.decode(to_json(report), type=Report))
+        )
+
+    def test_the_digest_of_the_inventory_moves_with_anything_that_was_decided_on(self):
+        def digest(*podms: dict) -> str:
+            decision = engine_of(*podms).select_destinations(request(CORES))
+            return decision.report().inventory.digest
+
+        podm = {"id": "a", "blocks": [cpu("c", 8)]}
+        used = cpu("c", 8, status={"state": "Composed"})
+        others = [
+            {**podm, "zone": "z"},
+            {**podm, "id": "b"},
+            {**podm, "blocks": [cpu("c", 9)]},
+            {**podm, "blocks": [cpu("d", 8)]},
+            {**podm, "blocks": [used]},
+            {**podm, "facts": {"x": 1}},
+            {**podm, "stocks": [{"uri": "s", "resource": "r", "total": 1}]},
+        ]
+        self.assertEqual(digest(podm), digest(dict(podm)))
+        self.assertEqual(8, len({digest(podm), *map(digest, others)}))
+
+
+class TestVerdicts(unittest.TestCase):
+    """One per pod manager, with the reason."""
+
+    SITE = view(
+        {"id": "best", "blocks": [*cpus(4), gpu("g")]},
+        {"id": "next", "blocks": [*cpus(2), gpu("g")]},
+        {"id": "full", "blocks": [cpu("c", 8, status={"state": "Composed"}), gpu("g")]},
+        {"id": "offline", "status": "Offline", "blocks": [*cpus(4), gpu("g")]},
+        {"id": "plain", "blocks": cpus(9)},
+        {
+            "id": "tight",
+            "pools": [{"id": "p", "limits": {"Compute": {"max": 1}}}],
+            "blocks": [{**b, "pools": ["p"]} for b in (*cpus(4, 4), gpu("g"))],
+        },
+    )
+    NODE = {**CORES, "accelerators": [{"model": "A100"}]}  # noqa: RUF012
+
+    def decide(self, **words):
+        return engine(self.SITE).select_destinations(request(self.NODE, **words))
+
+    def test_every_podm_has_one_verdict_the_chosen_first(self):
+        verdicts = list(self.decide(alternates=1).verdicts())
+        outcomes = {v.podm: v.outcome for v in verdicts}
+        self.assertEqual(
+            {
+                "best": "chosen",
+                "next": "alternate",
+                "full": "rejected",
+                "offline": "rejected",
+                "plain": "rejected",
+                "tight": "rejected",
+            },
+            outcomes,
+        )
+        self.assertEqual(["best", "next"], [v.podm for v in verdicts[:2]])
+
+    def test_a_podm_that_fits_and_was_not_asked_for_says_how_far_behind_it_is(self):
+        verdict = next(v for v in self.decide().verdicts() if v.podm == "next")
+        self.assertEqual("fits", verdict.outcome)
+        self.assertGreater(verdict.behind, 0)
+        self.assertIsNone(verdict.reason)
+
+    def test_the_reason_names_the_filter_what_it_needs_and_what_there_is(self):
+        reasons = {v.podm: v.reason for v in self.decide().verdicts() if v.reason}
+        for podm, name, need, have in (
+            ("full", "capacity", 8, 0),
+            ("offline", "alive", "Online", "Offline"),
+            ("plain", "devices", 1, 0),
+            ("tight", "fit", 8, 4),
+        ):
+            with self.subTest(podm):
+                reason = reasons[podm]
+                self.assertEqual((name, need, have), (reason.filter, reason.need, reason.have))
+        self.assertEqual("devices: GPU A100: needs 1, has 0", reasons["plain"].text)
+
+    def test_the_funnel_counts_pools_through_each_filter_in_order(self):
+        steps = {step.filter: (step.came_in, step.went_on) for step in self.decide().funnel()}
+        self.assertEqual((6, 6), steps["enabled"])
+        self.assertEqual((6, 5), steps["alive"])
+        self.assertEqual((5, 4), steps["capacity"])
+        self.assertEqual((4, 3), steps["devices"])
+
+    def test_a_reason_given_after_the_batch_speaks_of_what_was_left(self):
+        decision = self.decide(count=9, min_count=1)
+        self.assertEqual("placed_in_part", decision.outcome)
+        self.assertEqual(2, len(decision.placements))
+
+    def test_the_score_of_a_candidate_is_what_its_cost_says(self):
+        (placed,) = self.decide(policy="balanced").placements
+        chosen = placed.chosen
+        weights = {"balance": 2, "room": 1}
+        mean = sum(weights[name] * score for name, score in chosen.scores.items()) / 3
+        self.assertAlmostEqual(mean, chosen.score, 5)
+        self.assertAlmostEqual(1 - chosen.cost / 3_000_000_000, chosen.score, 6)
+
+    def test_ranking_gives_candidates_best_first_and_no_more_than_asked(self):
+        found = engine(self.SITE)
+        ranking = found.rank(request(self.NODE), 9)
+        self.assertEqual(["best", "next"], [c.podm for c in ranking.candidates])
+        costs = [c.cost for c in ranking.candidates]
+        self.assertEqual(sorted(costs), costs)
+        self.assertEqual(1, len(found.rank(request(self.NODE), 1).candidates))
+        chosen = self.decide().placements[0].chosen
+        self.assertEqual(chosen, ranking.candidates[0])
+
+
+class TestRefused(unittest.TestCase):
+    """Requests that cannot be what was meant."""
+
+    def refuses(self, kind, text, asked, *policies):
+        with self.assertRaisesRegex(kind, text):
+            engine(view(*TIED), *policies).select_destinations(asked)
+
+    def test_an_unknown_policy(self):
+        self.refuses(UnknownName, "no policy named 'packk' .did you mean 'pack'",
+                     request(CORES, policy="packk"))  # fmt: skip
+
+    def test_an_unknown_podm_asked_for_or_excluded(self):
+        for words in ({"podms": ["p9"]}, {"exclude_podms": ["p9"]}):
+            self.refuses(UnknownName, "no pod manager named 'p9' .did you mean 'p",
+                         request(CORES, **words))  # fmt: skip
+
+    def test_nothing_asked_for(self):
+        self.refuses(RequestError, "asks for nothing", Request())
+
+    def test_a_wish_that_no_filter_of_the_policy_reads(self):
+        asked = request(CORES, zone="z", policy="chance")
+        self.refuses(RequestError, "policy 'chance' has no filter 'zone'", asked)
+
+    def test_unknown_attributes_reject_unless_the_policy_allows_or_penalises(self):
+        untold = {"id": "untold", "blocks": [cpu("c", None), cpu("d", None)]}
+        told = {"id": "told", "blocks": [cpu("c", 8)]}
+        use = (FilterUse("capacity"),)
+        for unknown, alone, both in (
+            ("reject", "nothing_fits", {"told"}),
+            ("allow", "placed", {"told", "untold"}),
+            ("penalise", "placed", {"told"}),
+        ):
+            with self.subTest(unknown):
+                policy = Policy(name="mine", filters=use, unknown=unknown)
+                asked = request(CORES, policy="mine")
+                found = engine(view(untold), policy).select_destinations(asked)
+                self.assertEqual(alone, found.outcome)
+                found = engine(view(untold, told), policy)
+                chosen = {
+                    found.select_destinations(request(CORES, policy="mine", seed=seed))
+                    .placements[0]
+                    .chosen.podm
+                    for seed in range(30)
+                }
+                self.assertEqual(both, chosen)
+
+    def test_a_policy_without_filters_still_places_only_what_fits(self):
+        site = view({"id": "small", "blocks": cpus(1, 4)}, {"id": "fits", "blocks": cpus(1)})
+        policy = Policy(name="mine", pick=Pick(1))
+        for seed in range(10):
+            asked = request(CORES, policy="mine", seed=seed)
+            (placed,) = engine(site, policy).select_destinations(asked).placements
+            self.assertEqual("fits", placed.chosen.podm)
+
+
+class TestReplace(unittest.TestCase):
+    """The next decision sees it."""
+
+    def test_a_podm_that_filled_up_is_not_chosen_again(self):
+        found = engine_of({"id": "a", "blocks": cpus(1)}, {"id": "b", "blocks": cpus(1)})
+        first = found.select_destinations(request(CORES)).placements[0].chosen.podm
+        found.replace(lean({"id": first, "blocks": [cpu("c0", 8, status={"state": "Composed"})]}))
+        second = found.select_destinations(request(CORES)).placements[0].chosen.podm
+        self.assertNotEqual(first, second)
+
+    def test_a_new_podm_is_seen(self):
+        found = engine_of({"id": "a"})
+        self.assertEqual("nothing_fits", found.select_destinations(request(CORES)).outcome)
+        found.replace(lean({"id": "b", "blocks": cpus(1)}))
+        self.assertEqual("placed", found.select_destinations(request(CORES)).outcome)
+        self.assertEqual(["a", "b"], found.look().podm_ids)
+
+    def test_a_view_that_was_looked_at_never_changes(self):
+        found = engine_of({"id": "a"})
+        seen = found.look()
+        found.replace(lean({"id": "a", "blocks": cpus(5)}))
+        self.assertEqual((0, 5), (seen.block_count, found.look().block_count))

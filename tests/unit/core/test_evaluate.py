@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging, costs and the funnel."""
+
+import unittest
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.bound import bound
+from tests.unit.core.deciders import cpus
+from tests.unit.core.sites import quietly
+from valence_sched.core.alternatives import Part
+from valence_sched.core.batch import place
+from valence_sched.core.decision import Decision
+from valence_sched.core.evaluate import first_failures, funnel, judge
+from valence_sched.core.evaluation import NEVER, SCALE, Case
+from valence_sched.core.fit.fit import Plan
+from valence_sched.core.policy import BoundPolicy, BoundWeigher
+from valence_sched.core.ranking import ranked
+from valence_sched.errors import PluginError
+from valence_sched.model.policy import Policy
+from valence_sched.testing import request, view
+from valence_sched.view.terms import Term, terms
+
+ASKED = request({"processor": {"total_cores": 8}})
+
+
+def site(size: int):
+    return view(*({"id": f"p{number}", "facts": {"n": number}} for number in range(size)))
+
+
+class TestCost(unittest.TestCase):
+    """S31: low is best, whole numbers from 0."""
+
+    @quietly(200)
+    @given(st.lists(
+        st.tuples(st.integers(0, 5000), st.lists(st.floats(0, 1), min_size=4, max_size=4)),
+        max_size=4,
+    ))  # fmt: skip
+    def test_cost_is_the_weighted_sum_of_a_million_times_what_is_missing(self, weighers):
+        """S31: total = sum of weight × cost of each weigher; the order is ascending."""
+        seen = site(4)
+        policy = BoundPolicy(
+            Policy(name="p"),
+            (),
+            tuple(
+                BoundWeigher(f"w{n}", weight, lambda v, r, s=scores: np.array(s))
+                for n, (weight, scores) in enumerate(weighers)
+            ),
+        )
+        found = judge(seen, ASKED, policy)
+        for row in range(4):
+            costs = [(weight, SCALE - round(s[row] * SCALE)) for weight, s in weighers]
+            self.assertTrue(all(0 <= cost <= SCALE for _, cost in costs))
+            self.assertEqual(sum(weight * cost for weight, cost in costs), found.cost[row])
+            self.assertLessEqual(found.cost[row], SCALE * policy.worst)
+        self.assertEqual(np.dtype(np.int64), found.cost.dtype)
+        order = list(ranked(seen, found.cost, ASKED, 0))
+        self.assertEqual(sorted(found.cost.tolist()), found.cost[order].tolist())
+        self.assertEqual([0, 1, 2, 3], sorted(order))
+
+    def test_a_rejected_pool_has_no_cost_that_could_win(self):
+        def even(view, request):
+            return view.number("n") % 2 == 0
+
+        def last(view, request):
+            return view.number("n") / 10
+
+        found = judge(site(4), ASKED, bound(last, filters=(even,)))
+        self.assertEqual([NEVER] * 2, found.cost[[1, 3]].tolist())
+        self.assertEqual([2, 0], list(ranked(site(4), found.cost, ASKED, 0)))
+
+    def test_the_same_of_all_pools_may_be_said_in_one_number(self):
+        def same(view, request):
+            return np.broadcast_to(0.25, len(view))
+
+        def most(view, request):
+            return np.broadcast_to(2.0, len(view))
+
+        found = judge(site(3), ASKED, bound(same, fine))
+        self.assertEqual([750 * SCALE + 500 * SCALE] * 3, found.cost.tolist())
+        self.assertEqual([[0.25] * 3, [0.5] * 3], found.scores.tolist())
+        self.assertEqual((0.25, 0.5), found.marks_of(1))
+        found = judge(site(3), ASKED, bound(most))
+        self.assertEqual(([[1.0] * 3], [0] * 3), (found.scores.tolist(), found.cost.tolist()))
+        self.assertIn("left 0..1", found.notes[0])
+
+    def test_no_filter_and_no_weigher_cost_nothing(self):
+        self.assertEqual([0, 0], judge(site(2), ASKED, bound()).cost.tolist())
+
+    def test_ranking_leaves_the_costs_as_they_were(self):
+        cost = np.array([3, 1, 3, NEVER])
+        self.assertEqual(1, next(ranked(site(4), cost, ASKED, 0)))
+        self.assertEqual({0, 2}, set(list(ranked(site(4), cost, ASKED, 0))[1:]))
+        self.assertEqual([3, 1, 3, NEVER], cost.tolist())
+
+
+def fine(view, request):
+    return np.full(len(view), 0.5)
+
+
+def raising(view, request):
+    raise KeyError("tea\npot")
+
+
+class Speechless(Exception):
+    """An error that fails when it is to say what went wrong."""
+
+    def __str__(self) -> str:
+        raise AttributeError("detail")
+
+
+def speechless(view, request):
+    raise Speechless
+
+
+def masked(view, request):
+    """As scores, all of them hidden."""
+    return np.ma.masked_all(len(view))
+
+
+def masked_flags(view, request):
+    return np.ma.masked_all(len(view), dtype=bool)
+
+
+def short(view, request):
+    return np.ones(1)
+
+
+def words(view, request):
+    return np.array(["x"] * len(view))
+
+
+def nan(view, request):
+    return np.where(view.number("n") == 0, np.nan, 0.5)
+
+
+def wide(view, request):
+    return view.number("n") - 1.0
+
+
+def nothing(view, request):
+    return None
+
+
+def ones(view, request):
+    return np.ones(len(view), dtype=int)
+
+
+def leaving(view, request):
+    raise SystemExit(9)
+
+
+def short_while_many(view, request):
+    """Is right for a view of one row only, and looks at what is free."""
+    view.free(request.needs[0])
+    return np.ones(1)
+
+
+@terms
+def wordless(view, request):
+    if len(view) == 1:
+        raise ValueError("no words")
+    yield Term("n", 5, view.number("n"))
+
+
+class TestBrokenPlugins(unittest.TestCase):
+    """A plugin that breaks its contract is named, and never stops a decision unless strict."""
+
+    def judged(self, policy, note: str):
+        found = judge(site(3), ASKED, policy)
+        (said,) = found.notes
+        self.assertIn(note, said)
+        self.assertNotIn("\n", said)
+        with self.assertRaises(PluginError) as caught:
+            judge(site(3), ASKED, policy, strict=True)
+        self.assertEqual(said, str(caught.exception))
+        return found
+
+    def test_a_weigher_that_fails_counts_as_0(self):
+        for weigher, note in (
+            (raising, "weigher 'raising' failed: KeyError: 'tea"),
+            (short, "weigher 'short' returned an array of float64 of shape (1,), not 3 numbers"),
+            (words, "weigher 'words' returned an array of <U1"),
+            (nothing, "weigher 'nothing'"),
+            (leaving, "weigher 'leaving' failed: SystemExit: 9"),
+            (speechless, "weigher 'speechless' failed: Speechless"),
+            (masked, "weigher 'masked' returned a MaskedArray, not 3 numbers"),
+        ):
+            with self.subTest(weigher.__name__):
+                found = self.judged(bound(weigher, fine), note)
+                self.assertEqual([[0, 0, 0], [0.5] * 3], found.scores.tolist())
+                self.assertEqual([1500 * SCALE] * 3, found.cost.tolist())
+
+    def test_who_failed_once_fails_throughout_a_batch(self):
+        pods = [{"id": str(n), "blocks": cpus(3, 8)} for n in range(3)]
+        for policy in (bound(short_while_many), bound(filters=(short_while_many,))):
+            seen = view(*pods)
+            asked = msgspec.structs.replace(ASKED, count=6)
+            found = judge(seen, asked, policy)
+            batch = place(Case(seen, asked, policy, found, Plan(asked.needs, seen.kinds)), ranked)
+            self.assertEqual(1, len(batch.judgement.notes))
+            self.assertEqual({0.0}, {score for p in batch.placed for score in p.scores} or {0.0})
+            self.assertEqual(0 if policy.filters else 6, len(batch.placed))
+
+    def test_a_filter_that_cannot_explain_itself_still_judges(self):
+        seen = site(3)
+        policy = bound(filters=(wordless,))
+        found = judge(seen, ASKED, policy)
+        case = Case(seen, ASKED, policy, found, Plan(ASKED.needs, seen.kinds))
+        decision = Decision([Part(case, place(case, ranked))])
+        (reason,) = decision.reasons(0)
+        self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
+        self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])
+
+    def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
+        """semantics.md 10 and trap 12: there, one plug-in out of range aborted everything."""
+        found = self.judged(bound(wide), "weigher 'wide' left 0..1")
+        self.assertEqual([[0, 0, 1]], found.scores.tolist())
+        found = self.judged(bound(nan), "weigher 'nan' left 0..1: clamped, and NaN counted as 0")
+        self.assertEqual([[0, 0.5, 0.5]], found.scores.tolist())
+
+    def test_a_filter_that_fails_rejects_everything(self):
+        for filter_, note in (
+            (raising, "filter 'raising' failed: KeyError"),
+            (short, "filter 'short' returned an array of float64 of shape (1,), not 3 bools"),
+            (ones, "filter 'ones' returned an array of int64 of shape (3,), not 3 bools"),
+            (speechless, "filter 'speechless' failed: Speechless"),
+            (masked_flags, "filter 'masked_flags' returned a MaskedArray, not 3 bools"),
+            (nothing, "filter 'nothing'"),
+        ):
+            with self.subTest(filter_.__name__):
+                found = self.judged(bound(filters=(filter_,)), note)
+                self.assertEqual([NEVER] * 3, found.cost.tolist())
+
+    def test_the_reason_of_a_filter_that_failed_is_that_it_failed(self):
+        seen = site(3)
+        policy = bound(filters=(raising,))
+        case = Case(seen, ASKED, policy, judge(seen, ASKED, policy), Plan(ASKED.needs, seen.kinds))
+        decision = Decision([Part(case, place(case, ranked))])
+        (reason,) = decision.reasons(0)
+        said = "raising: this filter: needs an answer, has none: it failed"
+        self.assertEqual(said, reason.text)
+
+    def test_whole_numbers_are_scores_too(self):
+        self.assertEqual([[1, 1, 1]], judge(site(3), ASKED, bound(ones)).scores.tolist())
+
+
+class TestFunnel(unittest.TestCase):
+    """How many came in and went on, filter by filter (semantics.md 20)."""
+
+    VERDICTS = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 1]], dtype=bool)
+
+    def test_each_filter_counts_what_those_before_it_left(self):
+        def a(view, request): ...
+        def b(view, request): ...
+        def c(view, request): ...
+
+        steps = funnel(bound(filters=(a, b, c)), self.VERDICTS, 4)
+        self.assertEqual([("a", 4, 3), ("b", 3, 2), ("c", 2, 1)], steps)
+
+    def test_the_first_filter_that_rejects_is_the_reason(self):
+        self.assertEqual([2, 1, 0, -1], list(first_failures(self.VERDICTS)))
+        self.assertEqual([-1, -1], list(first_failures(np.ones((0, 2), dtype=bool))))

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judgements are kept: work is done only for the rows that moved."""
+
+import unittest
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.bound import bound
+from tests.unit.core.deciders import built_in, cpus, engine, lean
+from tests.unit.core.sites import quietly
+from valence_sched.core.decider import Engine
+from valence_sched.core.evaluation import Judgement
+from valence_sched.core.evaluation_cache import MOST_LAG, Kept
+from valence_sched.model.inventory import to_json
+from valence_sched.testing import request, view
+from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.update import splice
+from valence_sched.view.view import View
+
+CORES = {"processor": {"total_cores": 8}}
+
+
+def pod(name: str, blocks: int, pools: int = 1, **words) -> dict:
+    return {
+        "id": name,
+        "pools": [{"id": str(n)} for n in range(pools)],
+        "blocks": [{**block, "pools": [str(n % pools)]} for n, block in enumerate(cpus(blocks))],
+        **words,
+    }
+
+
+def rows_judged(found: Engine) -> int:
+    return found._kept.rows_judged
+
+
+class TestWork(unittest.TestCase):
+    """Counted in rows, not in time."""
+
+    def setUp(self):
+        self.engine = engine(view(*(pod(f"p{n}", 3, 2) for n in range(100))))
+
+    def work(self, *words: dict, node: dict = CORES) -> int:
+        before = rows_judged(self.engine)
+        for word in words:
+            self.engine.select_destinations(request(node, **word))
+        return rows_judged(self.engine) - before
+
+    def test_the_first_ask_judges_every_row_and_the_second_none(self):
+        self.assertEqual(200, self.work({}))
+        self.assertEqual(0, self.work({}))
+
+    def test_who_asks_how_many_and_with_what_seed_are_the_same_question(self):
+        self.work({})
+        same = ({"id": "x"}, {"seed": 4}, {"count": 3}, {"alternates": 2}, {"flavor": "f"})
+        self.assertEqual(0, self.work(*same))
+
+    def test_another_need_or_wish_or_policy_is_another_question(self):
+        self.work({})
+        for words in ({"zone": "z"}, {"podms": ["p1"]}, {"policy": "pack"}):
+            self.assertEqual(200, self.work(words), words)
+        self.assertEqual(200, self.work({}, node={"processor": {"total_cores": 9}}))
+
+    def test_after_one_podm_was_replaced_only_its_rows_are_judged(self):
+        self.work({})
+        self.engine.replace(lean(pod("p7", 5, 3)))
+        self.assertEqual(3, self.work({}))
+        self.assertEqual(0, self.work({}))
+
+    def test_who_lags_far_behind_is_judged_afresh(self):
+        self.work({})
+        for number in range(MOST_LAG + 1):
+            self.engine.replace(lean(pod(f"p{number}", 4, 2)))
+        self.assertEqual(200, self.work({}))
+
+    def test_several_changes_are_taken_in_at_once_each_row_once(self):
+        self.work({})
+        for name in ("p3", "p7", "p3", "new"):
+            self.engine.replace(lean(pod(name, 4, 2)))
+        self.assertEqual(6, self.work({}))
+
+    def test_each_kept_question_takes_in_the_change_by_itself(self):
+        self.work({}, {"zone": "z"})
+        self.engine.replace(lean(pod("p7", 5, 2)))
+        self.assertEqual(4, self.work({}, {"zone": "z"}))
+
+    def test_only_so_many_questions_are_kept(self):
+        for cores in range(1, 70):
+            self.work({}, node={"processor": {"total_cores": cores}})
+        self.assertEqual(0, self.work({}, node={"processor": {"total_cores": 69}}))
+        self.assertEqual(200, self.work({}, node={"processor": {"total_cores": 1}}))
+
+
+class TestExact(unittest.TestCase):
+    """What was kept equals what judging anew would say."""
+
+    CHANGES = st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(1, 3), st.booleans()),
+        max_size=6,
+    )
+
+    @quietly(40)
+    @given(CHANGES, st.integers(1, 3))
+    def test_decisions_after_changes_equal_those_of_a_fresh_engine(self, changes, every):
+        podms = {f"p{n}": pod(f"p{n}", n, 1 + n % 2) for n in range(4)}
+        kept = engine(view(*podms.values()))
+        words = [{"policy": name, "count": 3, "alternates": 1} for name in ("default", "balanced")]
+        for turn, (place, blocks, pools, enabled) in enumerate(changes):
+            if turn % every == 0:
+                for word in words:
+                    kept.select_destinations(request(CORES, **word))
+            podms[f"p{place}"] = pod(f"p{place}", blocks, pools, enabled=enabled)
+            kept.replace(lean(podms[f"p{place}"]))
+        fresh = engine(view(*podms.values()))
+        for word in words:
+            asked = request(CORES, **word)
+            here, there = (e.select_destinations(asked).report() for e in (kept, fresh))
+            self.assertEqual(to_json(there), to_json(here))
+
+    def test_an_earlier_decision_stays_what_it_was(self):
+        found = engine(view(pod("a", 3), pod("b", 2)))
+        first = found.select_destinations(request(CORES, count=2))
+        before = to_json(first.report())
+        found.select_destinations(request(CORES, count=5, alternates=1))
+        found.replace(lean(pod("a", 0)))
+        found.replace(lean(pod("c", 9)))
+        found.select_destinations(request(CORES))
+        self.assertEqual(before, to_json(first.report()))
+
+    def test_a_plugin_that_fails_on_a_new_podm_is_noted_there_and_until_it_is_gone(self):
+        def fragile(view, request):
+            if np.isnan(view.number("year")).any():
+                raise ValueError("no year")
+            return view.every
+
+        def ask(site: View) -> Judgement:
+            return kept.judgement(site, asked, policy, (b"", b""), strict=False)[0]
+
+        def replaced(site: View, **facts: float) -> View:
+            builder = ViewBuilder(site.kinds)
+            builder.add(lean({"id": "a", "facts": facts}), "test")
+            site, moved = splice(site, 0, builder.view())
+            kept.moved(moved)
+            return site
+
+        kept, policy, asked = Kept(), bound(filters=(fragile,)), request(CORES)
+        site = view({"id": "a", "facts": {"year": 2020}}, {"id": "b", "facts": {"year": 2021}})
+        first = ask(site)
+        site = replaced(site)
+        second = ask(site)
+        self.assertEqual((0, 1), (len(first.notes), len(second.notes)))
+        site = replaced(site)
+        self.assertEqual(1, len(ask(site).notes), "said twice")
+        third = ask(replaced(site, year=2022))
+        self.assertEqual(([], [[True, True]]), (third.notes, third.verdicts.tolist()))
+        self.assertEqual((0, 1), (len(first.notes), len(second.notes)))
+
+    def test_a_refused_change_changes_nothing(self):
+        found = engine(view(pod("a", 3)))
+        before = found.look()
+        bad = {"id": "a", "blocks": [{"uri": "x", "pools": ["nowhere"]}]}
+        with self.assertRaisesRegex(Exception, "nowhere"):
+            found.replace(lean(bad))
+        self.assertIs(before, found.look())
+
+    def test_policies_that_ship_are_five(self):
+        names = [policy.name for policy in built_in()]
+        self.assertEqual(["default", "pack", "balanced", "chance", "fragmentation"], names)

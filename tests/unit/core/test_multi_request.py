@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several requests together: one after another on what was left, all of them or none."""
+
+import unittest
+from collections import Counter
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.model.decision import Reports
+from valence_sched.testing import request, view
+
+CORES = {"processor": {"total_cores": 8}}
+CARD = {**CORES, "accelerators": [{}]}
+STOCK = {"stocks": [{"resource": "gib", "amount": 3}]}
+MANY = st.lists(
+    st.tuples(st.sampled_from([CORES, CARD, STOCK]), st.integers(1, 3), st.integers(0, 1)),
+    min_size=1,
+    max_size=5,
+)
+
+
+def site(sizes):
+    return [
+        {
+            "id": str(number),
+            "blocks": [*cpus(size), gpu("g1"), gpu("g2")],
+            "stocks": [{"uri": "s", "resource": "gib", "total": 10}],
+        }
+        for number, size in enumerate(sizes)
+    ]
+
+
+def used(found):
+    """Count what all placements take, by podm and URI: blocks by number, stocks by amount."""
+    taken = Counter()
+    for decision in found.decisions:
+        for placement in decision.placements:
+            chosen = placement.chosen
+            taken.update((chosen.podm, block.uri) for block in chosen.blocks)
+            for grant in chosen.grants:
+                taken[chosen.podm, grant.uri] += grant.amount
+    return taken
+
+
+class TestTogether(unittest.TestCase):
+    """S35: each on what those before it left."""
+
+    @quietly(100)
+    @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), MANY)
+    def test_nothing_is_given_twice_and_all_get_what_they_must_or_nobody_gets_anything(
+        self, sizes, asks
+    ):
+        asked = [
+            request(node, count=count, min_count=count - less if less < count else None)
+            for node, count, less in asks
+        ]
+        seen = view(*site(sizes))
+        found = engine(seen).select_all(asked)
+        taken = used(found)
+        for (_, uri), amount in taken.items():
+            self.assertLessEqual(amount, 10 if uri == "s" else 1, uri)
+        if found.failed:
+            self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed))
+        else:
+            self.assertEqual(len(asked), len(found.decisions))
+            for wanted, decision in zip(asked, found.decisions, strict=True):
+                self.assertGreaterEqual(len(decision.placed), wanted.least)
+
+    def test_the_first_alone_is_what_it_would_be_by_itself(self):
+        seen = view(*site([3, 2]))
+        asked = request(CARD, count=2, alternates=1)
+        alone = engine(seen).select_destinations(asked)
+        together = engine(seen).select_all([asked, request(CORES)])
+        self.assertEqual(alone.placements, together.decisions[0].placements)
+
+    def test_no_alternate_is_where_another_request_is_placed(self):
+        """It could be made of the same blocks."""
+        one = [cpu("c", 8)]
+        podms = [{"id": name, "blocks": one} for name in "abcd"]
+        asked = [request(CORES, alternates=2), request(CORES, count=2)]
+        found = engine_of(*podms).select_all(asked)
+        first, second = found.decisions
+        (placement,) = first.placements
+        taken = {other.chosen.podm for other in (placement, *second.placements)}
+        self.assertEqual(3, len(taken))
+        self.assertEqual([*set("abcd") - taken], [other.podm for other in placement.alternates])
+        self.assertEqual([2, 1], [len(other.placements) for other in (second, first)])
+
+    def test_one_alone_keeps_its_reasons(self):
+        """As if it had been asked without a file."""
+        asked = request(CORES, count=2)
+        alone = engine_of(*site([3, 2])).select_destinations(asked).report()
+        (decision,) = engine_of(*site([3, 2])).select_all([asked]).decisions
+        self.assertEqual(alone, decision.report())
+
+    def test_one_that_fails_fails_all_and_says_what_was_left(self):
+        found = engine_of(*site([2])).select_all([request(CORES, count=2), request(CORES)])
+        self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed))
+        (verdict,) = found.failed.verdicts()
+        self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
+
+    def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
+        """Not even where a request before it had some of its nodes by another choice."""
+        before = request(CORES, first_of=[{"accelerators": [{}]}, {}], count=3, min_count=1)
+        found = engine_of(*site([4])).select_all([before, request(CORES, count=9)])
+        report = found.report()
+        self.assertEqual([3, 1], [one.fitting for one in report.decisions])
+        for one in report.decisions:
+            self.assertEqual(("nothing_fits", 0, ()), (one.outcome, one.placed, one.placements))
+            self.assertNotIn("chosen", {verdict.outcome for verdict in one.podms})
+
+    def test_one_that_may_have_fewer_keeps_its_reasons_though_others_follow(self):
+        asked = [request(CORES, count=3, min_count=1), request(STOCK), request(STOCK)]
+        found = engine_of(*site([2])).select_all(asked)
+        self.assertEqual(("placed_in_part", 4), (found.outcome, found.placed))
+        (verdict,) = found.decisions[0].verdicts()
+        self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
+
+    def test_one_that_may_have_none_fails_nobody(self):
+        big = request({"processor": {"total_cores": 99}}, min_count=0)
+        found = engine_of({"id": "a", "blocks": [cpu("c", 8)]}).select_all([big, request(CORES)])
+        self.assertEqual(("placed_in_part", 1), (found.outcome, found.placed))
+
+    def test_the_same_question_gets_the_same_bytes(self):
+        asked = [request(CARD, count=2), request(CORES, seed=3), request(STOCK, count=2)]
+        reports = [
+            msgspec.json.encode(engine_of(*site([4, 4, 4])).select_all(asked).report())
+            for _ in range(2)
+        ]
+        self.assertEqual(*reports)
+        report = msgspec.json.decode(reports[0], type=Reports)
+        self.assertEqual(("placed", 5, 5), (report.outcome, report.requested, report.placed))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy is bound to its plugins, or one line says why not."""
+
+import unittest
+
+from valence_sched.core import plugins
+from valence_sched.core.evaluate import funnel, judge
+from valence_sched.core.evaluation import SCALE
+from valence_sched.core.policy import bind, for_policy, idle, unread, without
+from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
+from valence_sched.model.policy import FilterUse, Overrides, Policy, PolicyText, WeigherUse
+from valence_sched.model.request import Names, Near, Request
+from valence_sched.testing import request, view
+
+SITE = view({"id": "a", "blocks": [{"uri": "c", "devices": {"processors": [{"cores": 10}]}}]})
+CORES = request({"processor": {"total_cores": 8}})
+
+
+def policy(filters: tuple = (), weighers: tuple = (), **words) -> Policy:
+    return Policy(name="mine", filters=filters, weighers=weighers, **words)
+
+
+class TestBind(unittest.TestCase):
+    """Names and options."""
+
+    def refuses(self, kind: type[SchedulerError], found: Policy) -> str:
+        with self.assertRaises(kind) as caught:
+            bind(found, "policies.yaml")
+        text = str(caught.exception)
+        self.assertTrue(text.startswith("policies.yaml: policy 'mine': "), text)
+        self.assertNotIn("\n", text)
+        return text
+
+    def test_an_unknown_filter_is_answered_with_the_nearest(self):
+        text = self.refuses(UnknownName, policy((FilterUse("capasity"),)))
+        self.assertIn("no filter named 'capasity' (did you mean 'capacity'?)", text)
+
+    def test_an_unknown_weigher_is_answered_with_the_nearest(self):
+        text = self.refuses(UnknownName, policy((), (WeigherUse("rooom"),)))
+        self.assertIn("no weigher named 'rooom' (did you mean 'room'?)", text)
+
+    def test_an_unknown_scheduler_is_answered_with_all_when_none_is_near(self):
+        text = self.refuses(UnknownName, policy(scheduler="zzz"))
+        self.assertIn("no scheduler named 'zzz' (known: chance, filter", text)
+
+    def test_a_filter_is_no_weigher(self):
+        self.refuses(UnknownName, policy((FilterUse("room"),)))
+
+    def test_an_unknown_option_is_answered_with_the_nearest(self):
+        text = self.refuses(InputError, policy((FilterUse("capacity", {"headrom": 1}),)))
+        self.assertIn("option 'headrom' of 'capacity'", text)
+        self.assertIn("no such option (did you mean 'headroom'?)", text)
+
+    def test_an_option_of_a_plugin_that_has_none(self):
+        text = self.refuses(InputError, policy((FilterUse("zone", {"name": "a"}),)))
+        self.assertIn("none is known", text)
+
+    def test_an_option_of_the_wrong_type(self):
+        for use, found, expected in (
+            (FilterUse("capacity", {"headroom": "much"}), '"much"', "float"),
+            (FilterUse("capacity", {"headroom": [1]}), "[1]", "float"),
+            (FilterUse("alive", {"unknown": "perhaps"}), '"perhaps"', "bool"),
+        ):
+            with self.subTest(use):
+                text = self.refuses(InputError, policy((use,)))
+                self.assertIn(f"found {found}, expected {expected}", text)
+
+    def test_an_option_that_is_none_of_the_words(self):
+        text = self.refuses(InputError, policy((), (WeigherUse("room", 1.0, {"by": "pod"}),)))
+        self.assertIn("'pod'", text)
+        self.assertIn("did you mean 'podm'?", text)
+
+    def test_options_reach_the_plugin(self):
+        for headroom, verdict in ((0.0, True), (0.5, False)):
+            bound = bind(policy((FilterUse("capacity", {"headroom": headroom}),)))
+            self.assertEqual([verdict], bound.filters[0].judge(SITE, CORES).tolist())
+            (term,) = bound.filters[0].terms(SITE, CORES)
+            self.assertEqual(8 * (1 + headroom), term.need)
+
+    def test_an_option_written_as_text_is_the_number_it_says(self):
+        bound = bind(policy((FilterUse("capacity", {"headroom": "0.5"}),)))
+        self.assertEqual([False], bound.filters[0].judge(SITE, CORES).tolist())
+
+    def test_weights_count_in_thousandths(self):
+        bound = bind(policy((), (WeigherUse("room", 1.5), WeigherUse("pack", 0.25))))
+        self.assertEqual([1500, 250], [weigher.weight for weigher in bound.weighers])
+        self.assertEqual(1750, bound.worst)
+
+
+class TestUnknown(unittest.TestCase):
+    """What an attribute means that nobody told."""
+
+    def test_reject_keeps_the_request_and_allow_and_penalise_change_its_needs(self):
+        for unknown, found in (("reject", "reject"), ("allow", "allow"), ("penalise", "allow")):
+            asked = for_policy(CORES, policy(unknown=unknown))
+            self.assertEqual([found], [need.unknown for need in asked.needs])
+
+    def test_a_request_from_a_report_is_read_anew_by_another_policy(self):
+        allowed = for_policy(CORES, policy(unknown="allow"))
+        self.assertEqual(CORES, for_policy(allowed, policy()))
+
+    def test_penalise_weighs_what_is_known_heavier_than_all_else_together(self):
+        bound = bind(policy((), (WeigherUse("room", 2.0), WeigherUse("pack")), unknown="penalise"))
+        weights = {weigher.name: weigher.weight for weigher in bound.weighers}
+        self.assertGreater(weights["known"], weights["room"] + weights["pack"])
+
+    def test_penalise_leaves_a_weight_that_the_policy_chose_itself(self):
+        bound = bind(policy((), (WeigherUse("known", 0.5),), unknown="penalise"))
+        self.assertEqual([("known", 500)], [(w.name, w.weight) for w in bound.weighers])
+
+    def test_penalise_without_any_weigher_still_prefers_what_is_known(self):
+        bound = bind(policy(unknown="penalise"))
+        self.assertEqual(["known"], [weigher.name for weigher in bound.weighers])
+
+
+class TestUnread(unittest.TestCase):
+    """A wish that no filter reads would be ignored."""
+
+    def test_wishes_without_their_filter_are_named(self):
+        asked = Request(
+            podms=("a",),
+            zone="z",
+            locations=("dc1",),
+            aggregates=Names(("g",)),
+            capabilities={"k": ("v",)},
+            traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
+            attributes={"facts.year": "2022"},
+            where=0,
+            near=(Near(thing="volume v", zone="z"),),
+        )
+        names = ["target", "zone", "location", "aggregates", "capabilities", "traits",
+                 "attributes", "json", "near"]  # fmt: skip
+        self.assertEqual(names, [reader.name for reader in unread(asked, bind(policy()))])
+        with_all = bind(policy(tuple(map(FilterUse, names))))
+        self.assertEqual([], unread(asked, with_all))
+
+    def test_no_wish_needs_no_filter(self):
+        self.assertEqual([], unread(CORES, bind(policy())))
+
+    def test_a_soft_wish_needs_a_weigher_and_no_filter(self):
+        asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
+        (reader,) = unread(asked, bind(policy()))
+        self.assertEqual(("weigher", "near"), (reader.kind, reader.name))
+        self.assertEqual([], unread(asked, bind(policy((), (WeigherUse("near"),)))))
+        self.assertEqual([], unread(CORES, bind(policy())))
+
+    def test_a_weigher_without_anything_to_do_takes_no_part(self):
+        both = bind(policy((), (WeigherUse("near"), WeigherUse("room"))))
+        asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
+        must = Request(near=(Near(thing="volume v", zone="z"),))
+        for request_, names in ((CORES, ["room"]), (must, ["room"]), (asked, ["near", "room"])):
+            part = without(both, idle(request_))
+            self.assertEqual(names, [weigher.name for weigher in part.weighers])
+            self.assertEqual(1000 * len(names), part.worst)
+
+    def test_a_filter_without_anything_to_do_is_not_asked_and_stays_in_the_funnel(self):
+        uses = (FilterUse("zone"), FilterUse("capacity"), FilterUse("traits"))
+        both = bind(policy(uses))
+        part = without(both, idle(CORES))
+        self.assertEqual(["capacity"], [filter_.name for filter_ in part.filters])
+        self.assertEqual(["zone", "capacity", "traits"], part.filter_names)
+        for found in (both, part):
+            steps = funnel(found, judge(SITE, CORES, found).verdicts, len(SITE))
+            self.assertEqual([("zone", 1, 1), ("capacity", 1, 1), ("traits", 1, 1)], steps)
+
+
+class TestTwice(unittest.TestCase):
+    """Answers go by the name of who gave them."""
+
+    def test_a_filter_or_weigher_twice_is_refused(self):
+        zone, room = FilterUse("zone"), WeigherUse("room")
+        for words in ({"filters": (zone, zone)}, {"weighers": (room, WeigherUse("room", 2.0))}):
+            with self.assertRaisesRegex(InputError, "twice"):
+                bind(Policy(name="mine", **words))
+
+
+class TestText(unittest.TestCase):
+    """A policy as people write it."""
+
+    def test_a_plugin_without_options_is_just_its_name(self):
+        text = PolicyText(
+            name="mine", filters=("zone", FilterUse("alive")), weighers=("room", WeigherUse("pack"))
+        )
+        found = text.policy()
+        self.assertEqual((FilterUse("zone"), FilterUse("alive")), found.filters)
+        self.assertEqual((WeigherUse("room"), WeigherUse("pack")), found.weighers)
+
+
+class TestPlugins(unittest.TestCase):
+    """What is installed."""
+
+    def test_a_plugin_that_cannot_be_imported_says_why(self):
+        found = plugins.Plugins("filter", {}, broken={"mine": "ImportError: no module"})
+        with self.assertRaisesRegex(PluginError, "'mine' cannot be loaded: ImportError: no module"):
+            found.get("mine")
+
+    def test_names_come_in_order(self):
+        for group in (plugins.FILTERS, plugins.WEIGHERS, plugins.SCHEDULERS):
+            names = list(plugins.installed(group).found)
+            self.assertEqual(sorted(names), names)
+
+    def test_options_and_summary_are_read_from_the_function(self):
+        capacity = plugins.installed(plugins.FILTERS).get("capacity")
+        self.assertEqual(["headroom"], list(plugins.options(capacity)))
+        self.assertTrue(plugins.summary(capacity).startswith("Keeps pools with enough free cores"))
+        self.assertEqual("", plugins.summary(lambda view, request: None))
+
+
+class TestOverrides(unittest.TestCase):
+    """Other weights by aggregate or zone."""
+
+    SITE = view(
+        {"id": "plain", "facts": {"failures": 1}},
+        {"id": "zoned", "zone": "z", "facts": {"failures": 1}},
+        {"id": "gold", "zone": "z", "aggregates": ["gold"], "facts": {"failures": 1}},
+        {"id": "both", "aggregates": ["gold", "slow"], "facts": {"failures": 1}},
+        {"id": "mute", "zone": "mute", "facts": {"failures": 1}},
+    )
+    OVERRIDES = Overrides(aggregate={"gold": 4.0, "slow": 2.0, "later": 0.0}, zone={"z": 3.0})
+
+    def bound(self, *weighers: WeigherUse):
+        return bind(policy((), weighers))
+
+    def scores(self, bound) -> list[float]:
+        found = judge(self.SITE, CORES, bound, strict=True)
+        return [round(1 - cost / bound.worst / SCALE, 6) for cost in found.cost.tolist()]
+
+    def test_an_aggregate_goes_before_a_zone_and_the_smallest_of_several_counts(self):
+        """semantics.md 3: as Nova's multipliers of aggregates."""
+        (weigher,) = self.bound(WeigherUse("failures", 1.0, {}, self.OVERRIDES)).weighers
+        found = weigher.weights(self.SITE).tolist()
+        self.assertEqual([1000, 3000, 4000, 2000, 1000], found)
+
+    def test_a_score_is_the_weighted_mean_by_the_rows_own_weights(self):
+        # failures scores 1/2 everywhere, affinity 1: no soft rules
+        bound = self.bound(
+            WeigherUse("failures", 1.0, {}, self.OVERRIDES), WeigherUse("affinity", 1.0)
+        )
+        means = [(w * 0.5 + 1) / (w + 1) for w in (1, 3, 4, 2, 1)]
+        for mean, score in zip(means, self.scores(bound), strict=True):
+            self.assertAlmostEqual(mean, score, 5)
+
+    def test_equal_weights_by_override_and_without_come_to_the_same(self):
+        same = Overrides(aggregate={"gold": 2.0}, zone={"z": 2.0})
+        uses = (WeigherUse("affinity", 1.0), WeigherUse("failures", 2.0))
+        with_same = (uses[0], WeigherUse("failures", 2.0, {}, same))
+        self.assertEqual(self.scores(self.bound(*uses)), self.scores(self.bound(*with_same)))
+
+    def test_where_nothing_weighs_a_pool_is_worst_and_not_best(self):
+        """semantics.md trap 13: what nobody speaks for is 0, not without an opinion."""
+        bound = self.bound(WeigherUse("failures", 1.0, {}, Overrides(zone={"mute": 0.0})))
+        self.assertEqual([0.5, 0.5, 0.5, 0.5, 0.0], self.scores(bound))
+
+    def test_a_row_costs_the_same_alone(self):
+        bound = self.bound(
+            WeigherUse("failures", 1.0, {}, self.OVERRIDES), WeigherUse("affinity", 1.0)
+        )
+        whole = judge(self.SITE, CORES, bound).cost.tolist()
+        alone = [judge(self.SITE.take([row]), CORES, bound).cost[0] for row in range(5)]
+        self.assertEqual(whole, alone)

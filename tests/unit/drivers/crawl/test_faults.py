@@ -1,0 +1,539 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One bad pod manager never sinks the rest: each way to be bad, over real sockets."""
+
+import base64
+import datetime as dt
+import ipaddress
+import logging
+import re
+import socket
+import ssl
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.unit.drivers.crawl.test_live import DIALECTS, NOON, TREES, LiveTest
+from tests.unit.drivers.served import PASSWORD, SESSIONS, TOKEN, USER
+from valence_sched.drivers.bounds import MIB
+from valence_sched.drivers.crawl.pool import Settings, Target, read
+from valence_sched.drivers.http.connection import Connection
+from valence_sched.drivers.http.errors import Deadline
+from valence_sched.model.registration import Registered
+
+TREE = TREES["shared-blocks"]
+BLOCKS = sorted(uri for uri in TREE if re.search(r"/ResourceBlocks/[^/]+$", uri))
+LOGIN = (USER, PASSWORD)
+
+
+def on(pattern, act, method="GET"):
+    """Return a rule for the paths that a pattern matches."""
+    return lambda handler: (
+        handler.command == method and bool(re.search(pattern, handler.path)) and act(handler)
+    )
+
+
+def once(rule):
+    """Return a rule that holds the first time only."""
+    left = [1]
+    lock = threading.Lock()
+
+    def first(handler):
+        with lock:
+            return bool(left and rule(handler) and (left.clear() or True))
+
+    return first
+
+
+def status(code, body=b"{}", **headers):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler: handler.reply(code, body, named)
+
+
+def hang(handler):
+    handler.podm.stop.wait(20)
+    return True
+
+
+def hang_in_body(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"{")
+    handler.wfile.flush()
+    return hang(handler)
+
+
+def drip(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100000")
+    handler.end_headers()
+    while not handler.podm.stop.wait(0.05):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+    return True
+
+
+def drip_headers(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    while not handler.podm.stop.wait(0.05):
+        handler.wfile.write(b"x")
+        handler.wfile.flush()
+    return True
+
+
+def half(handler):
+    handler.close_connection = True
+    return handler.reply(200, b'{"a', {"Content-Length": "1000"})
+
+
+def no_http(handler):
+    handler.close_connection = True
+    return bool(handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n"))
+
+
+def cut(handler):
+    return handler.connection.shutdown(socket.SHUT_RDWR) or True
+
+
+def huge(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(1 << 30))
+    handler.end_headers()
+    for _ in range(1024):
+        handler.wfile.write(b" " * MIB)
+        handler.podm.sent_mib = getattr(handler.podm, "sent_mib", 0) + 1
+    return True
+
+
+class FaultsTest(LiveTest):
+    def failure(self, target, status, *words, **more):
+        """Read a bad pod manager and a good one; return what is said of the bad one."""
+        good = self.serve(TREE)
+        bad, fine = self.read(target, good, **more)
+        self.assertEqual(len(BLOCKS), len(fine.podm.blocks))
+        self.assertIsNone(fine.failure)
+        self.assertEqual(status, bad.podm.status, bad.failure)
+        self.assertEqual(((), ()), (bad.podm.blocks, bad.podm.pools))
+        self.assertEqual(("podm-0", "2026-03-01T12:00:00Z"), (bad.podm.id, bad.podm.read_at))
+        self.assertNotIn("\n", bad.failure)
+        url = target if isinstance(target, str) else target.url
+        for word in ("podm-0: " + re.sub("//.*@", "//", url), *words):
+            self.assertIn(word, bad.failure)
+        return bad
+
+    def noted(self, server, *words, blocks=None):
+        """Read a pod manager with one bad document; it is said, and the others are there."""
+        (reading,) = self.read(server)
+        self.assertIsNone(reading.failure)
+        blocks = len(BLOCKS) - 1 if blocks is None else blocks
+        self.assertEqual(blocks, len(reading.podm.blocks), reading.problems)
+        said = [line for line in reading.problems if all(word in line for word in words)]
+        self.assertEqual(1, len(said), reading.problems)
+        return reading
+
+
+class DownTest(FaultsTest):
+    def test_one_that_is_down_is_offline_and_the_others_are_read(self):
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        self.failure(url, "Offline", "refused", "is it up")
+
+    def test_one_that_never_accepts_is_offline_at_its_deadline(self):
+        with socket.socket() as full:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            port = full.getsockname()[1]
+            first = [socket.socket() for _ in range(4)]
+            for client in first:
+                self.addCleanup(client.close)
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", port))
+            self.failure(f"http://127.0.0.1:{port}", "Offline", timeout_s=0.6)
+
+    def test_one_that_hangs_at_any_point_is_offline_at_its_deadline(self):
+        for act in (hang, hang_in_body, drip, drip_headers):
+            for path in ("v1/$", "/ResourceBlocks$"):
+                with self.subTest(act.__name__, path=path):
+                    server = self.serve(TREE, rules=[on(path, act)])
+                    if path == "v1/$" or act in (drip, drip_headers):
+                        self.failure(server, "Offline", "within", "--timeout", timeout_s=0.7)
+                    else:
+                        (reading,) = self.read(server, timeout_s=3.0)
+                        self.assertIsNone(reading.failure)
+                        self.assertIn("no answer in time", "".join(reading.problems))
+
+    def test_a_name_that_nobody_knows_is_offline(self):
+        self.failure("https://podm.invalid", "Offline", "podm.invalid")
+
+    def test_a_url_that_is_none_is_said_without_its_password(self):
+        bad = self.failure(f"ftp://{USER}:{PASSWORD}@host", "Unknown", "expected https://")
+        self.assertNotIn(PASSWORD, bad.failure + bad.podm.url)
+
+    def test_a_driver_nobody_knows_is_said_with_those_that_are(self):
+        server = self.serve(TREE)
+        (reading,) = self.read(server, known={"driver": "redfsh"})
+        self.assertIn("no driver named 'redfsh' (did you mean 'redfish'?)", reading.failure)
+
+
+class LoginTest(FaultsTest):
+    def test_one_session_is_made_and_deleted(self):
+        server = self.serve(TREE, login=LOGIN)
+        (reading,) = self.read(server)
+        self.assertIsNone(reading.failure)
+        self.assertEqual((1, set()), (server.made, server.sessions))
+        self.assertEqual(("DELETE", f"{SESSIONS}/1"), server.log[-1])
+
+    def test_a_session_is_deleted_by_whatever_host_it_is_named(self):
+        for host in ("https://bmc.inside.example", "//bmc:8443", "https://[", ""):
+            with self.subTest(host):
+
+                def make(handler, host=host):
+                    handler.podm.sessions.add(f"{SESSIONS}/1")
+                    where = {"Location": f"{host}{SESSIONS}/1", "X-Auth-Token": f"{TOKEN}-1"}
+                    return handler.reply(201, b"{}", where)
+
+                server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
+                (reading,) = self.read(server)
+                self.assertIsNone(reading.failure)
+                self.assertEqual(host == "https://[", bool(server.sessions))
+
+    def test_a_session_that_is_nowhere_is_used_and_said_to_stay_open(self):
+        for body in (b"", b"<html>", b'"text"', b'{"@odata.id": 7}'):
+            with self.subTest(body):
+
+                def make(handler, body=body):
+                    handler.podm.sessions.add(f"{SESSIONS}/1")
+                    return handler.reply(201, body, {"X-Auth-Token": f"{TOKEN}-1"})
+
+                server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
+                with self.assertLogs("valence_sched.drivers.http.login", "WARNING") as said:
+                    (reading,) = self.read(server)
+                self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+                self.assertIn(f"{SESSIONS}: does not say where its session is", said.output[0])
+                self.assertNotIn(TOKEN, "".join(said.output))
+
+    def test_a_wrong_password_is_unknown_and_tried_once(self):
+        server = self.serve(TREE, login=(USER, "other"))
+        self.failure(server, "Unknown", "refused the login of 'operator'")
+        self.assertEqual(1, sum(method == "POST" for method, _ in server.log))
+
+    def test_one_that_wants_a_login_says_how_to_register_it(self):
+        server = self.serve(TREE, login=LOGIN)
+        self.failure(server, "Unknown", "asks for a login", known={"username": None})
+
+    def test_at_the_session_limit_basic_authentication_goes_on(self):
+        for code in (503, 400, 507):
+            with self.subTest(code):
+                rule = on("Sessions$", status(code), "POST")
+                server = self.serve(TREE, login=LOGIN, rules=[rule])
+                reading = self.noted(server, f"HTTP {code}", "--auth basic", blocks=len(BLOCKS))
+                self.assertIsNone(reading.failure)
+                self.assertEqual(1, sum(method == "POST" for method, _ in server.log))
+
+    def test_without_basic_authentication_the_session_limit_is_a_failure(self):
+        server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", status(503), "POST")])
+        self.failure(server, "Unknown", "HTTP 503", "too many", known={"auth": "session"})
+
+    def test_basic_makes_no_session(self):
+        server = self.serve(TREE, login=LOGIN)
+        (reading,) = self.read(server, known={"auth": "basic"})
+        self.assertEqual((None, 0), (reading.failure, server.made))
+
+    def test_basic_carries_any_password_also_where_it_writes(self):
+        for password, sent in (("pässword", b"p\xe4ssword"), ("pa€word", "pa€word".encode())):
+            with self.subTest(password):
+                word = "Basic " + base64.b64encode(USER.encode() + b":" + sent).decode()
+                server = self.serve(TREE)
+                known = Registered(name="x", url=server.url, username=USER, auth="basic")
+                with Connection(known, password, Deadline(5)) as connection:
+                    connection.log_in(None)
+                    connection.get("/redfish/v1")
+                    connection.post("/redfish/v1/Systems", {})
+                self.assertEqual([word] * 2, [found["Authorization"] for found in server.headers])
+
+    def test_a_root_that_needs_a_login_is_read_after_it(self):
+        def closed(handler):
+            return not handler.is_in() and handler.reply(401)
+
+        for auth in ("auto", "session", "basic"):
+            server = self.serve(TREE, login=LOGIN, rules=[on("v1/?$", closed)])
+            (reading,) = self.read(server, known={"auth": auth})
+            self.assertIsNone(reading.failure)
+            self.assertEqual(set(), server.sessions)
+
+    def test_an_expired_session_is_made_anew_once(self):
+        def expire(handler):
+            handler.podm.sessions.clear()
+            return handler.reply(401)
+
+        server = self.serve(TREE, login=LOGIN, rules=[once(on("/ResourceBlocks$", expire))])
+        (reading,) = self.read(server)
+        self.assertEqual((None, 2), (reading.failure, server.made))
+        self.assertEqual(set(), server.sessions)
+
+    def test_a_session_that_expires_twice_fails_this_one_only(self):
+        server = self.serve(TREE, login=LOGIN, rules=[on("/ResourceBlocks$", status(401))])
+        self.failure(server, "Unknown", "expired twice")
+        self.assertEqual((2, set()), (server.made, server.sessions))
+
+    def test_the_session_is_deleted_whatever_happens(self):
+        for act in (hang, drip, status(401), status(200, b"<html>")):
+            server = self.serve(TREE, login=LOGIN, rules=[on("/CompositionService$", act)])
+            self.read(server, timeout_s=0.6)
+            self.assertEqual((True, set()), (server.made > 0, server.sessions))
+
+    def test_the_session_is_deleted_when_the_user_stops_the_reading(self):
+        arrived = threading.Event()
+
+        def stuck(handler):
+            arrived.set()
+            return hang(handler)
+
+        slow = self.serve(TREE, login=LOGIN, rules=[on("/CompositionService$", stuck)])
+        fast = self.serve(TREE)
+        targets = [
+            Target(Registered(name="fast", url=fast.url)),
+            Target(Registered(name="slow", url=slow.url, username=USER), PASSWORD),
+        ]
+        readings = read(targets, DIALECTS, Settings(timeout_s=60), clock=lambda: NOON)
+        next(readings)
+        arrived.wait(10)
+        self.assertEqual(1, len(slow.sessions))
+        readings.close()
+        self.assertEqual(set(), slow.sessions)
+
+    def test_a_session_service_that_hangs_at_the_end_does_not_keep_the_result(self):
+        server = self.serve(TREE, login=LOGIN, rules=[on("Sessions/1", hang, "DELETE")])
+        (reading,) = self.read(server)
+        self.assertIsNone(reading.failure)
+
+
+class TlsTest(FaultsTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+
+    def secure(self, name):
+        """Return a server with a certificate of its own making, and the file that trusts it."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podm")])
+        began = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(began)
+            .not_valid_after(began + dt.timedelta(days=3))
+            .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        form = serialization.PrivateFormat.PKCS8
+        secret = key.private_bytes(pem, form, serialization.NoEncryption())
+        trusted, both = self.folder / "ca.pem", self.folder / "both.pem"
+        trusted.write_bytes(certificate.public_bytes(pem))
+        both.write_bytes(certificate.public_bytes(pem) + secret)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(both)
+        return self.serve(TREE, login=LOGIN, tls=context), str(trusted)
+
+    def test_a_certificate_nobody_vouches_for_is_refused_unless_it_is_named(self):
+        server, trusted = self.secure(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        self.failure_tls(server, "certificate", "--cacert")
+        self.assertEqual([], server.log)
+        for known in ({"cacert": trusted}, {"insecure": True}):
+            (reading,) = self.read(server, known=known)
+            self.assertIsNone(reading.failure)
+
+    def test_the_certificate_of_another_host_is_refused_even_so(self):
+        server, trusted = self.secure(x509.DNSName("other.example"))
+        self.failure_tls(server, "127.0.0.1", known={"cacert": trusted})
+        self.assertEqual([], server.log)
+
+    def failure_tls(self, server, *words, **more):
+        (reading,) = self.read(server, **more)
+        self.assertEqual("Offline", reading.podm.status)
+        for word in (f"podm-0: {server.url}: TLS: ", *words):
+            self.assertIn(word, reading.failure)
+
+    def test_an_authority_that_is_not_there_is_said(self):
+        server, _ = self.secure(x509.DNSName("other.example"))
+        (reading,) = self.read(server, known={"cacert": "/nowhere/ca.pem"})
+        self.assertIn("/nowhere/ca.pem", reading.failure)
+        nonsense = self.folder / "nonsense.pem"
+        nonsense.write_bytes(b"nonsense")
+        self.failure_tls(server, str(nonsense), "--cacert", known={"cacert": str(nonsense)})
+
+
+class DocumentsTest(FaultsTest):
+    def test_an_error_in_place_of_the_service_root_is_no_service_root(self):
+        lie = status(200, b'{"error": {"code": "Base.1.8.GeneralError", "message": "no"}}')
+        server = self.serve(TREE, rules=[on("v1/?$", lie)])
+        self.failure(server, "Unknown", "an error in an answer of success", "a service root")
+
+    def test_a_web_page_is_not_redfish(self):
+        server = self.serve(TREE, rules=[on("v1", status(200, b"<!doctype html><title>x"))])
+        self.failure(server, "Unknown", "a page of HTML")
+
+    def test_a_server_without_a_root_is_not_redfish(self):
+        self.failure(self.serve({}), "Unknown", "is it a Redfish service?")
+
+    def test_a_root_of_trouble_is_unknown(self):
+        for code in (500, 418, 302):
+            server = self.serve(TREE, rules=[on("v1/?$", status(code))])
+            self.failure(server, "Unknown", f"HTTP {code}")
+
+    def test_one_bad_member_is_left_out_and_named(self):
+        block = BLOCKS[0]
+        acts = {
+            "HTTP 500": status(500),
+            "HTTP 403": status(403, b'"only text"'),
+            "a page of HTML": status(200, b"<html>"),
+            "JSON": status(200, b"{"),
+            "nesting": status(200, b'{"a":' * 100_000),
+            "expected object": status(200, b'"text"'),
+            "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
+            "a redirect to evil.example": status(302, Location="http://evil.example/x"),
+            "a redirect to nowhere": status(302, Location="http://[::1"),
+            "5 redirects": status(302, Location=block),
+            "more bytes": huge,
+            "ends too early": half,
+            "no HTTP: 'SSH": no_http,
+            "closed connection": cut,
+        }
+        for word, act in acts.items():
+            with self.subTest(word):
+                server = self.serve(TREE, rules=[on(f"{block}$", act)])
+                self.noted(server, block, word)
+                if act is huge:
+                    self.assertLess(server.sent_mib, 100)
+
+    def test_one_that_cuts_expanded_answers_is_read_without(self):
+        server = self.serve(TREE, expand=2, rules=[on("expand", cut)])
+        (reading,) = self.read(server)
+        self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+        self.assertEqual(self.recorded(TREE)[1], reading.problems)
+
+    def test_one_that_speaks_something_else_is_offline_and_said(self):
+        server = self.serve(TREE, rules=[on("v1/?$", no_http)])
+        self.failure(server, "Offline", "no HTTP: 'SSH-2.0-OpenSSH_9.6'", "not https?")
+
+    def test_a_dangling_link_is_noted(self):
+        documents = {uri: data for uri, data in TREE.items() if uri != BLOCKS[0]}
+        self.noted(self.serve(documents), BLOCKS[0], "no such document")
+
+    def test_a_page_that_is_missing_is_noted_and_the_first_page_is_used(self):
+        where = BLOCKS[0].rpartition("/")[0]
+        data = TREE[where].replace(
+            b"{", b'{"Members@odata.nextLink": "%s?page=2",' % where.encode(), 1
+        )
+        self.noted(self.serve(TREE | {where: data}), "?page=2", "no such", blocks=len(BLOCKS))
+
+    def test_a_link_to_another_host_is_refused_and_nothing_is_sent_there(self):
+        evil = self.serve(TREE)
+        data = {
+            uri: data.replace(f'"{BLOCKS[0]}"'.encode(), f'"{evil.url}{BLOCKS[0]}"'.encode())
+            for uri, data in TREE.items()
+        }
+        reading = self.read(self.serve(data, login=LOGIN))[0]
+        self.assertIn("links to 127.0.0.1", "".join(reading.problems))
+        self.assertEqual([], evil.log)
+
+    def test_a_redirect_to_another_host_carries_nothing_there(self):
+        evil = self.serve(TREE)
+        to = status(307, Location=f"{evil.url}/redfish/v1/x")
+        for path in ("v1/$", f"{BLOCKS[0]}$"):
+            self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
+        (reading,) = self.read(
+            self.serve(TREE, login=LOGIN, rules=[on("Sessions$", to, "POST")]),
+            known={"auth": "session"},
+        )
+        self.assertIn("HTTP 307", reading.failure)
+        self.assertEqual([], evil.log)
+
+    def test_a_redirect_on_this_host_is_followed(self):
+        there = {"/moved": TREE[BLOCKS[0]]}
+        rule = on(f"{BLOCKS[0]}$", status(308, Location="/moved"))
+        (reading,) = self.read(self.serve(TREE | there, rules=[rule]))
+        self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+
+
+class AgainTest(FaultsTest):
+    def test_a_read_that_fails_once_is_tried_again(self):
+        later = (dt.datetime.now(dt.UTC) - dt.timedelta(days=300)).strftime(
+            "%a, %d %b %Y %H:%M:%S GMT"
+        )
+        acts = {
+            "cut": cut,
+            "busy": status(503),
+            "many": status(429, Retry_After="0"),
+            "number": status(503, Retry_After="0.1"),
+            "date": status(503, Retry_After=later),
+            "nonsense": status(503, Retry_After="soon"),
+        }
+        for name, act in acts.items():
+            for path in ("v1/$", f"{BLOCKS[0]}$"):
+                with self.subTest(name, path=path):
+                    server = self.serve(TREE, rules=[once(on(path, act))])
+                    (reading,) = self.read(server)
+                    self.assertEqual(
+                        (None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks))
+                    )
+                    self.assertEqual(self.recorded(TREE)[1], reading.problems)
+
+    def test_one_that_asks_to_wait_beyond_the_deadline_is_not_waited_for(self):
+        rule = on(f"{BLOCKS[0]}$", status(503, Retry_After="3600"))
+        server = self.serve(TREE, rules=[rule])
+        self.noted(server, BLOCKS[0], "HTTP 503")
+        self.assertEqual(1, server.gets().count(BLOCKS[0]))
+
+
+class SecretsTest(FaultsTest):
+    def test_no_secret_is_said_anywhere(self):
+        lines = []
+
+        class Listener(logging.Handler):
+            def emit(self, record):
+                lines.append(self.format(record))
+
+        listener, root = Listener(), logging.getLogger()
+        level = root.level
+        root.addHandler(listener)
+        root.setLevel(logging.DEBUG)
+        self.addCleanup(root.setLevel, level)
+        self.addCleanup(root.removeHandler, listener)
+        echo = status(500, b'{"error": {"message": "%s %s"}}' % (PASSWORD.encode(), TOKEN.encode()))
+        rules = (
+            [],
+            [on(BLOCKS[0], echo)],
+            [on("Sessions$", echo, "POST")],
+            [on("v1/$", echo)],
+            [on("/ResourceBlocks$", status(401))],
+            [on("/ResourceBlocks$", hang)],
+        )
+        for rule in rules:
+            for auth in ("auto", "basic", "session"):
+                server = self.serve(TREE, login=LOGIN, rules=rule)
+                target = Target(Registered(name="x", url=server.url, username=USER), PASSWORD)
+                lines += [repr(target)]
+                for reading in self.read(server, timeout_s=0.8, known={"auth": auth}):
+                    lines += [repr(reading), str(reading.failure), *reading.problems]
+        basic = "b3BlcmF0b3I6"
+        said = [line for line in lines if any(s in line for s in (PASSWORD, TOKEN, basic))]
+        self.assertEqual([], said)
+        self.assertTrue(any("POST /redfish/v1/SessionService" in line for line in lines))
+
+
+if __name__ == "__main__":
+    unittest.main()

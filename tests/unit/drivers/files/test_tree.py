@@ -1,0 +1,504 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tree of Redfish documents says about a pod manager."""
+
+import io
+import random
+import unittest
+from pathlib import Path
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from valence_sched.drivers import bounds
+from valence_sched.drivers.files import tree as mockup
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.recorded import records
+from valence_sched.model.inventory import (
+    Accelerator,
+    Drive,
+    FullPodm,
+    Limit,
+    Memory,
+    Nic,
+    Node,
+    Pool,
+    Processor,
+)
+
+RECORDED = Path(__file__).parents[3] / "recorded"
+BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
+
+
+def read(name):
+    problems = []
+    (record,) = records(str(RECORDED / name), io.BytesIO(), problems)
+    return msgspec.json.decode(record.json, type=FullPodm), problems
+
+
+def read_map(documents, problems=None):
+    tree = mockup.tree_of_map({uri: msgspec.json.encode(d) for uri, d in documents.items()})
+    podm = mockup.podm_of(tree, "t", "t.json", [] if problems is None else problems)
+    return msgspec.json.decode(msgspec.json.encode(podm), type=FullPodm)
+
+
+def documents_of(name):
+    return msgspec.json.decode((RECORDED / name).read_bytes())
+
+
+def by_name(podm):
+    return {block.uri.rpartition("/")[2]: block for block in podm.blocks}
+
+
+def devices(podm, kind):
+    return sum(line.count for block in podm.blocks for line in getattr(block.devices, kind))
+
+
+class SharedBlocksTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("shared-blocks.json")
+        self.blocks = by_name(self.podm)
+
+    def test_a_member_listed_twice_is_one_block(self):
+        self.assertEqual(1, [b.uri for b in self.podm.blocks].count(f"{BLOCKS}/Tray-1"))
+
+    def test_a_block_that_only_a_zone_names_is_found_and_comes_last(self):
+        self.assertEqual(
+            ["Node-A", "Node-B", "Tray-1", "Tray-2", "Mezz-1", "Tray-3"], list(self.blocks)
+        )
+
+    def test_overlapping_zones_are_pools_that_share_blocks(self):
+        self.assertEqual(("east", "west"), self.blocks["Tray-1"].pools)
+        self.assertEqual(("east", "plain"), self.blocks["Tray-2"].pools)
+        self.assertEqual(("west",), self.blocks["Mezz-1"].pools)
+
+    def test_zones_of_another_type_are_no_pools_and_zones_without_a_type_are(self):
+        self.assertEqual(["east", "west", "plain"], [pool.id for pool in self.podm.pools])
+
+    def test_pools_are_told_apart_by_uri_although_their_ids_are_equal(self):
+        self.assertEqual("East half", self.podm.pools[0].name)
+        self.assertEqual("West half", self.podm.pools[1].name)
+
+    def test_a_zone_states_its_own_limits_and_the_rest_is_assumed(self):
+        east, west, _ = (pool.limits for pool in self.podm.pools)
+        self.assertEqual(Limit(1, 2), east["Compute"])
+        self.assertEqual(Limit(0, 6), east["Storage"])
+        self.assertNotIn("Network", east)
+        self.assertEqual({"Compute": Limit(0, 1), "ComputerSystem": Limit(0, 1)}, west)
+
+    def test_a_drive_listed_twice_by_its_block_is_one_drive(self):
+        self.assertEqual(2, self.blocks["Tray-1"].devices.drives[0].count)
+
+    def test_a_drive_of_two_blocks_is_counted_in_the_one_in_use_and_noted(self):
+        self.assertEqual(2, sum(d.count for d in self.blocks["Tray-2"].devices.drives))
+        (note,) = self.problems
+        self.assertIn("Tray-1/Drives/1: found in", note)
+        self.assertIn("Tray-2, expected one block", note)
+
+    def test_a_drive_of_two_free_blocks_is_counted_in_the_first(self):
+        documents = documents_of("shared-blocks.json")
+        status = documents[f"{BLOCKS}/Tray-1"]["CompositionStatus"]
+        status.update(CompositionState="Unused", NumberOfCompositions=0)
+        documents["/redfish/v1/Systems/web-1"]["SystemType"] = "Physical"
+        blocks = by_name(read_map(documents))
+        self.assertEqual(2, sum(d.count for d in blocks["Tray-1"].devices.drives))
+        documents[BLOCKS]["Members"].reverse()
+        blocks = by_name(read_map(documents))
+        self.assertEqual(1, sum(d.count for d in blocks["Tray-1"].devices.drives))
+        self.assertEqual(3, sum(d.count for d in blocks["Tray-2"].devices.drives))
+
+    def test_identical_devices_are_one_line_with_a_count(self):
+        cpu = Processor(count=2, cores=32, threads=64, model="Tarn T9 9352",
+                        architecture="x86", instruction_set="x86-64", speed_mhz=3100)  # fmt: skip
+        self.assertEqual((cpu,), self.blocks["Node-A"].devices.processors)
+        dimm = Memory(count=2, capacity_mib=65536, type="DDR5", speed_mhz=4800)
+        self.assertEqual((dimm,), self.blocks["Node-A"].devices.memory)
+        self.assertEqual((Nic(count=2, speed_mbps=25000),), self.blocks["Mezz-1"].devices.nics)
+
+    def test_drives_keep_media_protocol_rotation_and_model(self):
+        disk = Drive(capacity_bytes=1920383410176, media="HDD", protocol="SAS", rpm=7200,
+                     model="Fjord H1", remote=False)  # fmt: skip
+        self.assertEqual((disk,), self.blocks["Tray-3"].devices.drives)
+
+    def test_composed_systems_are_nodes_with_their_blocks(self):
+        blocks = (f"{BLOCKS}/Node-B", f"{BLOCKS}/Tray-1")
+        node = Node(uri="/redfish/v1/Systems/web-1", name="web-1", blocks=blocks)
+        self.assertEqual((node,), self.podm.nodes)
+
+    def test_a_tree_is_named_after_its_file_and_has_no_url(self):
+        self.assertEqual(("shared-blocks", "Harbor rack 4"), (self.podm.id, self.podm.name))
+        self.assertEqual((None, "redfish"), (self.podm.url, self.podm.driver))
+
+    def test_zones_with_the_same_last_part_are_told_apart_by_their_whole_uri(self):
+        documents = documents_of("shared-blocks.json")
+        documents["/redfish/v1/X/west"] = documents[
+            "/redfish/v1/CompositionService/ResourceZones/west"
+        ]
+        zones = documents["/redfish/v1/CompositionService/ResourceZones"]
+        zones["Members"] += [{"@odata.id": "/redfish/v1/X/west"}]
+        ids = [pool.id for pool in read_map(documents).pools]
+        self.assertEqual(len(set(ids)), len(ids))
+        self.assertIn("/redfish/v1/X/west", ids)
+
+    def test_a_free_block_in_no_zone_is_noted(self):
+        documents, problems = documents_of("shared-blocks.json"), []
+        for zone in ("west",):
+            documents[f"/redfish/v1/CompositionService/ResourceZones/{zone}"]["Links"] = {}
+        self.assertEqual((), by_name(read_map(documents, problems))["Mezz-1"].pools)
+        self.assertTrue(any("Mezz-1: found in no zone" in problem for problem in problems))
+
+
+class AcceleratorsTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("accelerators.json")
+        self.blocks = by_name(self.podm)
+
+    def test_cores_of_a_gpu_are_not_cores(self):
+        self.assertEqual((), self.blocks["gpu"].devices.processors)
+
+    def test_gpu_memory_is_read_in_both_places_without_caches_and_absent_gpus_do_not_count(self):
+        gpus = (Accelerator(kind="GPU", count=2, model="Lantern L40", memory_mib=49152),)
+        self.assertEqual(gpus, self.blocks["gpu"].devices.accelerators)
+
+    def test_other_kinds_are_accelerators_by_their_word(self):
+        kinds = [a.kind for a in self.blocks["fpga"].devices.accelerators]
+        self.assertEqual(["FPGA", "DPU"], kinds)
+
+    def test_a_processor_without_a_type_is_a_cpu_and_parts_of_processors_do_not_count(self):
+        cores = [p.cores for p in self.blocks["host"].devices.processors]
+        self.assertEqual([32, 24, None], cores)
+
+    def test_accelerator_memory_that_is_not_told_is_unknown(self):
+        self.assertIsNone(self.blocks["odd"].devices.accelerators[0].memory_mib)
+
+    def test_a_block_type_nobody_knows_is_left_out_and_noted(self):
+        self.assertEqual(("Processor",), self.blocks["odd"].type)
+        self.assertIn("Teapot", self.problems[0])
+
+
+class StatesTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("states.json")
+        self.status = {name: block.status for name, block in by_name(self.podm).items()}
+
+    def test_only_blocks_that_nothing_speaks_against_are_free(self):
+        free = {name for name, status in self.status.items() if status.slots}
+        self.assertEqual({"free", "pool-free", "warning", "no-status", "room", "own-system"}, free)
+
+    def test_unknown_and_missing_states_are_unknown(self):
+        self.assertEqual("Unknown", self.status["new-word"].state)
+        self.assertEqual("Unknown", self.status["silent"].state)
+
+    def test_a_missing_status_is_not_known_rather_than_disabled(self):
+        self.assertIsNone(self.status["no-status"].enabled)
+        self.assertFalse(self.status["offline"].enabled)
+
+    def test_reservation_pool_health_and_client_are_kept(self):
+        self.assertTrue(self.status["reserved"].reserved)
+        self.assertTrue(self.status["active"].active)
+        self.assertEqual("ops", self.status["active"].client)
+        self.assertEqual("Critical", self.status["critical"].health)
+        self.assertEqual("Critical", self.status["rollup-critical"].health)
+
+    def test_a_shared_block_has_the_slots_that_its_maximum_leaves(self):
+        self.assertEqual(1, self.status["room"].slots)
+        self.assertEqual(0, self.status["full"].slots)
+        self.assertFalse(self.status["not-sharing"].shareable)
+
+    def test_a_block_that_a_composed_system_links_is_in_use_whatever_it_says(self):
+        self.assertEqual("Composed", self.status["liar"].state)
+        self.assertEqual(1, self.status["liar"].compositions)
+        self.assertIn("liar: CompositionStatus/CompositionState: found Unused", self.problems[0])
+
+    def test_a_block_that_links_its_own_physical_system_is_not_in_use(self):
+        self.assertEqual(1, self.status["own-system"].slots)
+
+
+class LinksTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("links.json")
+
+    def problem(self, words):
+        return [problem for problem in self.problems if words in problem]
+
+    def test_all_pages_are_read_and_spelling_does_not_make_a_block_new(self):
+        self.assertEqual(["B1", "B2", "B5"], list(by_name(self.podm)))
+
+    def test_a_drive_that_two_spellings_name_is_one(self):
+        self.assertEqual(1, devices(self.podm, "drives"))
+
+    def test_every_link_that_leads_nowhere_is_noted_once(self):
+        self.assertEqual(1, len(self.problem("ResourceBlocks/gone: found no such document")))
+        self.assertEqual(1, len(self.problem("Drives/lost: found no such document")))
+
+    def test_a_link_to_another_host_is_refused_although_its_path_exists_here(self):
+        self.assertEqual(1, len(self.problem("expected links to podm.harbor.example only")))
+
+    def test_a_link_that_is_no_url_is_named_as_it_stands(self):
+        notes: list[str] = []
+        service = Service(lambda _: None, notes.append, host="podm.example")
+        for link in ("http://[::1", "file:///etc/passwd"):
+            self.assertIsNone(service.uri(link, "/redfish/v1/Systems"))
+        only = "for a link, expected links to podm.example only"
+        self.assertEqual(
+            [f"/redfish/v1/Systems: found 'http://[::1' {only}",
+             f"/redfish/v1/Systems: found 'file:///etc/passwd' {only}"], notes,
+        )  # fmt: skip
+
+    def test_a_page_that_comes_again_ends_the_list(self):
+        self.assertEqual(1, len(self.problem("a next page that was read before")))
+
+    def test_a_document_of_the_wrong_type_is_left_out_and_noted(self):
+        self.assertEqual(1, len(self.problem("B3: found [], expected object")))
+
+    def test_a_member_that_is_no_link_is_noted(self):
+        self.assertEqual(1, len(self.problem("a link without @odata.id")))
+
+    def test_problems_are_single_lines_that_begin_with_the_file(self):
+        for problem in self.problems:
+            self.assertTrue(problem.startswith(str(RECORDED / "links.json") + ": "))
+            self.assertNotIn("\n", problem)
+
+
+class DriftTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("drift.json")
+        (self.block,) = self.podm.blocks
+
+    def test_numbers_booleans_and_words_are_read_in_whatever_type_they_come(self):
+        status = self.block.status
+        self.assertEqual(("Unused", False, True), (status.state, status.reserved, status.shareable))
+        self.assertEqual((True, "OK", 3), (status.enabled, status.health, status.slots))
+        self.assertEqual((("Compute",), "42"), (self.block.type, self.block.name))
+        (cpu,) = self.block.devices.processors
+        self.assertEqual((16, 32, 2400, None), (cpu.cores, cpu.threads, cpu.speed_mhz, cpu.model))
+
+    def test_null_and_unreadable_numbers_are_unknown_and_never_zero(self):
+        sizes = [(m.capacity_mib, m.count) for m in self.block.devices.memory]
+        self.assertEqual([(32768, 1), (None, 2)], sizes)
+        self.assertEqual(
+            [480103981056, None], [d.capacity_bytes for d in self.block.devices.drives]
+        )
+        self.assertEqual((Nic(count=2),), self.block.devices.nics)
+
+    def test_unreadable_values_are_noted_and_null_is_not(self):
+        self.assertEqual(3, len(self.problems))
+        self.assertIn("M/2: CapacityMiB: found 'plenty', expected a number", self.problems[0])
+
+
+class SystemsTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("systems.json")
+        self.blocks = {name: block.devices for name, block in by_name(self.podm).items()}
+
+    def test_a_system_is_read_down_to_its_devices_and_its_summary_is_then_not(self):
+        self.assertEqual([64], [p.cores for p in self.blocks["full"].processors])
+
+    def test_caches_persistent_and_absent_modules_are_not_main_memory(self):
+        sizes = [(m.capacity_mib, m.count) for m in self.blocks["full"].memory]
+        self.assertEqual([(65536, 2), (16384, 1)], sizes)
+
+    def test_the_older_views_of_drives_and_interfaces_do_not_count_again(self):
+        self.assertEqual(1, sum(d.count for d in self.blocks["full"].drives))
+        self.assertEqual((Nic(speed_mbps=25000),), self.blocks["full"].nics)
+
+    def test_the_older_views_count_where_they_are_the_only_ones(self):
+        self.assertEqual(
+            (Drive(count=2, capacity_bytes=600127266816),), self.blocks["legacy"].drives
+        )
+        nics = (Nic(count=2, speed_mbps=100000), Nic(speed_mbps=2500), Nic())
+        self.assertEqual(nics, self.blocks["legacy"].nics)
+
+    def test_summaries_stand_in_for_lists_that_are_empty(self):
+        cpu = Processor(count=2, cores=24, threads=48, model="Tarn T9 9352")
+        self.assertEqual((cpu,), self.blocks["summary"].processors)
+        self.assertEqual((Memory(capacity_mib=262144),), self.blocks["summary"].memory)
+
+    def test_a_memory_summary_that_looks_like_mib_is_unknown_and_noted(self):
+        self.assertEqual((Memory(),), self.blocks["doubtful"].memory)
+        self.assertTrue(any("looks like MiB" in problem for problem in self.problems))
+
+    def test_the_strictest_limits_for_composing_systems_hold_in_all_pools(self):
+        limits = self.podm.pools[0].limits
+        self.assertEqual(Limit(1, 5), limits["Storage"])
+        self.assertEqual(Limit(1, 1), limits["ComputerSystem"])
+
+
+class LimitsByZoneTest(unittest.TestCase):
+    def setUp(self):
+        self.documents = documents_of("shared-blocks.json")
+        self.zones = "/redfish/v1/CompositionService/ResourceZones"
+        self.capability = {
+            "UseCase": "ComputerSystemComposition",
+            "CapabilitiesObject": {"@odata.id": "/redfish/v1/Systems/Capabilities"},
+        }
+        self.documents["/redfish/v1/Systems/Capabilities"] = {
+            "@Redfish.ResourceBlockLimits": {"MaxStorage": 3}
+        }
+        self.documents["/redfish/v1/Systems"]["@Redfish.CollectionCapabilities"] = {
+            "Capabilities": [self.capability]
+        }
+
+    def storage(self):
+        return [pool.limits.get("Storage") for pool in read_map(self.documents).pools]
+
+    def test_a_capability_holds_in_the_zones_it_names_and_tightens_their_own(self):
+        links = [{"@odata.id": f"{self.zones}/east"}, {"@odata.id": f"{self.zones}/plain"}]
+        self.capability["Links"] = {"RelatedItem": links}
+        self.assertEqual([Limit(0, 3), None, Limit(0, 3)], self.storage())
+
+    def test_a_capability_that_names_no_zones_holds_in_all(self):
+        self.capability["Links"] = {"RelatedItem": []}
+        self.assertEqual([Limit(0, 3)] * 3, self.storage())
+
+    def test_a_capability_for_zones_that_are_not_here_holds_in_none(self):
+        self.capability["Links"] = {"RelatedItem": [{"@odata.id": f"{self.zones}/gone"}]}
+        self.assertEqual([Limit(0, 6), None, None], self.storage())
+
+
+class MemoryDomainsTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("memory-domains.json")
+        self.stocks = {stock.uri.rpartition("/")[2]: stock for stock in self.podm.stocks}
+
+    def test_a_domain_is_a_stock_less_its_chunks_and_is_read_once(self):
+        dram = self.stocks["dram"]
+        self.assertEqual(("cxl_memory_mib", "MiB"), (dram.resource, dram.unit))
+        self.assertEqual((524288, 196608), (dram.total, dram.used))
+        self.assertEqual((256, 64), (dram.min, dram.step))
+        self.assertEqual(len(self.stocks), len(self.podm.stocks))
+
+    def test_persistent_memory_is_another_resource_by_its_chunks_or_else_its_modules(self):
+        self.assertEqual("cxl_pmem_mib", self.stocks["pmem"].resource)
+        self.assertEqual("cxl_pmem_mib", self.stocks["optane"].resource)
+
+    def test_without_a_size_or_with_a_chunk_of_unknown_size_the_total_is_unknown(self):
+        self.assertIsNone(self.stocks["sizeless"].total)
+        self.assertIsNone(self.stocks["unknown-chunk"].total)
+
+    def test_a_domain_that_hands_out_nothing_is_no_stock(self):
+        self.assertNotIn("closed", self.stocks)
+        self.assertNotIn("off", self.stocks)
+
+    def test_domains_of_systems_are_read_too(self):
+        self.assertEqual(8192, self.stocks["own"].total)
+
+    def test_a_domain_larger_than_its_modules_is_noted(self):
+        self.assertIn("boastful: MemorySizeMiB: found 1048576, expected at most 32768",
+                      self.problems[0])  # fmt: skip
+
+    def test_a_pod_manager_without_blocks_names_no_pool_and_is_one(self):
+        self.assertEqual(((), ()), (self.podm.pools, self.podm.blocks))
+
+    def test_with_zones_a_domain_stands_in_every_pool(self):
+        documents = documents_of("memory-domains.json")
+        root = documents["/redfish/v1"] | {
+            "CompositionService": {"@odata.id": "/redfish/v1/CompositionService"}
+        }
+        podm = read_map(documents_of("shared-blocks.json") | documents | {"/redfish/v1": root})
+        self.assertEqual({("east", "west", "plain")}, {stock.pools for stock in podm.stocks})
+
+
+class NoZonesTest(unittest.TestCase):
+    def setUp(self):
+        self.podm, self.problems = read("no-zones.json")
+
+    def test_blocks_of_the_service_root_are_read_without_a_composition_service(self):
+        self.assertEqual(3, len(self.podm.blocks))
+        self.assertEqual([], self.problems)
+
+    def test_without_zones_one_pool_carries_the_assumption_of_one_system_in_a_node(self):
+        limits = {"Compute": Limit(0, 1), "ComputerSystem": Limit(0, 1)}
+        self.assertEqual((Pool(id="all", limits=limits),), self.podm.pools)
+        self.assertEqual({("all",)}, {block.pools for block in self.podm.blocks})
+
+    def test_simple_storage_that_says_what_it_is_a_view_of_does_not_count_again(self):
+        self.assertEqual(1, devices(self.podm, "drives"))
+
+
+class MockupFolderTest(unittest.TestCase):
+    def test_the_place_of_a_document_is_its_uri_whatever_it_says_itself(self):
+        podm, _ = read("rack-mockup")
+        self.assertEqual(["sled-1", "jbod"], list(by_name(podm)))
+        self.assertEqual(2, devices(podm, "drives"))
+
+    def test_one_broken_document_is_noted_and_one_that_nobody_links_is_not(self):
+        _, (problem,) = read("rack-mockup")
+        self.assertIn("ResourceBlocks/sled-2: ", problem)
+        self.assertIn("is the file whole?", problem)
+
+    def test_a_tree_is_the_same_from_redfish_and_from_v1_on(self):
+        whole = read("rack-mockup")[0]
+        self.assertEqual(whole, read("rack-mockup/redfish")[0])
+        self.assertEqual(whole, read("rack-mockup/redfish/v1")[0])
+
+    def test_a_tree_without_service_root_is_read_where_its_parts_stand_by_custom(self):
+        documents, problems = documents_of("shared-blocks.json"), []
+        del documents["/redfish/v1"]
+        self.assertEqual(6, len(read_map(documents, problems).blocks))
+        self.assertTrue(any("/redfish/v1: found no such document" in p for p in problems))
+
+    def test_a_document_beyond_the_bound_is_left_out_and_noted(self):
+        documents, problems = documents_of("no-zones.json"), []
+        documents["/redfish/v1/ResourceBlocks/bay"]["x"] = "x" * bounds.MAX_DOCUMENT_BYTES
+        self.assertEqual(2, len(read_map(documents, problems).blocks))
+        self.assertIn("a document of more bytes", problems[0])
+
+    def test_faults_beyond_the_bound_are_summed_up(self):
+        links = [{"@odata.id": f"/redfish/v1/gone/{i}"} for i in range(bounds.MAX_NOTES + 20)]
+        problems = []
+        read_map({"/redfish/v1": {"ResourceBlocks": links}}, problems)
+        self.assertEqual(bounds.MAX_NOTES + 1, len(problems))
+        self.assertIn("more of this kind", problems[-1])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["@odata.id", "Members", "State", "x"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+NAMES = ("shared-blocks.json", "systems.json", "memory-domains.json", "states.json")
+
+
+class AnyTreeTest(unittest.TestCase):
+    @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.sampled_from(NAMES), st.integers(0, 2**32), st.lists(JSON, min_size=1, max_size=8))
+    def test_whatever_a_document_holds_the_result_is_a_sound_pod_manager(self, name, seed, values):
+        documents, chance = documents_of(name), random.Random(seed)
+        for value in values:
+            uri = chance.choice(list(documents))
+            if isinstance(documents[uri], dict) and documents[uri] and chance.random() < 0.9:
+                documents[uri][chance.choice(list(documents[uri]))] = value
+            else:
+                documents[uri] = value
+        podm = read_map(documents)
+        uris = [block.uri for block in podm.blocks]
+        pools = [pool.id for pool in podm.pools]
+        self.assertEqual(len(set(uris)), len(uris))
+        self.assertEqual(len(set(pools)), len(pools))
+        for member in (*podm.blocks, *podm.stocks):
+            self.assertLessEqual(set(member.pools), set(pools))
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
+    def test_the_order_of_members_changes_no_sum(self, name, chance):
+        documents = documents_of(name)
+        before = read_map(documents)
+        for document in documents.values():
+            if "Members" in document:
+                chance.shuffle(document["Members"])
+        after = read_map(documents)
+        for kind in ("processors", "accelerators", "memory", "drives", "nics"):
+            self.assertEqual(devices(before, kind), devices(after, kind))
+        self.assertEqual(
+            {b.uri: b.status for b in before.blocks}, {b.uri: b.status for b in after.blocks}
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

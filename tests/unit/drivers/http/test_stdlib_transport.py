@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP over lines that stay open, against a server that sends just the bytes it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import logging
+import socket
+import ssl
+import threading
+import zlib
+from unittest import TestCase, mock
+
+from valence_sched.drivers.http.errors import Slow, Trust, Unreachable, unreachable
+from valence_sched.drivers.http.stdlib_transport import Lines
+
+
+def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
+    """Return the bytes of an answer; ``length`` is the one that it claims."""
+    lines = ("HTTP/1.1 200 OK", f"Content-Length: {len(body) if length is None else length}")
+    return "\r\n".join([*lines, *headers, "", ""]).encode() + body
+
+
+class LinesTest(TestCase):
+    def serve(self, *connections: list[bytes]) -> Lines:
+        """Serve each connection its answers, then close it."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.asked: list[bytes] = []
+        self.closed = [threading.Event() for _ in connections]
+
+        def run() -> None:
+            for answers, closed in zip(connections, self.closed, strict=True):
+                with contextlib.suppress(OSError), listener.accept()[0] as sock:
+                    for one in answers:
+                        self.asked.append(sock.recv(1 << 16))
+                        sock.sendall(one)
+                closed.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        lines = Lines(f"http://127.0.0.1:{listener.getsockname()[1]}", True, Trust())
+        self.addCleanup(thread.join, 5)
+        self.addCleanup(lines.close)
+        return lines
+
+    def ask(self, lines: Lines, path: str = "/a", most: int = 1000, timeout_s: float = 5) -> bytes:
+        return lines.ask("GET", path, {"Accept": "*/*"}, timeout_s, most).body
+
+    def test_one_line_serves_several_requests(self) -> None:
+        lines = self.serve([answer(b"one"), answer(b"two")])
+        self.assertEqual([b"one", b"two"], [self.ask(lines), self.ask(lines)])
+
+    def test_a_line_that_was_closed_meanwhile_is_not_asked(self) -> None:
+        lines = self.serve([answer(b"one")], [answer(b"two")])
+        self.assertEqual(b"one", self.ask(lines))
+        self.closed[0].wait(5)
+        self.assertEqual(b"two", self.ask(lines))
+
+    def test_a_line_of_which_the_server_says_that_it_ends_is_not_asked(self) -> None:
+        lines = self.serve([answer(b"one", "Connection: close")], [answer(b"two")])
+        self.assertEqual([b"one", b"two"], [self.ask(lines), self.ask(lines)])
+
+    def test_chunks_are_one_body(self) -> None:
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        lines = self.serve([head + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n", answer(b"three")])
+        self.assertEqual([b"onetwo", b"three"], [self.ask(lines), self.ask(lines)])
+
+    def test_half_a_body_is_none_and_may_come_whole_the_next_time(self) -> None:
+        lines = self.serve([answer(b"half", length=8)])
+        with self.assertRaises(Unreachable) as caught:
+            self.ask(lines)
+        self.assertTrue(caught.exception.again)
+        self.assertTrue(caught.exception.sent)
+
+    def test_of_too_long_a_body_one_byte_too_many_is_read_and_the_line_is_closed(self) -> None:
+        lines = self.serve([answer(b"x" * 2000)], [answer(b"two")])
+        self.assertEqual(1001, len(self.ask(lines)))
+        self.assertEqual(b"two", self.ask(lines))
+
+    def test_a_body_that_is_packed_unasked_is_unpacked_within_its_bound(self) -> None:
+        plain = b"x" * 100_000
+        for name, packed in (("gzip", gzip.compress(plain)), ("deflate", zlib.compress(plain))):
+            lines = self.serve([answer(packed, f"Content-Encoding: {name}")] * 2)
+            self.assertEqual(plain, self.ask(lines, most=1 << 20))
+            self.assertEqual(1001, len(self.ask(lines)))
+
+    def test_a_body_that_cannot_be_unpacked_is_none(self) -> None:
+        lines = self.serve([answer(b"no gzip", "Content-Encoding: gzip")])
+        with self.assertRaises(Unreachable):
+            self.ask(lines)
+
+    def test_who_does_not_answer_in_time_is_slow_and_may_have_heard(self) -> None:
+        lines = self.serve([b"", b""])
+        with self.assertRaises(Slow) as caught:
+            self.ask(lines, timeout_s=0.2)
+        self.assertTrue(caught.exception.sent)
+
+    def test_where_nobody_listens_nothing_was_sent(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        with self.assertRaises(Unreachable) as caught:
+            self.ask(Lines(f"http://127.0.0.1:{port}", True, Trust()))
+        self.assertFalse(caught.exception.sent)
+        self.assertTrue(caught.exception.again)
+
+    def test_an_ipv6_address_without_a_port_is_asked_whole_at_the_usual_one(self) -> None:
+        for scheme, port in (("http", 80), ("https", 443)):
+            with mock.patch("socket.create_connection", side_effect=ConnectionRefusedError) as at:
+                with self.assertRaises(Unreachable):
+                    self.ask(Lines(f"{scheme}://[fd00::17]", False, Trust()))
+                self.assertEqual(("fd00::17", port), at.call_args.args[0])
+
+    def test_tls_that_is_cut_may_come_the_next_time_and_is_not_about_trust(self) -> None:
+        error = unreachable(ssl.SSLEOFError(8, "[SSL] EOF in violation of protocol (_ssl.c:1006)"))
+        self.assertTrue(error.again)
+        self.assertIn("eof in violation of protocol (is it up", str(error))
+
+    def test_what_is_under_way_is_cut(self) -> None:
+        lines = self.serve([b"", b""])
+        timer = threading.Timer(0.1, lines.cut)
+        timer.start()
+        self.addCleanup(timer.join)
+        with self.assertRaises(Unreachable):
+            self.ask(lines, timeout_s=30)
+
+    def test_after_a_cut_a_new_line_is_asked_and_no_line_from_before(self) -> None:
+        lines = self.serve([answer(b"one")], [answer(b"two")])
+        self.ask(lines)
+        with mock.patch(
+            "valence_sched.drivers.http.stdlib_transport.shut", lambda _: self.found.append(ask())
+        ):
+            ask, self.found = (lambda: self.ask(lines)), list[bytes]()
+            lines.cut()
+        self.assertEqual([b"two"], self.found)
+
+    def test_a_path_is_quoted_as_far_as_it_must_be(self) -> None:
+        lines = self.serve([answer(b"")] * 3)
+        for path in ("/a?$expand=.($levels=6)", "/a b", "/a%20b"):
+            self.ask(lines, path)
+        paths = [line.split(b" ")[1] for line in self.asked]
+        self.assertEqual([b"/a?$expand=.($levels=6)", b"/a%20b", b"/a%20b"], paths)
+
+    def test_requests_are_logged_without_their_headers(self) -> None:
+        lines = self.serve([answer(b"one")])
+        with self.assertLogs("valence_sched.drivers.http.stdlib_transport", logging.DEBUG) as logs:
+            self.ask(lines)
+        self.assertRegex(
+            logs.output[0], r'http://127\.0\.0\.1:\d+ "GET /a HTTP/1\.1" 200, 3 bytes$'
+        )

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rendering a pod manager as Redfish documents and reading them gives it back."""
+
+import json
+import unittest
+from pathlib import Path
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from valence_sched.drivers.redfish.render.render import documents_of, lost, read_back
+from valence_sched.model.inventory import (
+    Accelerator,
+    Devices,
+    Drive,
+    FullBlock,
+    FullPodm,
+    Inventory,
+    Limit,
+    Memory,
+    Nic,
+    Node,
+    Pool,
+    Processor,
+    Status,
+    Stock,
+)
+from valence_sched.testing import strategies as drawn
+
+SITE = Path(__file__).parents[4] / "examples" / "site.json"
+UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
+            "facts", "generation", "read_at")  # fmt: skip
+MEMORY = ("cxl_memory_mib", "cxl_pmem_mib")
+B = "/redfish/v1/CompositionService/ResourceBlocks/"
+
+
+def told(podm: FullPodm) -> FullPodm:
+    """Return a podm with only what Redfish has words for, as a driver words it."""
+    blank = msgspec.structs.asdict(FullPodm(id="x", driver="redfish"))
+    used = {block.uri: 0 for block in podm.blocks}
+    for node in podm.nodes:
+        for uri in set(node.blocks) & set(used):
+            used[uri] += 1
+    return replace(
+        podm,
+        **{name: blank[name] for name in UNSPOKEN},
+        name=podm.name or podm.id,
+        pools=tuple(replace(pool, name=pool.name or pool.id, traits=()) for pool in podm.pools),
+        blocks=tuple(_block(block, used[block.uri]) for block in podm.blocks),
+        stocks=tuple(
+            replace(stock, name=stock.name or stock.uri.rpartition("/")[2])
+            for stock in podm.stocks
+            if stock.resource in MEMORY and stock.max is None
+        ),
+        nodes=tuple(
+            replace(node, name=node.name or node.uri.rpartition("/")[2], owner=None, group=None)
+            for node in podm.nodes
+        ),
+    )
+
+
+def _block(block: FullBlock, used: int) -> FullBlock:
+    status = block.status or Status()
+    places = {
+        name: value for name, value in (block.places or {}).items() if value.startswith("/redfish")
+    }
+    devices = block.devices or Devices()
+    return replace(
+        block,
+        name=block.name or block.uri.rpartition("/")[2],
+        places=places or None,
+        status=replace(status, compositions=max(used, status.compositions)),
+        devices=replace(
+            devices,
+            drives=tuple(replace(drive, remote=_remote(drive)) for drive in devices.drives),
+        ),
+    )
+
+
+def _remote(drive: Drive) -> bool | None:
+    return None if drive.protocol is None else drive.protocol == "NVMeOverFabrics"
+
+
+class SamePodm(unittest.TestCase):
+    def assert_same(self, podm: FullPodm) -> dict[str, dict]:
+        documents = documents_of(podm)
+        notes: list[str] = []
+        found = read_back(documents, podm.id, notes.append)
+        want = told(podm)
+        self.assertEqual([self.bound(pool, want) for pool in want.pools],
+                         [self.bound(pool, found) for pool in found.pools])  # fmt: skip
+        self.assertEqual(replace(want, pools=()), replace(found, pools=()))
+        hushed = ("found in no zone", "found no resource block")
+        self.assertEqual([], [note for note in notes if not any(h in note for h in hushed)])
+        return documents
+
+    def bound(self, pool: Pool, podm: FullPodm) -> Pool:
+        """Return a pool with those limits only that can keep a node from being composed."""
+        limits = {}
+        for kind, limit in pool.limits.items():
+            count = sum(kind in b.type for b in podm.blocks if pool.id in b.pools)
+            most = None if limit.max is None or limit.max >= max(count, limit.min) else limit.max
+            if limit.min or most is not None:
+                limits[kind] = Limit(limit.min, most)
+        return replace(pool, limits=limits)
+
+
+class GeneratedPodms(SamePodm):
+    @settings(max_examples=30, deadline=None)
+    @given(st.integers(0, 30), st.integers(0, 2**16), st.integers(1, 5), st.integers(0, 8))
+    def test_are_read_back_as_they_were(self, blocks, seed, pools, stocks) -> None:
+        for line in drawn.podms(2, blocks, seed, pools, stocks):
+            self.assert_same(msgspec.json.decode(line, type=FullPodm))
+
+    def test_every_pod_manager_of_the_example_site_is_read_back_as_it_was(self) -> None:
+        site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
+        for podm in site.podms:
+            with self.subTest(podm.id):
+                self.assert_same(podm)
+
+
+NAMES = st.text("abcXYZ 09.-_%é", min_size=1, max_size=8).map(str.strip).filter(bool)
+COUNTS = st.none() | st.integers(0, 2**40)
+MANY = st.integers(1, 4)
+MAYBE = st.none() | NAMES
+DEVICES = st.builds(
+    Devices,
+    processors=st.lists(
+        st.builds(Processor, count=MANY, cores=COUNTS, threads=COUNTS, model=MAYBE,
+                  architecture=MAYBE, instruction_set=MAYBE, speed_mhz=COUNTS),
+        max_size=2, unique_by=lambda cpu: replace(cpu, count=1)).map(tuple),
+    accelerators=st.lists(
+        st.builds(Accelerator, kind=st.sampled_from(["GPU", "FPGA", "NPU"]), count=MANY,
+                  model=MAYBE, memory_mib=COUNTS),
+        max_size=2, unique_by=lambda card: replace(card, count=1)).map(tuple),
+    memory=st.lists(
+        st.builds(Memory, count=MANY, capacity_mib=st.none() | st.integers(1, 2**40), type=MAYBE,
+                  speed_mhz=COUNTS),
+        max_size=2, unique_by=lambda module: replace(module, count=1)).map(tuple),
+    drives=st.lists(
+        st.builds(Drive, count=MANY, capacity_bytes=COUNTS, media=MAYBE, model=MAYBE, rpm=COUNTS,
+                  protocol=st.none() | st.sampled_from(["NVMe", "NVMeOverFabrics"])),
+        max_size=2, unique_by=lambda drive: replace(drive, count=1)).map(tuple),
+    nics=st.lists(st.builds(Nic, count=MANY, speed_mbps=COUNTS), max_size=2,
+                  unique_by=lambda nic: nic.speed_mbps).map(tuple),
+)  # fmt: skip
+STATUS = st.builds(
+    Status,
+    state=st.sampled_from(["Composing", "Composed", "ComposedAndAvailable", "Failed", "Unknown"]),
+    reserved=st.booleans(),
+    enabled=st.none() | st.booleans(),
+    health=st.none() | st.sampled_from(["OK", "Warning", "Critical"]),
+    active=st.booleans(),
+    shareable=st.booleans(),
+    max_compositions=st.none() | st.integers(0, 9),
+    compositions=st.integers(0, 9),
+    client=MAYBE,
+)
+CHASSIS = st.sampled_from(["/redfish/v1/Chassis/1", "/redfish/v1/Chassis/Rack 2"])
+FABRIC = "/redfish/v1/Fabrics/PCIe"
+
+
+@st.composite
+def podms(draw: st.DrawFn) -> FullPodm:
+    """Draw a podm of everything that Redfish has words for, in odd names."""
+    pools = draw(st.lists(NAMES, min_size=1, max_size=3, unique_by=str.casefold))
+    names = draw(st.lists(NAMES, max_size=5, unique_by=str.casefold))
+    limit = st.builds(Limit, st.integers(0, 3), st.none() | st.integers(3, 5))
+    limits = st.dictionaries(st.sampled_from(["Compute", "Storage", "Processor"]), limit)
+    blocks = tuple(
+        FullBlock(
+            uri=B + name, name=draw(MAYBE), devices=draw(DEVICES), status=draw(STATUS),
+            type=tuple(draw(st.sets(st.sampled_from(["Compute", "Storage", "ComputerSystem"])))),
+            pools=tuple(pool for pool in pools if draw(st.booleans())),
+            places=draw(st.none() | st.fixed_dictionaries({"chassis": CHASSIS})),
+        )
+        for name in names
+    )  # fmt: skip
+    stock = st.builds(
+        Stock, uri=st.sampled_from(["/redfish/v1/Chassis/1/MemoryDomains/a", "/redfish/v1/mem/b"]),
+        resource=st.sampled_from(MEMORY), unit=st.just("MiB"), name=MAYBE,
+        pools=st.just(tuple(pools)), total=COUNTS, used=st.integers(0, 99),
+        min=st.integers(0, 9), step=st.integers(0, 9),
+    )  # fmt: skip
+    drawn = draw(st.lists(stock, max_size=2, unique_by=lambda one: one.uri))
+    nodes = draw(st.lists(NAMES, max_size=3, unique_by=str.casefold))
+    return FullPodm(
+        id="p", name=draw(MAYBE), blocks=blocks,
+        pools=tuple(Pool(id=pool, name=draw(MAYBE), limits=draw(limits)) for pool in pools),
+        stocks=tuple(sorted(drawn, key=lambda one: one.uri)),
+        nodes=tuple(
+            Node(uri=f"/redfish/v1/Systems/{name}", name=draw(MAYBE),
+                 blocks=tuple(block.uri for block in blocks if draw(st.booleans())))
+            for name in nodes
+        ),
+    )  # fmt: skip
+
+
+class OddPodms(SamePodm):
+    @settings(max_examples=150, deadline=None)
+    @given(podms())
+    def test_are_read_back_as_they_were(self, podm) -> None:
+        self.assert_same(podm)
+
+    def test_fabrics_and_switches_of_devices_are_read_back(self) -> None:
+        nic = Devices(nics=(Nic(count=2, speed_mbps=1000),))
+        for places in (
+            {"fabric": FABRIC},
+            {"fabric": FABRIC, "switch": f"{FABRIC}/Switches/a"},
+            {"chassis": "/redfish/v1/Chassis/9", "fabric": FABRIC},
+        ):
+            block = FullBlock(uri=B + "n", pools=("z",), status=Status(), devices=nic,
+                              type=("Network",), places=places)  # fmt: skip
+            documents = self.assert_same(FullPodm(id="p", pools=(Pool(id="z"),), blocks=(block,)))
+            self.assertEqual(set(), dangling(documents))
+
+
+class Documents(unittest.TestCase):
+    def setUp(self) -> None:
+        self.site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
+
+    def test_every_document_has_what_redfish_demands_and_every_link_leads_to_one(self) -> None:
+        for podm in self.site.podms:
+            documents = documents_of(podm)
+            self.assertEqual("/redfish/v1", next(iter(documents)))
+            self.assertEqual(set(), dangling(documents))
+            self.assertEqual(documents, json.loads(json.dumps(documents)))
+            for uri, document in documents.items():
+                self.assertEqual(uri, document["@odata.id"])
+                self.assertRegex(document["@odata.type"], r"^#\w+\.(v\d+_\d+_\d+\.)?\w+$")
+                self.assertTrue(document["Name"])
+                self.assertTrue(document.get("Id") or "Members" in document, uri)
+
+    def test_things_at_one_uri_get_documents_of_their_own(self) -> None:
+        uris = ("/redfish/v1/Systems", "/redfish/v1/systems/", "/redfish/v1", "b")
+        blocks = tuple(FullBlock(uri=uri, pools=("z",)) for uri in uris)
+        podm = FullPodm(id="p", pools=(Pool(id="z"), Pool(id="a/b")), blocks=blocks)
+        documents = documents_of(podm)
+        again = read_back(documents, "p")
+        self.assertEqual(["/redfish/v1/Systems", "/redfish/v1/systems", "/redfish/v1-2", "/b"],
+                         [block.uri for block in again.blocks])  # fmt: skip
+        self.assertEqual(["z", "a%2Fb"], [pool.id for pool in again.pools])
+        self.assertEqual(set(), dangling(documents))
+
+    def test_what_is_lost_is_told_line_by_line(self) -> None:
+        pool = Pool(id="z", name="z", limits={"ComputerSystem": Limit(0, 1),
+                                              "Compute": Limit(0, 1)})  # fmt: skip
+        plain = FullPodm(id="p", name="p", driver="redfish", pools=(pool,))
+        self.assertEqual([], lost(plain))
+        podm = replace(plain, zone="east", stocks=(Stock(uri="/s", resource="watts", total=5.0),))
+        self.assertEqual(
+            ['zone: "east", null',
+             'stocks: {"uri":"/s","resource":"watts","total":5.0}, none'],
+            lost(podm),
+        )  # fmt: skip
+        self.assertEqual("east", documents_of(podm)["/redfish/v1"]["Oem"]["ValenceSched"]["zone"])
+
+    def test_memory_that_a_pool_cannot_reach_is_never_offered_to_it(self) -> None:
+        stock = Stock(uri="/redfish/v1/Chassis/1/MemoryDomains/1", resource="cxl_memory_mib",
+                      unit="MiB", pools=("a",), total=1024.0)  # fmt: skip
+        podm = FullPodm(id="p", pools=(Pool(id="a"), Pool(id="b")), stocks=(stock,))
+        self.assertEqual((), read_back(documents_of(podm), "p").stocks)
+
+    def test_a_block_of_a_billion_drives_does_not_fill_the_memory(self) -> None:
+        drives = Devices(drives=(Drive(count=10**9),))
+        podm = FullPodm(id="p", blocks=(FullBlock(uri=B + "1", devices=drives),))
+        self.assertLess(len(documents_of(podm)), 5000)
+        self.assertIn("blocks", " ".join(lost(podm)))
+
+
+def dangling(documents: dict[str, dict]) -> set[str]:
+    """Return the links that lead to no document."""
+    found = set()
+
+    def walk(value: object) -> None:
+        if isinstance(value, dict):
+            if isinstance(link := value.get("@odata.id"), str):
+                found.add(link)
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(json.loads(json.dumps(documents)))
+    return found - set(documents)

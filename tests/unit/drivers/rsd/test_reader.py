@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the racks of Intel Rack Scale Design say."""
+
+import random
+import unittest
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.drivers.files.test_tree import read_map
+from tests.unit.drivers.racks import (
+    BAYS,
+    FPGAS,
+    GROUP,
+    NETWORK,
+    NODES,
+    PCIE,
+    POOL,
+    SYSTEMS,
+    Rack,
+    V,
+)
+from tests.unit.drivers.served import Server
+from valence_sched.drivers.crawl.pool import Settings, Target, read
+from valence_sched.drivers.dialect import told
+from valence_sched.drivers.fields import Link, Parts
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.redfish.reader import redfish
+from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.model.inventory import (
+    Accelerator,
+    Drive,
+    FullPodm,
+    Limit,
+    Memory,
+    Node,
+    Processor,
+    to_json,
+)
+from valence_sched.model.registration import Registered
+
+ENDS = f"{V}/Fabrics/PCIe/Endpoints"
+ONE = {"ComputerSystem": Limit(1, 1)}
+
+
+class ToldTest(unittest.TestCase):
+    """A service root says what it speaks."""
+
+    def test_who_composes_nodes_is_a_rack_and_everybody_else_is_not(self):
+        for root, expected in (
+            ({"Nodes": {}}, "rsd"),
+            ({"Oem": {"Intel_RackScale": {"Nodes": {}}}}, "rsd"),
+            ({"Oem": {"Intel_RackScale": {"ApiVersion": "2.4.0"}}}, "redfish"),
+            ({"Oem": {"Intel_RackScale": []}}, "redfish"),
+            ({"Nodes": None}, "redfish"),
+            ({"Oem": None}, "redfish"),
+            ({"CompositionService": {}}, "redfish"),
+            ({}, "redfish"),
+        ):
+            with self.subTest(root):
+                self.assertEqual(expected, told(root))
+
+
+class SystemsTest(unittest.TestCase):
+    def setUp(self):
+        self.rack = Rack(PCIE)
+        self.rack.read()
+
+    def devices(self, name):
+        return self.rack.blocks[f"{SYSTEMS}/{name}"].devices
+
+    def test_a_rack_is_read_as_one(self):
+        self.assertEqual(("rsd", "Quarry rack 1"), (self.rack.podm.driver, self.rack.podm.name))
+
+    def test_a_system_is_one_block_with_all_its_devices(self):
+        block, found = self.rack.blocks[f"{SYSTEMS}/sled-1"], self.devices("sled-1")
+        self.assertEqual(("ComputerSystem",), block.type)
+        cpu = Processor(count=2, cores=12, threads=24, model="Tarn E5 2650", architecture="x86",
+                        instruction_set="x86-64", speed_mhz=2900)  # fmt: skip
+        self.assertEqual((cpu,), found.processors)
+        memory = Memory(count=4, capacity_mib=16384, type="DDR4", speed_mhz=2400)
+        self.assertEqual((memory,), found.memory)
+        self.assertEqual([(2, 10000)], [(nic.count, nic.speed_mbps) for nic in found.nics])
+        drive = Drive(capacity_bytes=480103981056, media="SSD", protocol="SATA",
+                      model="Fjord S1", remote=False)  # fmt: skip
+        self.assertEqual((drive,), found.drives)
+
+    def test_numbers_as_text_summaries_and_simple_storage_are_read(self):
+        found = self.devices("sled-4")
+        self.assertEqual((16, 2100), (found.processors[0].cores, found.processors[0].speed_mhz))
+        self.assertEqual((Memory(capacity_mib=32768),), found.memory)
+        self.assertEqual([960197124096], [drive.capacity_bytes for drive in found.drives])
+        self.assertEqual(7200, self.devices("sled-5").drives[0].rpm)
+
+    def test_an_empty_object_in_place_of_a_link_is_no_fault(self):
+        self.assertFalse(self.rack.noted("without @odata.id"))
+
+    def test_what_a_node_links_is_in_use_in_each_of_its_states(self):
+        under_way = ("Allocating", "Assembling")
+        for state in (*under_way, "Allocated", "Assembled", "Failed", None, "Odd"):
+            word = "Composing" if state in under_way else "Composed"
+            with self.subTest(state):
+                self.rack[f"{NODES}/1"]["ComposedNodeState"] = state
+                found = self.rack.status(f"{SYSTEMS}/sled-2")
+                self.assertEqual((word, 0, 1), (found.state, found.slots, found.compositions))
+                self.assertEqual(state in (None, "Odd"), self.rack.noted("ComposedNodeState"))
+
+    def test_a_failed_node_keeps_its_blocks_and_would_free_them(self):
+        self.rack[f"{SYSTEMS}/sled-5"]["Status"] = {"State": "Enabled", "Health": "OK"}
+        self.assertEqual(1, self.rack.status(f"{SYSTEMS}/sled-5").gain)
+
+    def test_a_system_that_is_not_well_is_not_free(self):
+        status = self.rack[f"{SYSTEMS}/sled-1"]
+        for state, health, slots in (("Enabled", "OK", 1), ("Enabled", "Warning", 0),
+                                     ("Enabled", "Critical", 0), ("StandbyOffline", "OK", 0),
+                                     (None, None, 1), ("Absent", None, 0)):  # fmt: skip
+            with self.subTest((state, health)):
+                status["Status"] = {"State": state, "Health": health}
+                self.assertEqual(slots, self.rack.slots(f"{SYSTEMS}/sled-1"))
+
+    def test_a_rollup_counts_where_the_health_itself_is_not_told(self):
+        self.rack[f"{SYSTEMS}/sled-1"]["Status"] = {"State": "Enabled", "HealthRollup": "Critical"}
+        self.assertEqual(0, self.rack.slots(f"{SYSTEMS}/sled-1"))
+
+    def test_a_system_that_runs_a_storage_service_makes_no_node(self):
+        rack = Rack(NETWORK)
+        self.assertEqual("Unavailable", rack.status(f"{SYSTEMS}/target").state)
+        del rack[f"{V}/StorageServices/nvme-1"]["Links"]
+        self.assertEqual(1, rack.slots(f"{SYSTEMS}/target"))
+
+    def test_nodes_have_their_system_and_the_pooled_devices_they_link(self):
+        blocks = (f"{SYSTEMS}/sled-2", f"{BAYS}/bay-1")
+        self.assertEqual(
+            Node(uri=f"{NODES}/1", name="node 1", blocks=blocks), self.rack.podm.nodes[0]
+        )
+        rack = Rack(NETWORK)
+        self.assertEqual((f"{SYSTEMS}/host-2", f"{FPGAS}/2"), rack.read().nodes[0].blocks)
+
+    def test_a_node_without_system_is_noted_and_kept(self):
+        self.rack[f"{NODES}/1"]["Links"]["ComputerSystem"] = None
+        self.rack.read()
+        self.assertTrue(self.rack.noted("Links/ComputerSystem: found none"))
+        self.assertEqual((f"{BAYS}/bay-1",), self.rack.podm.nodes[0].blocks)
+
+    def test_a_device_that_two_systems_list_is_counted_once(self):
+        link = self.rack[f"{SYSTEMS}/sled-1"]["Memory"]
+        self.rack[f"{SYSTEMS}/sled-4"]["Memory"] = link
+        self.rack.read()
+        self.assertTrue(self.rack.noted("sled-4, expected one block"))
+        self.assertNotIn(16384, [m.capacity_mib for m in self.devices("sled-4").memory])
+
+
+class PooledTest(unittest.TestCase):
+    """Drives and FPGAs in fabrics."""
+
+    def setUp(self):
+        self.rack, self.network = Rack(PCIE), Rack(NETWORK)
+
+    def test_pooled_drives_are_blocks_of_storage_and_fpgas_of_processors(self):
+        self.rack.read()
+        bay = self.rack.blocks[f"{BAYS}/bay-2"]
+        self.assertEqual((("Storage",), 1), (bay.type, bay.devices.drives[0].count))
+        self.network.read()
+        box = self.network.blocks[f"{FPGAS}/1"]
+        self.assertEqual(("Processor",), box.type)
+        self.assertEqual((Accelerator(kind="FPGA", model="Kelp 10"),), box.devices.accelerators)
+
+    def test_a_drive_is_free_when_it_says_that_it_is_erased(self):
+        self.assertEqual(1, self.rack.slots(f"{BAYS}/bay-2"))
+        self.assertEqual(0, self.rack.slots(f"{BAYS}/bay-3"))
+        self.assertEqual(0, self.rack.slots(f"{BAYS}/bay-4"))
+        self.assertTrue(self.rack.noted("bay-4: Oem/Intel_RackScale/DriveErased: found nothing"))
+
+    def test_an_fpga_is_free_unless_it_says_that_it_is_not_erased(self):
+        self.assertEqual([1, 0, 0], [self.network.slots(f"{FPGAS}/{n}") for n in (1, 2, 3)])
+        del self.network[f"{FPGAS}/3"]["Oem"]
+        self.assertEqual(1, self.network.slots(f"{FPGAS}/3"))
+
+    def test_each_sign_of_use_is_enough(self):
+        free = f"{BAYS}/bay-2"
+        for name, change in {
+            "zone": lambda rack: rack[f"{V}/Fabrics/PCIe/Zones/1"]["Links"]["Endpoints"].append(
+                {"@odata.id": f"{ENDS}/drive-2"}),
+            "node": lambda rack: rack[f"{NODES}/2"]["Links"]["LocalDrives"].append(
+                {"@odata.id": free}),
+            "remote": lambda rack: rack[f"{NODES}/2"]["Links"].update(
+                RemoteDrives=[{"@odata.id": free}]),
+            "2.5": lambda rack: rack[f"{NODES}/2"]["Links"].update(Storage=[{"@odata.id": free}]),
+            "endpoint": lambda rack: rack[f"{ENDS}/drive-2"]["Links"].update(
+                Oem={"Intel_RackScale": {"Zones": [{"@odata.id": "/z"}]}}),
+            "storage": lambda rack: rack[free]["Oem"]["Intel_RackScale"].update(
+                Storage={"@odata.id": f"{SYSTEMS}/sled-1/Storage/1"}),
+            "listed": lambda rack: rack[f"{SYSTEMS}/sled-1/Storage/1"]["Drives"].append(
+                {"@odata.id": free}),
+            "ill": lambda rack: rack[free]["Status"].update(Health="Critical"),
+        }.items():  # fmt: skip
+            with self.subTest(name):
+                rack = Rack(PCIE)
+                change(rack)
+                self.assertEqual(0, rack.slots(free))
+
+    def test_a_pooled_drive_that_a_system_lists_is_not_counted_with_the_system(self):
+        self.rack[f"{SYSTEMS}/sled-2/Storage/1"]["Drives"].append({"@odata.id": f"{BAYS}/bay-1"})
+        self.rack.read()
+        drives = self.rack.blocks[f"{SYSTEMS}/sled-2"].devices.drives
+        self.assertEqual([480103981056], [drive.capacity_bytes for drive in drives])
+
+    def test_a_device_that_does_not_tell_its_type_is_told_by_its_place(self):
+        for rack, uri in ((self.rack, f"{BAYS}/bay-2"), (self.network, f"{FPGAS}/1")):
+            del rack[uri]["@odata.type"]
+            self.assertEqual(1, rack.slots(uri))
+
+    def test_a_cpu_behind_an_endpoint_is_no_block(self):
+        self.network[f"{FPGAS}/1"]["ProcessorType"] = "CPU"
+        self.network.read()
+        self.assertNotIn(f"{FPGAS}/1", self.network.blocks)
+
+    def test_volumes_are_no_blocks(self):
+        self.network.read()
+        self.assertFalse([uri for uri in self.network.blocks if "Volumes" in uri])
+
+    def test_a_drive_behind_a_network_is_remote(self):
+        oem, type_ = {"Intel_RackScale": {"DriveErased": "true"}}, "#Drive.v1_2_0.Drive"
+        drive = self.network.add(
+            f"{V}/Chassis", "d", Protocol="NVMe", Oem=oem, **{"@odata.type": type_}
+        )
+        entity = {"EntityRole": "Target", "EntityLink": {"@odata.id": drive}}
+        self.network.add(f"{V}/Fabrics/NVMeoE/Endpoints", "d", ConnectedEntities=[entity])
+        self.assertEqual(1, self.network.slots(drive))
+        self.assertIs(True, self.network.blocks[drive].devices.drives[0].remote)
+
+
+class PoolsTest(unittest.TestCase):
+    """What can be composed together."""
+
+    def setUp(self):
+        self.rack = Rack(PCIE)
+
+    def pools(self):
+        self.rack.read()
+        return {uri.rpartition("/")[2]: block.pools for uri, block in self.rack.blocks.items()}
+
+    def test_a_node_is_one_system(self):
+        for name in (PCIE, NETWORK):
+            self.assertEqual({str(ONE)}, {str(pool.limits) for pool in Rack(name).read().pools})
+
+    def test_networks_reach_every_system_so_there_is_one_pool(self):
+        self.assertEqual(["all"], [pool.id for pool in Rack(NETWORK).read().pools])
+
+    def test_systems_that_reach_the_same_fabrics_are_a_pool_with_their_drives(self):
+        pools = self.pools()
+        self.assertEqual(["PCIe", "unswitched"], [pool.id for pool in self.rack.podm.pools])
+        self.assertEqual([("PCIe",)] * 3, [pools[it] for it in ("sled-1", "sled-2", "bay-2")])
+        self.assertEqual(("unswitched",), pools["sled-4"])
+
+    def test_a_cable_an_endpoint_and_an_initiator_each_tell_that_a_fabric_is_reached(self):
+        host = {"EntityRole": "Initiator", "EntityLink": {"@odata.id": f"{SYSTEMS}/sled-3"}}
+        self.rack[f"{ENDS}/host-1"]["ConnectedEntities"] = [host]
+        self.rack[f"{SYSTEMS}/sled-4"]["Links"]["Endpoints"] = [{"@odata.id": f"{ENDS}/host-1"}]
+        pools = self.pools()
+        self.assertEqual([("PCIe",)] * 3, [pools[f"sled-{n}"] for n in (1, 3, 4)])
+
+    def test_a_fabric_that_tells_no_system_is_taken_to_reach_all_and_that_is_noted(self):
+        for n in (1, 2):
+            del self.rack[f"{SYSTEMS}/sled-{n}"]["Oem"]
+        self.assertEqual({("PCIe",)}, set(self.pools().values()))
+        self.assertTrue(self.rack.noted("found no system that it is cabled to"))
+        self.assertNotIn("fabric", self.rack.blocks[f"{SYSTEMS}/sled-1"].places)
+
+    def test_a_fabric_that_offers_nothing_makes_no_pool(self):
+        self.rack[ENDS]["Members"] = []
+        self.assertEqual({("all",)}, set(self.pools().values()))
+
+    def test_places_are_chassis_fabric_and_switch(self):
+        self.rack.read()
+        fabric = f"{V}/Fabrics/PCIe"
+        self.assertEqual({"fabric": fabric, "switch": f"{fabric}/Switches/1"},
+                         self.rack.blocks[f"{BAYS}/bay-2"].places)  # fmt: skip
+        self.assertEqual({"chassis": f"{V}/Chassis/drawer-1", "fabric": fabric},
+                         self.rack.blocks[f"{SYSTEMS}/sled-1"].places)  # fmt: skip
+
+
+class StorageTest(unittest.TestCase):
+    """Storage by amount."""
+
+    def amounts(self, rack, uri):
+        rack.read()
+        stock = rack.stocks[uri]
+        return stock.resource, stock.unit, stock.total, stock.used
+
+    def test_a_storage_pool_is_a_stock_of_its_bytes_in_gib(self):
+        rack = Rack(NETWORK)
+        self.assertEqual(("storage_gib", "GiB", 2048, 512), self.amounts(rack, POOL))
+        self.assertEqual(("all",), rack.stocks[POOL].pools)
+
+    def test_what_is_not_told_is_unknown(self):
+        rack = Rack(NETWORK)
+        other = POOL[:-1] + "2"
+        self.assertEqual(("storage_gib", "GiB", None, 0), self.amounts(rack, other))
+        self.assertTrue(rack.noted("StoragePools/2: Capacity/Data/ConsumedBytes: found none"))
+        rack[POOL]["Capacity"] = None
+        self.assertIsNone(self.amounts(rack, POOL)[2])
+
+    def test_a_group_of_logical_drives_is_a_stock_and_its_volumes_are_used(self):
+        rack = Rack(PCIE)
+        self.assertEqual(("storage_gib", "GiB", 2000, 750), self.amounts(rack, GROUP))
+        self.assertEqual(("PCIe", "unswitched"), rack.stocks[GROUP].pools)
+
+    def test_that_a_volume_is_cut_from_a_group_is_told_by_either_of_them(self):
+        drives = f"{V}/Services/rss/LogicalDrives"
+        rack = Rack(PCIE)
+        rack[f"{drives}/volume-1"]["Links"]["LogicalDrives"] = []
+        self.assertEqual(750, self.amounts(rack, GROUP)[3])
+        rack[GROUP]["Links"]["UsedBy"] = []
+        self.assertEqual(250, self.amounts(rack, GROUP)[3])
+
+    def test_a_volume_is_no_stock_whatever_else_it_says(self):
+        rack = Rack(PCIE)
+        rack[f"{V}/Services/rss/LogicalDrives/volume-2"]["Mode"] = "Pool"
+        self.assertEqual([GROUP], [stock.uri for stock in rack.read().stocks])
+
+    def test_a_volume_of_unknown_size_makes_the_rest_unknown(self):
+        rack = Rack(PCIE)
+        del rack[f"{V}/Services/rss/LogicalDrives/volume-1"]["CapacityGiB"]
+        self.assertIsNone(self.amounts(rack, GROUP)[2])
+        self.assertTrue(rack.noted("found a volume of unknown size"))
+
+    def test_what_is_not_well_hands_out_nothing_and_is_noted(self):
+        rack = Rack(PCIE)
+        self.assertEqual([GROUP], [stock.uri for stock in rack.read().stocks])
+        self.assertTrue(rack.noted("group-2: Status: found Disabled"))
+        for status in ({"State": "Absent"}, {"State": "Enabled", "Health": "Critical"}):
+            rack[f"{V}/Services/rss"]["Status"] = status
+            self.assertEqual((), rack.read().stocks)
+
+    def test_the_same_services_under_two_links_are_read_once(self):
+        rack = Rack(NETWORK)
+        rack[V]["Oem"]["Intel_RackScale"]["Services"] = rack[V]["StorageServices"]
+        self.assertEqual(2, len(rack.read().stocks))
+
+
+class DeclaredTest(unittest.TestCase):
+    """Documents are fetched ahead by what is declared."""
+
+    def linked(self, documents):
+        """Return all that the declared links lead to, from the root down."""
+        self.found, self.left = set(), [(V, rsd().root)]
+        service = Service(documents.get, lambda note: None, documents)
+        while self.left:
+            uri, type_ = self.left.pop()
+            if (uri, type_) in self.found:
+                continue
+            self.found.add((uri, type_))
+            json = service.json(uri, "a test") or {}
+            if "Members" in json:
+                self.left += [(member["@odata.id"], type_) for member in json["Members"]]
+            else:
+                self.follow(service, type_(uri, json, lambda note: None))
+        return {uri for uri, _ in self.found}
+
+    def follow(self, service, resource):
+        for name in dir(type(resource)):
+            way = getattr(type(resource), name)
+            if isinstance(way, Parts) and resource.leads:
+                for json in way.of(resource):
+                    self.follow(service, resource.part(way.to, json, way.path))
+            elif isinstance(way, Link) and resource.leads:
+                uris = (service.uri(link, resource.uri) for link in way.of(resource))
+                self.left += [(uri, way.to) for uri in uris]
+
+    def test_all_that_is_read_is_behind_declared_links(self):
+        for name in (PCIE, NETWORK):
+            documents, read = Rack(name).documents, set()
+
+            def get(uri, documents=documents, read=read):
+                read.add(uri)
+                return documents.get(uri)
+
+            rsd().read(Service(get, lambda note: None, documents), "t", "rsd")
+            self.assertGreater(len(read), 60)
+            self.assertEqual(set(), read - self.linked(documents))
+
+
+class LiveTest(unittest.TestCase):
+    """Over the wire, nothing is asked for that is not read."""
+
+    def read(self, name, expand):
+        documents = {uri: msgspec.json.encode(json) for uri, json in Rack(name).documents.items()}
+        server = Server(documents, expand=expand)
+        self.addCleanup(server.close)
+        target = Target(Registered(name="t", url=server.url))
+        (reading,) = read([target], {"redfish": redfish, "rsd": rsd}, Settings())
+        podm = msgspec.structs.replace(reading.podm, url=None, read_at=None)
+        again = msgspec.json.decode(to_json(podm), type=FullPodm)
+        recorded = msgspec.structs.replace(Rack(name).read(), id="t")
+        self.assertEqual(recorded, again)
+        return reading
+
+    def test_each_document_is_asked_for_once_and_with_expand_each_collection(self):
+        for name, documents, collections in ((PCIE, 92, 7), (NETWORK, 102, 6)):
+            with self.subTest(name):
+                plain, expanded = self.read(name, 0), self.read(name, 6)
+                self.assertEqual((documents, documents), (plain.requests, len(plain.documents)))
+                self.assertEqual(collections, expanded.requests)
+
+
+class BrokenTest(unittest.TestCase):
+    """Nothing raises."""
+
+    def test_a_rack_of_nothing_is_a_podm_with_nothing(self):
+        problems = []
+        podm = read_map({V: {"Nodes": {"@odata.id": NODES}}}, problems)
+        self.assertEqual(("rsd", (), ()), (podm.driver, podm.blocks, podm.stocks))
+        self.assertTrue(any("found no system" in problem for problem in problems))
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 6))
+    def test_whatever_is_spoilt_the_rest_is_read(self, name, seed, count):
+        rng, rack = random.Random(seed), Rack(name)
+        rack.spoil(rng, count)
+        self.assertEqual("rsd", rack.read().driver)
+
+
+if __name__ == "__main__":
+    unittest.main()

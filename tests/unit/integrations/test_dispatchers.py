@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions handed to somebody else, over real sockets."""
+
+import contextlib
+import http.server
+import json
+import threading
+import unittest
+from collections.abc import Iterator
+
+from valence_sched.errors import DispatchFailed, UsageError
+from valence_sched.integrations.dispatchers.valence import valence
+from valence_sched.integrations.dispatchers.webhook import (
+    SIGNATURE,
+    TIMESTAMP,
+    signature,
+    webhook,
+)
+from valence_sched.model.decision import Candidate, Placement
+from valence_sched.model.dispatch import Order
+
+
+def placed(node: int, podm: str) -> Placement:
+    chosen = Candidate(podm=podm, pool="p", score=1.0, cost=0, scores={}, blocks=(), grants=(),
+                       waste=0)  # fmt: skip
+    return Placement(node=node, choice=1, chosen=chosen, alternates=())
+
+
+def order(*podms: str, **more) -> Order:
+    places = tuple(placed(number, podm) for number, podm in enumerate(podms, 1))
+    asked = {"processor": {"total_cores": 8}}
+    return Order(b'{"schema":"x"}', places, "gpu", asked, timeout_s=5, **more)
+
+
+class Controller:
+    """Whoever composes: remembers what came, and answers from a list."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[str, dict[str, str], bytes]] = []
+        self.answers: list[tuple[int, object]] = []
+        self.url = ""
+
+
+@contextlib.contextmanager
+def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
+    here = Controller()
+    here.answers = list(answers)
+
+    class Door(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            here.came.append((self.path, dict(self.headers), body))
+            status, said = here.answers.pop(0) if here.answers else (200, {})
+            if status == 0:
+                self.connection.close()
+                return
+            text = json.dumps(said).encode()
+            self.send_response(status)
+            if status == 206:  # less than it says
+                self.send_header("Content-Length", str(len(text) + 1000))
+                self.end_headers()
+                self.wfile.write(text)
+                self.close_connection = True
+                return
+            if status == 302:
+                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    here.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield here
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class TestWebhook(unittest.TestCase):
+    """The whole decision, as it is."""
+
+    def test_the_decision_is_posted_as_it_is(self):
+        """S3."""
+        with controller() as there:
+            (receipt,) = webhook(there.url, order("a", "b"))
+            ((_, headers, body),) = there.came
+        self.assertEqual((b'{"schema":"x"}', (1, 2), "a, b"), (body, receipt.nodes, receipt.podm))
+        self.assertNotIn(SIGNATURE, headers)
+
+    def test_a_key_signs_the_time_and_the_body(self):
+        with controller() as there:
+            webhook(there.url, order("a", key=b"secret"))
+            ((_, headers, body),) = there.came
+        wanted = signature(b"secret", headers[TIMESTAMP], body)
+        self.assertEqual(f"sha256={wanted}", headers[SIGNATURE])
+        self.assertNotEqual(wanted, signature(b"other", headers[TIMESTAMP], body))
+
+    def test_the_key_is_in_no_text_about_the_order(self):
+        self.assertNotIn("secret", repr(order("a", key=b"secret")))
+
+    def test_a_refusal_is_an_error(self):
+        with controller((403, {})) as there, self.assertRaisesRegex(DispatchFailed, "HTTP 403"):
+            webhook(there.url, order("a"))
+
+    def test_a_lost_answer_is_not_sent_again(self):
+        with controller((0, {})) as there:
+            with self.assertRaisesRegex(DispatchFailed, "may have been taken or not"):
+                webhook(there.url, order("a"))
+            self.assertEqual(1, len(there.came))
+
+    def test_a_redirect_is_not_followed(self):
+        with controller((302, {})) as there, self.assertRaisesRegex(DispatchFailed, "HTTP 302"):
+            webhook(there.url, order("a"))
+
+    def test_an_answer_that_breaks_off_is_an_error_in_one_line(self):
+        with controller((206, {"a": 1})) as there, self.assertRaisesRegex(
+            DispatchFailed, "may have been taken or not"
+        ):  # fmt: skip
+            webhook(there.url, order("a"))
+
+    def test_nobody_there_is_an_error_and_nothing_was_sent(self):
+        with self.assertRaisesRegex(DispatchFailed, "127.0.0.1:9/: .* nothing was sent"):
+            webhook("http://127.0.0.1:9/", order("a"))
+
+    def test_a_url_with_a_password_is_refused_and_not_echoed(self):
+        with self.assertRaises(UsageError) as caught:
+            webhook("http://me:canary@127.0.0.1/", order("a"))
+        self.assertNotIn("canary", str(caught.exception))
+
+
+class TestValence(unittest.TestCase):
+    """A Valence API composes."""
+
+    def test_each_node_is_asked_for_on_its_pod_manager(self):
+        """S3."""
+        with controller((200, {"uuid": "u1"}), (200, {"uuid": "u2"})) as there:
+            found = valence(there.url, order("a", "b"))
+            came = [(path, json.loads(body)) for path, _, body in there.came]
+        self.assertEqual(["/v1/nodes"] * 2, [path for path, _ in came])
+        first = {"name": "gpu-1", "podm_id": "a", "properties": {"processor": {"total_cores": 8}}}
+        self.assertEqual(first, came[0][1])
+        self.assertEqual([("a", "u1"), ("b", "u2")], [(one.podm, one.reference) for one in found])
+
+    def test_what_was_taken_before_a_refusal_is_said(self):
+        answers = ((200, {"uuid": "u1"}), (500, {}))
+        with controller(*answers) as there, self.assertRaisesRegex(
+            DispatchFailed, "node 2: .*HTTP 500.*; taken before: u1"
+        ):  # fmt: skip
+            valence(there.url, order("a", "b"))

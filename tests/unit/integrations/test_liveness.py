@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever says that pod managers are alive says it alike: the same tests over all three."""
+
+import os
+import tempfile
+import unittest
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.unit.store.site import CORES, claimant, podm
+from valence_sched import files
+from valence_sched.engine import Operations
+from valence_sched.errors import UnknownName, UsageError
+from valence_sched.model.read_options import Live
+from valence_sched.store.store import Store
+from valence_sched.testing import request
+
+
+class Case(unittest.TestCase):
+    """Two pod managers that the state knows and nobody reads."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.state = f"sqlite:///{self.folder}/state.sqlite"
+        self.later = timedelta(0)
+        self.operations = Operations(
+            environ={"XDG_CONFIG_HOME": str(self.folder)},
+            now=lambda: datetime.now(UTC) + self.later,
+        )
+
+    def live(self, named: str) -> Live:
+        return Live(state=self.state, liveness=named)
+
+    def statuses(self, named: str) -> dict[str, str]:
+        view = self.operations.view([], live=self.live(named))
+        return {podm.id: podm.status for podm in view.podms}
+
+    def report(self, *names: str) -> None:
+        blocks = [{"uri": "c", "type": ["Compute"],
+                   "devices": {"processors": [{"cores": 8}]}}]  # fmt: skip
+        for name in names:
+            self.operations.update_resource_stats(name, {"blocks": blocks}, self.state)
+
+
+class Alike:
+    """S22: what holds whatever the source is; ``named`` says an age, ``beat`` and ``age`` act."""
+
+    def setUp(self):
+        super().setUp()
+        self.report("a", "host/b")
+
+    def test_who_was_heard_of_just_now_is_online(self):
+        self.beat("a", "host/b")
+        self.assertEqual({"a": "Online", "host/b": "Online"}, self.statuses(self.named("10m")))
+
+    def test_who_was_not_heard_of_for_long_is_offline_until_the_next_time(self):
+        self.beat("a", "host/b")
+        self.grow_old("a", "host/b")
+        self.assertEqual({"a": "Offline", "host/b": "Offline"}, self.statuses(self.named("10m")))
+        self.assertEqual({"a": "Online", "host/b": "Online"}, self.statuses(self.named("2h")))
+        self.beat("host/b")
+        self.assertEqual({"a": "Offline", "host/b": "Online"}, self.statuses(self.named("10m")))
+
+    def test_an_offline_one_is_not_chosen_and_not_claimed_of(self):
+        self.beat("a", "host/b")
+        self.grow_old("a")
+        live = self.live(self.named("10m"))
+        chosen = self.operations.engine([], [], live=live).select_destinations(request(CORES))
+        self.assertEqual(["host/b"], [one.chosen.podm for one in chosen.placements])
+        with self.operations.store(self.state) as store:
+            decider = self.operations.claimant(store, [], live=live)
+            claim = decider.claim(request(CORES)).claim
+            self.assertEqual(("host/b",), claim.podms)
+            self.assertIsNone(decider.claim(request(CORES)).claim)
+            self.assertEqual({"Online"}, {one.status for one in store.last().values()})
+
+    def test_an_age_that_is_none_is_refused(self):
+        with self.assertRaisesRegex(UsageError, "--liveness: "):
+            self.statuses(self.named("soon"))
+
+
+class TestRead(Alike, Case):
+    """When it was last read, or reported."""
+
+    def named(self, age: str) -> str:
+        return f"read:{age}"
+
+    def beat(self, *names: str) -> None:
+        self._read(timedelta(0), *names)
+
+    def grow_old(self, *names: str) -> None:
+        self._read(timedelta(hours=1), *names)
+
+    def _read(self, ago: timedelta, *names: str) -> None:
+        with self.operations.store(self.state) as store, store._database.writer.begin() as one:
+            for name in names:
+                at = (datetime.now(UTC) - ago).isoformat()
+                one.exec_driver_sql("UPDATE podms SET read_at = ? WHERE name = ?", (at, name))
+
+
+class TestStore(Alike, Case):
+    """When it reported last, by the clock of the database."""
+
+    def named(self, age: str) -> str:
+        return f"store:{age}"
+
+    def beat(self, *names: str) -> None:
+        for name in names:
+            self.operations.update_resource_stats(name, {}, self.state)
+
+    def grow_old(self, *names: str) -> None:
+        with self.operations.store(self.state) as store, store._database.writer.begin() as one:
+            for name in names:
+                one.exec_driver_sql(
+                    "UPDATE podms SET stats = CAST(json_set(stats, '$.at', "
+                    "json_extract(stats, '$.at') - 3600) AS BLOB) WHERE name = ?",
+                    (name,),
+                )
+
+
+class TestFile(Alike, Case):
+    """When its file was written."""
+
+    def named(self, age: str) -> str:
+        return f"file:{self.folder}:{age}"
+
+    def path(self, name: str) -> Path:
+        return self.folder / name.replace("/", "%2F")
+
+    def beat(self, *names: str) -> None:
+        for name in names:
+            self.path(name).touch()
+
+    def grow_old(self, *names: str) -> None:
+        for name in names:
+            then = datetime.now(UTC).timestamp() - 3600
+            os.utime(self.path(name), (then, then))
+
+    def test_who_has_no_file_is_offline(self):
+        self.assertEqual({"a": "Offline", "host/b": "Offline"}, self.statuses(self.named("10m")))
+
+    def test_no_name_leads_out_of_the_folder(self):
+        self.report("..", "../a")
+        (self.folder.parent / "a").touch()
+        self.addCleanup((self.folder.parent / "a").unlink)
+        found = self.statuses(self.named("10m"))
+        self.assertEqual(("Offline", "Offline"), (found[".."], found["../a"]))
+
+
+class TestWhom(Case):
+    """Who is judged, and who is not."""
+
+    def test_recorded_ones_are_judged_by_when_they_were_read(self):
+        old = podm("old", read_at="2020-01-01T00:00:00Z")
+        new = podm("new", read_at=datetime.now(UTC).isoformat())
+        file = str(self.folder / "x.json")
+        files.write_inventory([old, new], file)
+        view = self.operations.view([file], live=Live(liveness="read:1h"))
+        self.assertEqual(["Offline", "Online"], [one.status for one in view.podms])
+        view = self.operations.view([file])
+        self.assertEqual(["Online", "Online"], [one.status for one in view.podms])
+
+    def test_the_environment_names_one(self):
+        self.report("a")
+        self.operations.environ["VALENCE_SCHED_LIVENESS"] = f"file:{self.folder}"
+        view = self.operations.view([], live=Live(state=self.state))
+        self.assertEqual(["Offline"], [one.status for one in view.podms])
+
+    def test_a_name_that_nobody_has_is_refused(self):
+        self.report("a")
+        with self.assertRaisesRegex(UnknownName, "did you mean 'store'"):
+            self.statuses("stor:5m")
+
+    def test_what_is_stored_keeps_the_status_it_told(self):
+        self.report("a")
+        self.assertEqual({"a": "Offline"}, self.statuses(f"file:{self.folder}"))
+        with Store(self.state) as store:
+            self.assertEqual("Online", store.last()["a"].status)
+            mine = claimant(store)
+            self.assertEqual(1, len(mine.select_destinations(request(CORES)).placements))

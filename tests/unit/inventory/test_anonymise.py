@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An anonymized capture names nobody, and decides as the original does."""
+
+import base64
+import io
+import json
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from valence_sched.app import Main
+from valence_sched.drivers.redfish.render.render import documents_of, read_back
+from valence_sched.inventory import anonymise
+from valence_sched.inventory.anonymise import Aliases
+from valence_sched.model.inventory import (
+    FullBlock,
+    FullPodm,
+    Inventory,
+    Node,
+    Pool,
+    Status,
+    Stock,
+    to_json,
+)
+from valence_sched.model.request_spec import Asked
+from valence_sched.testing import strategies
+
+SITE = Path(__file__).parents[3] / "examples" / "site.json"
+ROOT = "/redfish/v1"
+
+SECRETS = {
+    "SerialNumber": "SN-7QX-99812", "UUID": "1f3b9a52-77aa-4c11-9e7e-3a5b6c7d8e9f",
+    "MACAddress": "b0:7b:25:aa:01:fe", "PermanentMACAddress": "B07B25AA01FE",
+    "HostName": "wolfsburg-bmc17", "FQDN": "wolfsburg-bmc17.factory.example",
+    "AssetTag": "Inventar 4711/b", "SKU": "5XYZ123", "PartNumber": "0PN77-A01",
+    "Name": "Röntgenraum Süd", "Description": "the one behind the door", "Id": "Rack_Keller2",
+    "Address": "10.47.11.202", "IPv6": "fd00:47:11::202", "Location": "Halle 9 bei Ingeborg",
+    "DurableName": "naa.5000C500DEADBEEF", "VendorThing": "unknown-ship-name",
+    "UserName": "ingeborg", "Client": "dept-astro", "LocationIndicator": "behind-tesla-coil",
+}  # fmt: skip
+
+
+def traces(text: str) -> Iterator[str]:
+    """Yield what would show a text: as it is, in other case, in URLs, in JSON, in base64."""
+    for one in (text, text.strip("-_ ")):
+        yield from (one, quote(one), quote(one, safe=""), json.dumps(one)[1:-1])
+        yield base64.b64encode(one.encode()).decode()
+
+
+class CanaryTest(unittest.TestCase):
+    def assert_silent(self, data: bytes, names: list[str]) -> None:
+        told = data.decode().casefold()
+        for name in names:
+            for trace in traces(name):
+                self.assertNotIn(trace.casefold(), told)
+
+    def test_no_document_names_anything_of_the_site(self) -> None:
+        document: dict = {"@odata.id": f"{ROOT}/Systems/{SECRETS['Id']}", "Model": "X1"}
+        document |= SECRETS
+        keys = {SECRETS["SerialNumber"]: 1, SECRETS["HostName"]: "x"}
+        document["Oem"] = {"V": {**keys, "Serial": 471147114711, "All": [*SECRETS.values()]}}
+        document["Links"] = {"Chassis": [f"{ROOT}/Chassis/{quote(SECRETS['Name'])}"]}
+        document["See"] = f"https://{SECRETS['FQDN']}:8443{ROOT}/Systems/{SECRETS['UUID']}?x=1#/a"
+        document["Next"] = f"{ROOT}/Systems?$skiptoken={SECRETS['SerialNumber']}"
+        found = anonymise.documents(Aliases(b"k"), {document["@odata.id"]: document})
+        data = json.dumps(found, ensure_ascii=False).encode()
+        self.assert_silent(data, [*SECRETS.values(), "471147114711", "skiptoken"])
+        self.assertEqual("X1", next(iter(found.values()))["Model"])
+
+    def test_no_pod_manager_names_anything_of_the_site(self) -> None:
+        """Every text field of every noun is a canary, unless it is in the list of those kept."""
+        names = [f"canary-{number:04d}-Ü" for number in range(60)]
+        name = iter(names).__next__
+        uri, pool = f"{ROOT}/Systems/{name()}", name()
+        podm = FullPodm(
+            id=name(), name=name(), url=f"https://{name()}:1/{name()}", zone=name(),
+            aggregates=(name(),), generation=3,
+            facts={"rack": name(), "location": f"{name()}/{name()}", "several": (name(), name()),
+                   "address": f"https://{name()}/x"},
+            pools=(Pool(id=pool, name=name()),),
+            blocks=(FullBlock(uri=uri, name=name(), pools=(pool,), status=Status(client=name()),
+                              places={"switch": name(), "chassis": f"/c/{name()}"}),),
+            stocks=(Stock(uri=f"/s/{name()}", resource="watts", name=name(), pools=(pool,)),
+                    Stock(uri=f"declared:power#{pool}", resource="power", pools=(pool,))),
+            nodes=(Node(uri=f"/n/{name()}", name=name(), owner=name(), group=name(),
+                        blocks=(uri,)),),
+        )  # fmt: skip
+        found = anonymise.podm(Aliases(b"k"), podm)
+        self.assert_silent(to_json(found), names)
+        self.assertEqual(found.blocks[0].uri, found.nodes[0].blocks[0])
+        self.assertEqual((found.pools[0].id,), found.blocks[0].pools)
+        self.assertEqual(f"declared:power#{found.pools[0].id}", found.stocks[1].uri)
+        self.assertRegex(found.facts["location"], r"^x\w+/x\w+$")
+
+    def test_the_example_site_is_not_to_be_recognised(self) -> None:
+        site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
+        aliases = Aliases(b"k")
+        for podm in site.podms:
+            names = [podm.id, podm.name, podm.zone, podm.url.split("/")[2], podm.facts["location"]]
+            names += [block.name for block in podm.blocks] + [node.name for node in podm.nodes]
+            names += [block.uri.rpartition("/")[2] for block in podm.blocks]
+            names = [name for name in names if name and len(name) > 3]
+            documents = anonymise.documents(aliases, documents_of(podm))
+            told = [to_json(anonymise.podm(aliases, podm)), json.dumps(documents).encode()]
+            for data in told:
+                self.assert_silent(data, names)
+
+
+class AliasesTest(unittest.TestCase):
+    def test_one_name_has_one_alias_under_one_key_and_another_under_another(self) -> None:
+        self.assertEqual(Aliases(b"k").of("x"), Aliases(b"k").of("x"))
+        self.assertNotEqual(Aliases(b"k").of("x"), Aliases(b"l").of("x"))
+        self.assertNotEqual(Aliases(b"k").of("x"), Aliases(b"k").of("X"))
+
+    def test_structure_stays(self) -> None:
+        aliases = Aliases(b"k")
+        name = aliases.part("CPU-Süd")
+        for given_, expected in (
+            (f"{ROOT}/Systems/1/Processors/CPU-Süd", f"{ROOT}/Systems/1/Processors/{name}"),
+            (f"{ROOT}/Systems/CPU-S%C3%BCd", f"{ROOT}/Systems/{name}"),
+            (f"{ROOT}/Systems?$skip=100", f"{ROOT}/Systems?$skip=100"),
+            (f"{ROOT}/Systems/", f"{ROOT}/Systems/"),
+            (f"{ROOT}/$metadata", f"{ROOT}/$metadata"),
+        ):
+            self.assertEqual(expected, aliases.uri(given_))
+
+    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(st.text(max_size=12), min_size=2, max_size=2, unique=True))
+    def test_two_texts_never_share_an_alias(self, texts: list[str]) -> None:
+        aliases = Aliases(b"k")
+        self.assertEqual(2, len(set(map(aliases.of, texts))))
+
+
+class SameDecisionTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self) -> None:
+        site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
+        self.podms = [*site.podms, *(
+            msgspec.json.decode(line, type=FullPodm) for line in strategies.podms(20, 30, 5, 3, 4)
+        )]  # fmt: skip
+
+    def test_reading_anonymous_documents_gives_the_anonymous_pod_manager(self) -> None:
+        aliases = Aliases(b"k")
+        for podm in self.podms:
+            documents = documents_of(podm)
+            self.assertEqual(
+                anonymise.podm(aliases, read_back(documents, podm.id)),
+                read_back(anonymise.documents(aliases, documents), aliases.part(podm.id)),
+            )
+
+    def test_the_same_pod_manager_pool_and_blocks_are_chosen(self) -> None:
+        aliases = Aliases(b"k")
+        plain = b"\n".join(map(to_json, self.podms))
+        hidden = b"\n".join(to_json(anonymise.podm(aliases, podm)) for podm in self.podms)
+        for flavor in ("gpu-large", "medium", "storage-large"):
+            with self.subTest(flavor):
+                was, is_ = (self.ranked(data, flavor) for data in (plain, hidden))
+                self.assertTrue(was)
+                expected = {
+                    (aliases.part(podm), aliases.part(pool)): (
+                        *scores, sorted(map(aliases.uri, blocks)), sorted(map(aliases.uri, grants))
+                    )
+                    for (podm, pool), (*scores, blocks, grants) in was.items()
+                }  # fmt: skip
+                self.assertEqual(expected.keys(), is_.keys())
+                same = sum(expected[pool] == (*found[:2], sorted(found[2]), sorted(found[3]))
+                           for pool, found in is_.items())  # fmt: skip
+                self.assertEqual(len(expected), same)
+                best = min(cost for cost, *_ in was.values())
+                top = {pool for pool, (cost, *_) in expected.items() if cost == best}
+                self.assertEqual(top, {pool for pool, (cost, *_) in is_.items() if cost == best})
+
+    def ranked(self, data: bytes, flavor: str) -> dict:
+        """Return what each pool would give for a flavor, and at what cost."""
+        main = Main({}, io.BytesIO(data))
+        engine = main.engine(["-"], ())
+        request = main.compiled(Asked(flavor=flavor), main.flavors()[flavor])
+        return {
+            (found.podm, found.pool): (
+                found.cost, found.waste,
+                [block.uri for block in found.blocks], [grant.uri for grant in found.grants],
+            )
+            for found in engine.rank(request, 10_000).candidates
+        }  # fmt: skip

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures: everybody who could be read is in them, and nobody's password is."""
+
+import os
+import tempfile
+import unittest
+from pathlib import Path
+
+import msgspec
+
+from valence_sched.app import Main
+from valence_sched.drivers.crawl.pool import Reading
+from valence_sched.drivers.recorded import Record
+from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.errors import InputError, PodmError
+from valence_sched.inventory import capture
+from valence_sched.inventory.anonymise import Aliases
+from valence_sched.model.inventory import (
+    Devices,
+    Drive,
+    FullBlock,
+    FullPodm,
+    Inventory,
+    Pool,
+    Status,
+)
+
+CANARY = "kAn4ry-Wellensittich"
+ROOT = "/redfish/v1"
+
+
+def podm(id_: str) -> FullPodm:
+    block = FullBlock(uri=f"{ROOT}/ResourceBlocks/{id_}-drive", type=("Storage",), pools=("z",),
+                      status=Status(), devices=Devices(drives=(Drive(count=2),)))  # fmt: skip
+    return FullPodm(id=id_, driver="redfish", pools=(Pool(id="z", name="z"),), blocks=(block,),
+                    url=f"https://root:{CANARY}@{id_}.example.org{ROOT}")  # fmt: skip
+
+
+def reading(id_: str) -> Reading:
+    """Return a live reading that is full of credentials."""
+    found = podm(id_)
+    documents = documents_of(found)
+    documents[ROOT] |= {"Oem": {"Vendor": {"AdminPassword": CANARY, "Note": f"x{CANARY}y"}}}
+    documents |= {
+        f"{ROOT}/SessionService/Sessions/1": {"Id": CANARY},
+        f"{ROOT}/AccountService": {"x": CANARY},
+    }
+    return Reading(found, documents=documents)
+
+
+def failed(id_: str, why: str = f"login refused: password {CANARY}") -> Reading:
+    """Return a reading of one that is down, with what was known of it last."""
+    return Reading(msgspec.structs.replace(podm(id_), status="Offline"), why)
+
+
+class CapturingTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="capturing-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def everything(self) -> bytes:
+        """Return all names and all bytes below the folder."""
+        found = b""
+        for place, _, names in os.walk(self.folder):
+            for name in names:
+                path = Path(place) / name
+                found += str(path.relative_to(self.folder)).encode() + path.read_bytes()
+        return found
+
+    def test_one_that_is_down_does_not_keep_the_others_from_being_written(self) -> None:
+        readings = [reading("a"), failed("b"), reading("c")]
+        done = capture.to_file(readings, self.path("x.json"), secrets=[CANARY])
+        self.assertEqual((3, 2, ["b"]), (done.podms, done.blocks, list(done.failures)))
+        found = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
+        self.assertEqual([("a", "Online", 1), ("b", "Offline", 0), ("c", "Online", 1)],
+                         [(one.id, one.status, len(one.blocks)) for one in found])  # fmt: skip
+
+    def test_a_reading_that_failed_is_never_online(self) -> None:
+        odd = Reading(podm("a"), "no answer")
+        capture.to_file([odd], self.path("x.json"))
+        (found,) = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
+        self.assertEqual(("Unknown", (), ()), (found.status, found.blocks, found.pools))
+
+    def test_no_credential_is_written_or_told(self) -> None:
+        for number, aliases in enumerate((None, Aliases(b"k"))):
+            readings = [reading("a"), failed("b")]
+            for write, name in ((capture.to_file, "x.jsonl"), (capture.to_trees, "tree")):
+                done = write(readings, self.path(f"{number}{name}"), aliases, [CANARY])
+                self.assertNotIn(CANARY, str(done))
+        written = self.everything()
+        self.assertIn(b"redfish/v1/index.json", written)
+        for trace in (CANARY, CANARY.casefold(), "SessionService", "AccountService"):
+            self.assertNotIn(trace.encode(), written)
+
+    def test_a_tree_is_read_as_the_pod_manager_it_was_written_from(self) -> None:
+        readings = [reading("a"), failed("b"), reading("c")]
+        done = capture.to_trees(readings, self.path("tree"))
+        self.assertEqual((2, 2, ["b"], []), (done.podms, done.blocks, list(done.failures),
+                                             done.left_out))  # fmt: skip
+        found = {one.id: one for one in Main({}).podms([self.path("tree")])}
+        self.assertEqual({"a", "c"}, set(found))
+        self.assertEqual(2, found["a"].blocks[0].devices.drives[0].count)
+
+    def test_a_tree_of_nobody_is_refused_and_leaves_nothing(self) -> None:
+        with self.assertRaisesRegex(PodmError, "b: down, and 1 more"):
+            capture.to_trees([failed("b", "down"), failed("c", "down")], self.path("tree"))
+        with self.assertRaises(InputError):
+            capture.to_trees([], self.path("tree"))
+        self.assertEqual([], os.listdir(self.folder))
+
+    def test_a_pod_manager_whose_id_cannot_be_a_folder_is_left_out_and_noted(self) -> None:
+        readings = [reading("a"), reading("A"), reading("../b"), reading(".."), reading("c/d")]
+        done = capture.to_trees(readings, self.path("tree"))
+        self.assertEqual((1, 4), (done.podms, len(done.left_out)))
+        self.assertEqual(["tree"], os.listdir(self.folder))
+        self.assertEqual(["a"], os.listdir(self.folder / "tree"))
+
+    def test_two_captures_under_one_key_have_the_same_names(self) -> None:
+        for name, key in (("1.json", b"k"), ("2.json", b"k"), ("3.json", b"l")):
+            capture.to_file([reading("a")], self.path(name), Aliases(key))
+        first, second, third = ((self.folder / f"{n}.json").read_bytes() for n in (1, 2, 3))
+        self.assertEqual(first, second)
+        self.assertNotEqual(first, third)
+        self.assertNotIn(b"example.org", first)
+
+    def test_a_recorded_inventory_loses_its_credentials_before_it_is_rendered(self) -> None:
+        (found,) = capture.recorded([(podm("a"), Record(b"", "file", "$"))], [], documents=True)
+        self.assertEqual("https://a.example.org/redfish/v1", found.podm.url)
+        self.assertNotIn(CANARY, str(found.documents))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is registered, where: the state, a person's own file, files that are named, a catalogue."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from valence_sched.config.settings import Configuration
+from valence_sched.errors import CredentialError, DuplicateId, InputError, UnknownName, UsageError
+from valence_sched.inventory.members import read_podms
+from valence_sched.inventory.registry import Registry
+from valence_sched.model.read_options import Live
+from valence_sched.model.registration import Password, Registered
+
+ONE = b"podms: {%s: {url: 'https://%s'}}"
+
+
+class TestRegistry(unittest.TestCase):
+    """With folders of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.environ = {
+            "XDG_CONFIG_HOME": str(self.folder / "c"),
+            "XDG_STATE_HOME": str(self.folder / "s"),
+        }
+
+    def registry(self, state: str | None = None, **more: str) -> Registry:
+        return Registry(Configuration(self.environ | more), state)
+
+    def write(self, name: str, data: bytes) -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return str(path)
+
+    def names(self, live: Live, registry: Registry | None = None) -> list[str]:
+        found = (registry or self.registry(live.state)).members(live)
+        return [member.registered.name for member in found]
+
+    def test_the_option_wins_over_the_environment_and_that_over_the_usual_place(self):
+        usual = self.registry()
+        self.assertEqual(self.folder / "s/valence-sched/state.sqlite", usual.file)
+        named = self.registry(VALENCE_SCHED_STATE="/a/b.sqlite")
+        self.assertEqual(Path("/a/b.sqlite"), named.file)
+        self.assertEqual(Path("/c"), self.registry("/c", VALENCE_SCHED_STATE="/a").file)
+        self.assertEqual(Path("/c"), self.registry("sqlite:////c").file)
+
+    def test_a_database_of_many_keeps_passwords_at_home_and_shows_none(self):
+        url = "postgresql://op:hunter2@h/db"
+        registry = self.registry(VALENCE_SCHED_STATE=url)
+        self.assertIsNone(registry.file)
+        self.assertEqual("postgresql://op@h/db", registry.where)
+        self.assertEqual(self.folder / "s/valence-sched", registry.passwords.path.parent)
+        same = self.registry(VALENCE_SCHED_STATE=url.replace("hunter2", "other"))
+        self.assertEqual(registry.passwords.path, same.passwords.path)
+        with self.assertRaises(UsageError) as caught:
+            self.registry(url)
+        self.assertNotIn("hunter2", str(caught.exception))
+
+    def test_named_files_take_the_place_of_the_state_and_of_ones_own(self):
+        self.registry().create(Registered(name="kept", url="https://k"))
+        self.write("c/valence-sched/podms.yaml", ONE % (b"own", b"o"))
+        file = self.write("f.yaml", ONE % (b"named", b"n"))
+        self.assertEqual(["kept", "own"], self.names(Live()))
+        self.assertEqual(["named"], self.names(Live(podm_files=(file,))))
+        state = str(self.registry().file)
+        self.assertEqual(["kept", "named"], self.names(Live(podm_files=(file,), state=state)))
+        kept = [member.kept for member in self.registry().members(Live(podm_files=(file,)))]
+        self.assertEqual([False], kept)
+
+    def test_two_of_one_name_are_refused_and_named_with_their_places(self):
+        files = tuple(self.write(f"{n}.yaml", ONE % (b"a", b"h")) for n in "12")
+        with self.assertRaisesRegex(DuplicateId, "2.yaml: found 'a' again, first in .*1.yaml"):
+            self.registry().members(Live(podm_files=files))
+
+    def test_only_those_asked_for_are_meant(self):
+        files = tuple(self.write(f"{n}.yaml", ONE % (n.encode(), b"h")) for n in "abc")
+        self.assertEqual(["b"], self.names(Live(podm_files=files, only=("b",))))
+        with self.assertRaisesRegex(UnknownName, "known: a, b, c"):
+            self.names(Live(podm_files=files, only=("z",)))
+
+    def test_a_catalogue_is_named_by_entries_of_its_urls(self):
+        file = self.write("f.yaml", ONE % (b"mine", b"h:443"))
+        catalogue = (
+            Registered(name="east", url="https://h"),
+            Registered(name="w", url="https://w"),
+        )
+        live = Live(podm_files=(file,), catalogue=catalogue)
+        self.assertEqual(["mine", "w"], self.names(live))
+
+    def test_paths_are_found_from_the_folder_of_the_file(self):
+        text = b"podms: {a: {url: 'https://h', username: u, password: {file: w}, cacert: c/d}}"
+        (one,) = read_podms(text, self.write("deep/f.yaml", text))
+        deep = self.folder / "deep"
+        self.assertEqual(Password(file=str(deep / "w")), one.password)
+        self.assertEqual(str(deep / "c/d"), one.cacert)
+
+    def test_nothing_is_forgotten_while_its_password_cannot_be(self):
+        registry = self.registry()
+        registry.create(Registered(name="a", url="https://h"))
+        registry.passwords.path.write_text("{")
+        registry.passwords.path.chmod(0o600)
+        with self.assertRaisesRegex(CredentialError, "not what podm create wrote"):
+            registry.delete("a")
+        self.assertEqual("a", registry.get("a").name)
+        registry.passwords.path.unlink()
+        registry.delete("a")
+        self.assertEqual([], registry.registered())
+
+    def test_an_unknown_driver_of_a_file_is_refused_with_its_place(self):
+        text = b"podms: {a: {url: 'https://h', driver: redfsh}}"
+        with self.assertRaisesRegex(UnknownName, r"\$.podms.a.driver: .*mean 'redfish'"):
+            read_podms(text, "f")
+
+    def test_what_cannot_be_is_not_registered(self):
+        registry = self.registry()
+        for one in (
+            Registered(name="a", url="https://u:p@h"),
+            Registered(name="a\n", url="https://h"),
+            Registered(name="a", url="https://h", password=Password(env="V")),
+            Registered(name="a" * 1025, url="https://h"),
+            Registered(name="a", url="https://" + "h" * 1025),
+            Registered(name="a", url="https://h", zone="\udcff"),
+        ):
+            with self.assertRaises(InputError):
+                registry.create(one)
+        self.assertEqual([], registry.registered())
+
+    def test_the_example_is_read(self):
+        path = Path(__file__).parents[3] / "examples" / "podms.yaml"
+        found = read_podms(path.read_bytes(), str(path))
+        self.assertEqual(["gpu-east", "store-west", "lab"], [one.name for one in found])

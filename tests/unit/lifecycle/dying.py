@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Composes on served pod managers and kills itself at a marked point; run as a program."""
+
+import os
+import signal
+import sys
+
+from tests.unit.lifecycle.site import Site, request
+from valence_sched.store.store import Store
+
+
+class At:
+    """Where a served pod manager listens."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+def main(point: str, count: str, state: str, *podms: str) -> None:
+    """Make so many nodes and remove one of them; 0 claims and composes without a provisioner."""
+
+    def mark(here: str) -> None:
+        if here == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    urls = dict(zip(podms[::2], podms[1::2], strict=True))
+    with Store(state) as store:
+        site = Site({name: At(url) for name, url in urls.items()}, store, mark=mark, ttl_s=0.2)
+        if int(count):
+            nodes = site.provisioner.provision(request(count=int(count)), ttl_s=1.0).nodes
+        else:
+            claim = site.claimant.claim(request(), ttl_s=0.2).claim
+            nodes = [site.composer.compose(claim)]
+        site.composer.remove(nodes[0])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

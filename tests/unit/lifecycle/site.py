@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small site to compose on: served pod managers, a store that knows them, and all who work."""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from valence_sched.app import Main
+from valence_sched.core import plugins
+from valence_sched.drivers.connect import reached
+from valence_sched.drivers.crawl import pool
+from valence_sched.lifecycle.claim import Claimant
+from valence_sched.lifecycle.compose import Composer
+from valence_sched.lifecycle.provision import Provisioner
+from valence_sched.lifecycle.reconcile import Reaper
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.registration import Registered
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import Asked, compiled, own_flavor
+from valence_sched.store.store import Store
+from valence_sched.testing.served import Served, served
+
+EXAMPLE = str(Path(__file__).parents[3] / "examples" / "site.json")
+PATIENCE_S = 1.0
+
+
+class Site:
+    """Served pod managers by id, and a store."""
+
+    def __init__(self, podms: dict[str, Served], store: Store, mark=None, ttl_s=600.0) -> None:
+        self.podms, self.store = podms, store
+        self.marks: list[str] = []
+        mark = mark or self.marks.append
+        self.composer = Composer(store, self.reach, self.read, ttl_s=ttl_s, mark=mark)
+        self.reaper = Reaper(store, self.reach, self.read)
+        policies = Main(environ={"XDG_CONFIG_HOME": "/nonexistent"}).policies()
+        self.claimant = Claimant(store, policies.values())
+        self.provisioner = Provisioner(store, self.claimant, self.composer, self.read)
+        for name in podms:
+            self.store.remember(self.read(name))
+        self.unusable = self.free_blocks() - self.free_to_decide_on()
+
+    def target(self, name: str) -> pool.Target:
+        return pool.Target(Registered(name=name, url=self.podms[name].url))
+
+    def reach(self, name: str):
+        return reached(self.target(name), 20, PATIENCE_S)
+
+    def read(self, name: str) -> FullPodm | None:
+        dialects = plugins.installed(plugins.DIALECTS).found
+        (reading,) = pool.read([self.target(name)], dialects, pool.Settings(timeout_s=10))
+        return reading.podm if reading.failure is None else None
+
+    def claim(self, request: Request):
+        return self.claimant.claim(request).claim
+
+    def heal(self) -> None:
+        """Let no pod manager do anything wrong any more."""
+        for podm in self.podms.values():
+            podm.app.podm.faults._faults.clear()
+
+    def reaped(self) -> list[str]:
+        """Reap until nothing is under way; claims end by the database's clock."""
+        done = []
+        for _ in range(100):
+            done += [f"{deed.id}: {deed.done}" for deed in self.reaper.reap()]
+            if not self.store.claims.list(("PREPARED", "HELD", "COMPOSING")):
+                return done
+            time.sleep(0.05)
+        raise AssertionError(f"still under way: {self.store.claims.list()}, {done}")
+
+    def free_blocks(self) -> int:
+        """How many blocks of all pod managers no node uses, by their own documents."""
+        return sum(
+            json["CompositionStatus"]["CompositionState"] == "Unused"
+            and not json["CompositionStatus"].get("Reserved")
+            for podm in self.podms.values()
+            if isinstance(podm, Served)
+            for json in map(podm.documents.get, podm.documents)
+            if "CompositionStatus" in json
+        )
+
+    def leaked(self) -> int:
+        """How many blocks are free and cannot be decided on, but for those that never could."""
+        return self.free_blocks() - self.free_to_decide_on() - self.unusable
+
+    def free_to_decide_on(self) -> int:
+        """How many blocks the next decision may use."""
+        view = self.claimant.engine().look()
+        return sum(slots > 0 for shelf in view.shelves for slots in shelf.slots)
+
+    def taken_twice(self) -> list[str]:
+        """The blocks that two of our nodes are made of."""
+        every = [(node.podm, uri) for node in self.store.nodes.list() for uri in node.blocks]
+        return sorted({uri for _, uri in every if every.count((_, uri)) > 1})
+
+    def nodes_there(self) -> list[str]:
+        """The nodes of ours that there really are."""
+        return sorted(
+            json["Name"]
+            for podm in self.podms.values()
+            for json in map(podm.documents.get, podm.documents)
+            if str(json.get("Name", "")).startswith("vs-")
+        )
+
+
+def request(**fields) -> Request:
+    words = {"properties": {"processor": {"total_cores": 8}}, **fields}
+    asked = msgspec.convert(words, Asked)
+    return compiled(asked, own_flavor(asked))
+
+
+@contextlib.contextmanager
+def site(
+    *fail: str,
+    source: str | None = EXAMPLE,
+    documents: dict | None = None,
+    url: str | None = None,
+    ttl_s: float = 600.0,
+) -> Iterator[Site]:
+    sources = [source] if source else []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(*sources, documents=documents, fail=fail) as podms,
+        Store(url or f"sqlite:///{folder}/state.sqlite") as store,
+    ):
+        yield Site(podms, store, ttl_s=ttl_s)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each way in which pod managers go wrong while they compose, and what is left of it.
+
+Whatever they do: no block leaks, none is sold twice, every node is accounted for, and one line
+says what became of it.
+"""
+
+import unittest
+from typing import NamedTuple
+
+from tests.unit.lifecycle.site import Site, request, site
+from valence_sched.drivers.composer import Hands
+from valence_sched.model.composition import Wanted
+
+SYSTEMS = "/redfish/v1/Systems"
+BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
+POST, DELETE = f"POST:{SYSTEMS}", f"DELETE:{SYSTEMS}*"
+
+
+class Case(NamedTuple):
+    """A fault of all pod managers: whether there is a node at once, and the line that says why.
+
+    ``left`` is of an error that exits 7: something may be there.
+    """
+
+    rule: str
+    node: bool
+    line: str = ""
+    left: bool = False
+
+
+COMPOSING = (
+    Case("drop-reply:" + POST, node=True),
+    Case("async", node=True),
+    Case("if-match", node=True),
+    Case("patch-replaces", node=True),
+    Case("malformed:" + POST, node=True),
+    Case(f"malformed:GET:{SYSTEMS}", node=False, line="JSON|document"),
+    Case("empty-create", node=False, line="found Unused|composed nothing"),
+    Case("lie:" + POST, node=False, line="HTTP 200: "),
+    Case("task-exception", node=False, line="HTTP 500: |its task ended in Exception"),
+    Case("status:500:" + POST, node=False, line="HTTP 500: "),
+    Case("status:503:" + POST, node=False, line="HTTP 503: "),
+    Case("status:409:" + POST, node=False, line="HTTP 409: "),
+    Case("html:" + POST, node=False, line="a page of HTML or XML"),
+    Case("status:500:PATCH:*", node=True),
+    Case(f"status:500:GET:{BLOCKS}/*:1", node=False, line="expected a document"),
+    Case("die-after:0", node=False, line="stays COMPOSING: .*reserved still", left=True),
+    Case("failed-node", node=False, line="is Failed"),
+)
+
+
+class TestComposing(unittest.TestCase):
+    """One node, and pod managers that all go wrong in the same way."""
+
+    def test_nothing_leaks_nothing_is_sold_twice_and_a_line_says_why(self):
+        """semantics.md, trap 7: what goes wrong half way leaves nothing attached."""
+        for case in COMPOSING:
+            with self.subTest(case.rule), site(case.rule, ttl_s=0.01) as here:
+                self.check(here, case)
+
+    def check(self, here: Site, case: Case) -> None:
+        done = here.provisioner.provision(request(), ttl_s=5)
+        self.assertEqual(case.node, bool(done.nodes), (done.failures, done.left, done.notes))
+        self.assertEqual(case.left, bool(done.left))
+        if not case.left:
+            self.assertEqual([], here.store.claims.list(("HELD", "COMPOSING")))
+        if not case.node:
+            lines = [*done.failures, *map(str, done.left)]
+            self.assertEqual(1, len(lines), lines)
+            self.assertNotIn("\n", lines[0])
+            self.assertRegex(lines[0], case.line)
+        if case.left:
+            self.assertEqual(7, done.left[0].exit_code)
+        here.heal()
+        here.reaped()
+        settled(self, here)
+
+
+def settled(test: unittest.TestCase, here: Site) -> None:
+    """Check what must hold once all is brought to terms."""
+    names = sorted(node.name for node in here.store.nodes.list())
+    test.assertEqual(names, here.nodes_there())
+    test.assertEqual([], here.taken_twice())
+    test.assertEqual(0, here.leaked())
+    test.assertEqual([], here.store.claims.list(("PREPARED", "HELD", "COMPOSING")))
+
+
+class TestOthers(unittest.TestCase):
+    """Somebody else composes at the same time."""
+
+    def first(self, here: Site) -> tuple[str, str]:
+        claim = here.claim(request())
+        here.store.claims.release(claim.id)
+        (part,) = claim.parts
+        return part.podm, part.shares[0].blocks[0]
+
+    def test_a_block_that_is_stolen_between_plan_and_post_costs_one_attempt(self):
+        with site() as here:
+            podm, block = self.first(here)
+        with site(f"steal:{block}@{podm}") as here:
+            done = here.provisioner.provision(request())
+            self.assertEqual(1, len(done.nodes), done.failures)
+            self.assertRegex(done.notes[0], f"{podm}: .*{block}.*: tried .* instead")
+            self.assertNotEqual(podm, done.nodes[0].podm)
+            here.reaped()
+            settled(self, here)
+
+    def test_a_block_that_went_before_the_plan_was_carried_out_is_left_alone(self):
+        with site() as here:
+            claim = here.claim(request())
+            (part,) = claim.parts
+            with here.reach(part.podm) as hands:
+                stolen(hands, part.shares[0].blocks)
+            writes = len([it for it in here.podms[part.podm].requests if it.method != "GET"])
+            node, notes = here.provisioner._node(request(), claim, "", 60)
+            self.assertRegex(notes[0], "found Composed.*, expected it free")
+            after = here.podms[part.podm].requests
+            if node.podm != part.podm:
+                self.assertEqual(writes, len([it for it in after if it.method != "GET"]))
+            self.assertEqual("FAILED", here.store.claims.show(claim.id).state)
+            lost = {(part.podm, uri) for uri in part.shares[0].blocks}
+            self.assertEqual(set(), lost & {(node.podm, uri) for uri in node.blocks})
+
+    def test_a_busy_block_that_is_accepted_again_is_given_back(self):
+        """The second node is taken apart, the first one stays what it was."""
+        with site("double-book") as here:
+            mine = here.composer.compose(here.claim(request()))
+            again = here.store.claims.show(mine.claim)
+            second = Wanted(name="vs-second", pool=mine.pool, blocks=mine.blocks)
+            with here.reach(mine.podm) as hands:
+                outcome = hands.compose(second, lambda _state: None)
+                self.assertEqual("left", outcome.state)
+                gone = hands.remove(second, outcome.node, lambda _state: None)
+                self.assertEqual("absent", gone.state)
+            self.assertEqual("SETTLED", again.state)
+            self.assertEqual([mine.name], here.nodes_there())
+
+    def test_what_somebody_else_reserves_is_never_let_go(self):
+        with site() as here:
+            claim = here.claim(request())
+            (part,) = claim.parts
+            uris = part.shares[0].blocks
+            with here.reach(part.podm) as hands:
+                self.assertTrue(hands.reserve(wanted_blocks(uris)))
+            with self.assertRaisesRegex(Exception, "found Unused, reserved"):
+                here.composer.compose(claim)
+            for uri in uris:
+                status = here.podms[part.podm].documents.get(uri)["CompositionStatus"]
+                self.assertIs(True, status["Reserved"])
+
+
+REMOVING = {
+    f"drop-reply:{DELETE}": None,
+    f"status:503:{DELETE}": "is still there: HTTP 503",
+    f"lie:{DELETE}": "is still there: HTTP 200",
+    "ghost": "is still there: it answered that the node is gone",
+    "if-match": None,
+    "die-after:9": None,
+}
+
+
+class TestRemoving(unittest.TestCase):
+    """A node that does not go as it should."""
+
+    def test_what_stays_is_said_and_stays_in_the_list(self):
+        for rule, line in REMOVING.items():
+            with self.subTest(rule), site(rule) as here:
+                node = here.composer.compose(here.claim(request()))
+                if line is None:
+                    here.composer.remove(node)
+                else:
+                    with self.assertRaisesRegex(Exception, line) as caught:
+                        here.composer.remove(node)
+                    self.assertEqual(7, caught.exception.exit_code)
+                    self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
+                    here.heal()
+                    here.composer.remove(node)
+                settled(self, here)
+                self.assertEqual([], here.nodes_there())
+
+
+def wanted_blocks(blocks):
+    return Wanted(name="somebody", blocks=tuple(blocks))
+
+
+def stolen(hands: Hands, blocks) -> None:
+    outcome = hands.compose(wanted_blocks(blocks), lambda _state: None)
+    assert outcome.state == "composed", outcome

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process may die at any point: what it left is found and brought to terms."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tests.unit.lifecycle.site import Site, request, site
+from tests.unit.store.engines import on_each_engine
+from tests.unit.trees import tree
+from valence_sched.drivers.connect import reached
+from valence_sched.drivers.crawl.pool import Target
+from valence_sched.errors import PodmError
+from valence_sched.lifecycle.reconcile import Reaper
+from valence_sched.model.composition import Wanted, wanted_of
+from valence_sched.model.registration import Registered
+from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.sessions import Login
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+ROOT = Path(__file__).parents[3]
+PODM = "gpu-east"
+
+#: Where the process dies, and whether its node is there once it was reaped.
+POINTS = {
+    "held": False,
+    "intent": False,
+    "checked": False,
+    "reserved": False,
+    "specific": False,
+    "answered": True,
+    "read back": True,
+    "confirmed": True,
+    "accounted": True,
+    "removing": True,
+    "removed": False,
+    "forgotten": False,
+}
+
+
+class Killed:
+    """A process that dies on served pod managers, and one that comes after it."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tree = tree(PODM)
+
+    def documents(self) -> dict:
+        return {uri: dict(json) for uri, json in self.tree.items()}
+
+    def dies(self, point: str, url: str, count: int = 0, fail: str = "", podms: int = 1) -> int:
+        """Let a process die at a point, reap, and check all; return how many nodes there are."""
+        names = [f"{PODM}-{number}" for number in range(podms)]
+        documents = {name: self.documents() for name in names}
+        rules = [f"{fail}@{names[0]}"] if fail else []
+        with served(documents=documents, fail=rules) as there:
+            words = [word for name in names for word in (name, there[name].url)]
+            child = subprocess.run(
+                [sys.executable, "-m", "tests.unit.lifecycle.dying", point, str(count), url,
+                 *words],
+                cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            self.assertEqual(-9, child.returncode, child.stderr)
+            with Store(url) as store:
+                here = Site(there, store)
+                here.heal()
+                here.reaped()
+                return self.check(here)
+
+    def check(self, here: Site) -> int:
+        nodes = here.store.nodes.list()
+        self.assertEqual(sorted(node.name for node in nodes), here.nodes_there())
+        self.assertEqual([], here.taken_twice())
+        self.assertEqual(here.free_blocks(), here.free_to_decide_on())
+        again = here.composer.compose(here.claim(request()))
+        used = {(node.podm, uri) for node in nodes for uri in node.blocks}
+        self.assertEqual(set(), used & {(again.podm, uri) for uri in again.blocks})
+        return len(nodes)
+
+
+class TestKilled(Killed, unittest.TestCase):
+    """SIGKILL at each marked point between the decision and the end of the node."""
+
+    def dies_here(self, point: str, **words) -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            return self.dies(point, f"sqlite:///{folder}/state.sqlite", **words)
+
+    def test_no_block_leaks_none_is_sold_twice_no_node_is_unaccounted_for(self):
+        """S29, S76."""
+        for point, there in POINTS.items():
+            with self.subTest(point):
+                self.assertEqual(int(there), self.dies_here(point))
+
+    def test_between_several_nodes(self):
+        """S29: held together, and one by one by then."""
+        for point, there in (("taken", (0,)), ("split", (0,)), ("answered", (1, 2))):
+            with self.subTest(point):
+                self.assertIn(self.dies_here(point, count=2), there)
+
+    def test_while_too_little_is_taken_back(self):
+        self.assertEqual(0, self.dies_here("taken back", count=1, fail="failed-node"))
+
+    def test_before_the_second_choice_is_composed(self):
+        fail = "status:500:POST:/redfish/v1/Systems"
+        self.assertEqual(0, self.dies_here("another", count=1, fail=fail, podms=2))
+
+
+@on_each_engine
+class TestKilledOn(Killed):
+    """The same on each engine, at the points where the store changes hands."""
+
+    def test_the_store_and_the_pod_manager_come_to_terms(self):
+        """S29, S76."""
+        some = POINTS if os.environ.get("VALENCE_SCHED_SOAK") else ("intent", "answered", "removed")
+        for point in some:
+            with self.subTest(point):
+                self.url = self.fresh_url()
+                self.assertEqual(int(POINTS[point]), self.dies(point, self.url))
+
+
+class TestReaping(unittest.TestCase):
+    """What reaping says, and what it leaves alone."""
+
+    def test_a_dry_run_changes_nothing(self):
+        with site() as here:
+            here.claimant.claim(request(), ttl_s=0.01)
+            time.sleep(0.05)
+            here.reaper = type(here.reaper)(here.store, here.reach, here.read, dry_run=True)
+            (deed,) = here.reaper.reap()
+            self.assertEqual("expired: freed what it held", deed.done)
+            self.assertEqual(1, len(here.store.claims.list(("HELD",))))
+
+    def test_a_node_that_somebody_else_took_apart_is_forgotten(self):
+        with site() as here:
+            node = here.composer.compose(here.claim(request()))
+            with here.reach(node.podm) as hands:
+                hands.remove(Wanted(name="", blocks=node.blocks), node.uri, lambda _state: None)
+            deeds = [deed.done for deed in here.reaper.reap()]
+            self.assertRegex(deeds[0], "forgotten, and its claim released")
+            self.assertEqual([], here.store.claims.list())
+
+    def test_a_silent_pod_manager_leaves_everything_as_it_is(self):
+        with site("die-after:1") as here:
+            here.composer = type(here.composer)(here.store, here.reach, here.read, ttl_s=0.01)
+            here.provisioner = type(here.provisioner)(
+                here.store, here.claimant, here.composer, here.read
+            )
+            here.provisioner.provision(request())
+            time.sleep(0.05)
+            (deed,) = here.reaper.reap()
+            self.assertRegex(deed.done, "left as it is: .* does not tell|left as it is")
+            self.assertEqual("COMPOSING", here.store.claims.list()[0].state)
+
+    def test_a_node_that_a_reading_does_not_show_is_not_forgotten_for_that(self):
+        with site() as here:
+            node = here.composer.compose(here.claim(request()))
+            read = here.read
+
+            def partial(name: str):
+                podm = read(name)
+                return replace(podm, nodes=()) if podm else None
+
+            reaper = Reaper(here.store, here.reach, partial)
+            (deed,) = [deed for deed in reaper.reap() if deed.kind == "node"]
+            self.assertRegex(deed.done, "left as it is: the reading does not show it")
+            self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
+
+    def test_a_node_that_came_after_its_claim_was_given_up_is_taken_apart(self):
+        with site() as here:
+            claim = here.claim(request())
+            (part,) = claim.parts
+            wanted = wanted_of(claim, part.shares[0], None)
+            here.store.claims.composing(claim.id)
+            here.store.claims.fail(claim.id, "the reply was lost")
+            with here.reach(part.podm) as hands:
+                hands.compose(wanted, lambda _state: None)
+            self.assertEqual([wanted.name], here.nodes_there())
+            (deed,) = here.reaper.reap()
+            self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", deed.done)
+            self.assertEqual(([], 0), (here.nodes_there(), here.leaked()))
+
+    def test_a_node_of_another_store_is_left_alone(self):
+        with site() as here:
+            (part,) = here.claim(request()).parts
+            wanted = Wanted(name="vs-0123", pool=part.shares[0].pool, blocks=part.blocks)
+            with here.reach(part.podm) as hands:
+                hands.compose(wanted, lambda _state: None)
+            (deed,) = [deed for deed in here.reaper.reap() if deed.kind == "node"]
+            self.assertRegex(deed.done, "left as it is: no claim is known for it")
+            self.assertEqual(["vs-0123"], here.nodes_there())
+
+    def test_a_reservation_from_before_ours_is_left_alone(self):
+        for began in (False, True):
+            with self.subTest(began=began), site() as here:
+                claim = here.claim(request())
+                (part,) = claim.parts
+                wanted = wanted_of(claim, part.shares[0], None)
+                here.store.claims.composing(claim.id, 0.001)
+                if began:
+                    here.store.claims.reserving(claim.id)
+                with here.reach(part.podm) as hands:
+                    hands.reserve(wanted)
+                here.reaped()
+                documents = here.podms[part.podm].documents
+                flags = {documents.get(uri)["CompositionStatus"]["Reserved"] for uri in part.blocks}
+                self.assertEqual({not began}, flags)
+                self.assertEqual("FAILED", here.store.claims.show(claim.id).state)
+
+    def test_a_restart_in_mid_queue_loses_and_doubles_nothing(self):
+        """S4: whoever comes after it goes on by the same keys."""
+        with site() as here:
+            queue = [f"job-{number}" for number in range(4)]
+            for key in queue[:2]:
+                here.provisioner.provision(request(), key=key)
+            after = Site(here.podms, here.store)
+            nodes = [after.provisioner.provision(request(), key=key).nodes for key in queue]
+            self.assertEqual([1] * 4, list(map(len, nodes)))
+            self.assertEqual(4, len(here.nodes_there()))
+
+
+class TestLogin(unittest.TestCase):
+    """A pod manager that shows nothing without a login."""
+
+    def test_a_node_is_composed_and_no_session_stays(self):
+        settings = Settings(login=Login("ana", "secret"))
+        with served(documents={PODM: tree(PODM)}, fail=["closed-root"], settings=settings) as there:
+            podm = there[PODM]
+            entry = Registered(name=PODM, url=podm.url, username="ana")
+            (block,) = [uri for uri in podm.documents if uri.endswith("/Compute-02")]
+            wanted = Wanted(name="vs-1", pool="row-a", blocks=(block,))
+            with reached(Target(entry, "secret"), 10, 1) as hands:
+                outcome = hands.compose(wanted, lambda _state: None)
+            self.assertEqual(("composed", ""), (outcome.state, outcome.reason))
+            self.assertEqual(0, podm.open_sessions)
+            with self.assertRaises(PodmError) as caught, reached(Target(entry, "wrong"), 10, 1):
+                pass
+            self.assertNotIn("wrong", str(caught.exception))

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad documents get one line: file, place, found, expected, hint."""
+
+import unittest
+
+from valence_sched.errors import InputError, NewerSchema
+from valence_sched.model.codec import MAX_HUMAN_BYTES, check_schema, convert, decode, load_yaml
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.policy import PolicyText
+
+
+class Words(unittest.TestCase):
+    """One line that says it all."""
+
+    def refuses(self, function, *arguments) -> str:
+        with self.assertRaises(InputError) as caught:
+            function(*arguments)
+        text = str(caught.exception)
+        self.assertNotIn("\n", text)
+        self.assertLessEqual(len(text), 600)
+        return text
+
+
+class TestDecode(Words):
+    """JSON that podms or programs wrote."""
+
+    # (document, the line)
+    LINES = (
+        (b'{"id":5}', "f: $.id: found 5, expected str"),
+        (b'{"id":"a","enabled":"yes"}', 'f: $.enabled: found "yes", expected bool'),
+        (b'{"id":"a","blocks":[{"uri":"b","status":{"compositions":-1}}]}',
+         "f: $.blocks[0].status.compositions: found -1, expected int >= 0"),
+        (b'{"id":"a","blocks":[{"uri":"b","devices":{"processors":[{"count":0}]}}]}',
+         "f: $.blocks[0].devices.processors[0].count: found 0, expected int >= 1"),
+        (b'{"id":"a","stocks":[{"uri":"s","resource":"r","used":-0.5}]}',
+         "f: $.stocks[0].used: found -0.5, expected float >= 0.0"),
+        (b'{"name":"a"}', "f: $: found no such field, expected field 'id'"),
+        (b'{"id":"a","zones":"b"}',
+         "f: $: found unknown field 'zones' (did you mean 'zone'?)"),
+        (b'{"id":"a","blocks":[{"uri":"b","devicse":{}}]}',
+         "f: $.blocks[0]: found unknown field 'devicse' (did you mean 'devices'?)"),
+        (b'{"id":"a","status":"online"}',
+         "f: $.status: found 'online', expected one of the words of the schema "
+         "(did you mean 'Online'?)"),
+        (b'{"id":"a","blocks":[{"uri":"b","status":{"state":"Free"}}]}',
+         "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema "
+         "(known: Composed, ComposedAndAvailable, Composing, Failed, Unavailable, Unknown, "
+         "Unused)"),
+        (b'[]', "f: $: found [], expected object"),
+        (b'{"id":""}', 'f: $.id: found "", expected str of length >= 1'),
+    )  # fmt: skip
+
+    def test_what_is_wrong_is_said_with_its_place_and_what_was_expected(self):
+        for document, line in self.LINES:
+            with self.subTest(document):
+                self.assertEqual(line, self.refuses(decode, document, FullPodm, "f"))
+
+    def test_a_value_of_a_map_is_placed_by_its_map(self):
+        text = self.refuses(decode, b'{"id":"a","capabilities":{"k":"v"}}', FullPodm, "f")
+        self.assertRegex(text, r"^f: \$\.capabilities\[\.\.\.\]: found .+, expected array$")
+
+    def test_the_place_goes_below_that_of_the_document(self):
+        text = self.refuses(decode, b'{"id":5}', FullPodm, "f", "$.podms[3]")
+        self.assertTrue(text.startswith("f: $.podms[3].id: "), text)
+
+    def test_broken_json_is_placed_by_line_and_column(self):
+        text = self.refuses(decode, b'{"id":"a",\n "name": nope}', FullPodm, "f")
+        self.assertRegex(
+            text, r"^f: line 2 column \d+: found .+, expected JSON \(is the file whole"
+        )
+
+    def test_json_that_ends_early_says_so(self):
+        text = self.refuses(decode, b'{"id":"a"', FullPodm, "f")
+        self.assertIn("is the file whole?", text)
+        self.assertIn("the end of the text", text)
+
+    def test_bytes_that_are_no_text(self):
+        text = self.refuses(decode, b'{"id":"\xff\xfe"}', FullPodm, "f")
+        self.assertIn("expected JSON", text)
+
+    def test_nesting_without_end(self):
+        for closed in (b"", b"]" * 100_000):
+            document = b'{"id":"a","facts":{"x":' + b"[" * 100_000 + closed
+            self.assertIn("f: ", self.refuses(decode, document, FullPodm, "f"))
+
+    def test_a_number_of_a_million_digits(self):
+        digits = b"9" * 1_000_000
+        for field in (b'"generation":', b'"facts":{"x":"y"},"generation":'):
+            text = self.refuses(decode, b'{"id":"a",' + field + digits + b"}", FullPodm, "f")
+            self.assertIn("f: ", text)
+
+    def test_a_long_value_is_shortened(self):
+        text = self.refuses(decode, b'{"id":["' + b"x" * 5000 + b'"]}', FullPodm, "f")
+        self.assertLess(len(text), 150)
+
+    def test_a_value_with_control_characters_stays_on_one_line(self):
+        text = self.refuses(decode, rb'{"id":"a","status":"On\nline\u001b[2J"}', FullPodm, "f")
+        self.assertTrue(text.isprintable(), text)
+
+
+class TestConvert(Words):
+    """Lists and maps that a person wrote as YAML."""
+
+    def test_numbers_may_be_text(self):
+        words = {"name": "f", "properties": {"memory": {"capacity_mib": "2048"}}}
+        self.assertEqual(2048, convert(words, Flavor, "f").properties.memory.capacity_mib)
+
+    def test_text_that_is_no_number_is_refused(self):
+        words = {"name": "f", "properties": {"memory": {"capacity_mib": "2 GiB"}}}
+        text = self.refuses(convert, words, Flavor, "f", "$.flavors[2]")
+        place = "f: $.flavors[2].properties.memory.capacity_mib"
+        self.assertEqual(f'{place}: found "2 GiB", expected int', text)
+
+    def test_a_negative_amount_is_refused(self):
+        words = {"name": "f", "properties": {"processor": {"total_cores": -4}}}
+        self.assertIn("found -4, expected int >= 1", self.refuses(convert, words, Flavor, "f"))
+
+    def test_a_misspelt_field_is_answered_with_the_nearest(self):
+        words = {"name": "p", "filter": ["capacity"]}
+        text = self.refuses(convert, words, PolicyText, "f")
+        self.assertEqual("f: $: found unknown field 'filter' (did you mean 'filters'?)", text)
+
+    def test_a_hint_names_fields_of_the_place_and_of_no_other(self):
+        text = self.refuses(convert, {"name": "x", "watts": 3}, Flavor, "f")
+        self.assertNotIn("'watts' (did you mean 'amount'", text)
+        for document, words in (
+            ({"name": "x", "properties": {"name": 1}}, "$.properties: found unknown field 'name' "
+             "(known: accelerators, bonds, cpus, "),
+            ({"name": "x", "properties": {"nics": [{"nam": 1}]}}, "did you mean 'name'?"),
+            ({"name": "x", "aggregates": {"requird": []}}, "did you mean 'required'?"),
+            ({"name": "x", "xyzzy": 1}, "(known: aggregates, attributes, capabilities, desc"),
+        ):  # fmt: skip
+            with self.subTest(words=words):
+                self.assertIn(words, self.refuses(convert, document, Flavor, "f"))
+
+    def test_a_missing_field_is_named(self):
+        self.assertIn("field 'name'", self.refuses(convert, {"filters": []}, PolicyText, "f"))
+
+
+class TestYaml(Words):
+    """YAML, and so JSON."""
+
+    def test_yaml_and_json_are_read(self):
+        self.assertEqual({"a": [1, "b"]}, load_yaml(b"a: [1, b]", "f"))
+        self.assertEqual({"a": [1, "b"]}, load_yaml(b'{"a": [1, "b"]}', "f"))
+        self.assertIsNone(load_yaml(b"", "f"))
+
+    def test_a_date_is_text(self):
+        self.assertEqual({"a": "2024-01-01"}, load_yaml(b"a: 2024-01-01", "f"))
+
+    def test_broken_yaml_is_placed(self):
+        text = self.refuses(load_yaml, b"a: 1\nb: [1, 2\nc: 3", "f")
+        self.assertRegex(text, r"^f: line \d+ column \d+: found .+, expected plain YAML or JSON$")
+
+    def test_what_the_parser_says_is_put_into_our_words(self):
+        text = self.refuses(load_yaml, b"[1 2", "f")
+        self.assertEqual(
+            "f: line 1 column 5: found '<stream end>', expected plain YAML or JSON", text
+        )
+        text = self.refuses(load_yaml, b'{"a": "b" "c": 1}', "f")
+        self.assertEqual("f: line 1 column 11: found '<scalar>', expected plain YAML or JSON", text)
+
+    def test_a_second_document_is_refused(self):
+        text = self.refuses(load_yaml, b"--- 1\n--- 2\n", "f")
+        self.assertIn("line 2 column 1: found another document, expected", text)
+
+    def test_aliases_are_refused_for_they_grow_without_bound(self):
+        text = self.refuses(load_yaml, b"a: &x [1]\nb: *x", "f")
+        self.assertEqual(
+            "f: line 2 column 4: found an alias (*name), expected plain YAML or JSON", text
+        )
+
+    def test_a_key_twice_is_refused_for_one_would_be_lost(self):
+        text = self.refuses(load_yaml, b"a: 1\nb: 2\na: 3", "f")
+        self.assertEqual(
+            "f: line 3 column 1: found the key 'a' twice, expected plain YAML or JSON", text
+        )
+
+    def test_tags_that_make_objects_are_refused(self):
+        text = self.refuses(load_yaml, b"a: !!python/object/apply:os.system ['true']", "f")
+        self.assertIn("f: line 1", text)
+
+    def test_a_list_as_a_key_is_refused(self):
+        self.assertIn("f: ", self.refuses(load_yaml, b"? [1, 2]\n: x", "f"))
+
+    def test_what_is_too_large_nests_too_deep_or_is_no_text(self):
+        for data in (
+            b"a" * (MAX_HUMAN_BYTES + 1),
+            b"[" * 20_000,
+            b"a: \xff\xfe\xfa",
+            b"a: " + b"9" * 20_000,
+            b"a: \x00",
+        ):
+            with self.subTest(data[:5]):
+                self.assertTrue(self.refuses(load_yaml, data, "f").startswith("f: "))
+
+
+class TestSchema(Words):
+    """Versions."""
+
+    def check(self, name: str, version: str) -> list[str]:
+        return check_schema(name, version, "valence-sched/inventory", "1.2", "f")
+
+    def test_ours_and_older_pass_silently(self):
+        for version in ("1.0", "1.2", "0.9"):
+            self.assertEqual([], self.check("valence-sched/inventory", version))
+
+    def test_a_newer_minor_warns(self):
+        (warning,) = self.check("valence-sched/inventory", "1.3")
+        self.assertIn("1.3 is newer than 1.2", warning)
+
+    def test_a_newer_major_is_refused_with_what_to_do(self):
+        text = self.refuses(self.check, "valence-sched/inventory", "2.0")
+        self.assertIn("found 2.0, expected at most 1.x (upgrade valence-sched", text)
+        with self.assertRaises(NewerSchema):
+            self.check("valence-sched/inventory", "2.0")
+
+    def test_another_schema_and_no_version_are_refused(self):
+        self.assertIn("$.schema", self.refuses(self.check, "valence-sched/decision", "1.0"))
+        for version in ("", "one", "1", "1.0.0"):
+            self.assertIn("$.version", self.refuses(self.check, "valence-sched/inventory", version))

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""URLs of pod managers: what is none, and what may never be repeated."""
+
+import unittest
+
+from valence_sched.model.podm_url import fault, in_the_clear, same_place, tidy
+
+
+class TestAddress(unittest.TestCase):
+    """A URL says where, and nothing else."""
+
+    def test_http_and_https_with_a_host_are_urls_of_pod_managers(self):
+        for url in (
+            "http://h",
+            "https://h:8443/",
+            "https://[::1]:8443/redfish/v1/",
+            "http://h/redfish",
+        ):
+            self.assertIsNone(fault(url), url)
+
+    def test_a_url_with_a_user_or_password_is_refused_and_not_repeated(self):
+        for url in ("https://u:hunter2@h", "https://hunter2@h/", "ftp://u:hunter2@h", "hunter2@h",
+                    "https:u:hunter2@h", "https://h/@hunter2"):  # fmt: skip
+            found = fault(url)
+            self.assertIn("user or password", found)
+            self.assertNotIn("hunter2", found)
+
+    def test_what_is_no_url_is_refused(self):
+        for url, words in (
+            ("", "http://HOST"), ("h", "http://HOST"), ("h:8000", "http://HOST"),
+            ("ftp://h", "http://HOST"), ("file:///etc/passwd", "http://HOST"),
+            ("https://", "http://HOST"), ("https:///x", "http://HOST"),
+            ("https://h:99999", "no URL"), ("https://h:x", "no URL"), ("https://[::1", "no URL"),
+            ("https://h:0", "without the port"), ("https://h:/", "without the port"),
+            ("https://h/?a=1", "query"), ("https://h/#a", "query"),
+            ("https://h /", "characters"), ("https://h\n", "characters"),
+            ("https://h/podm1", "path '/podm1'"), ("https://h/podm1/redfish/v1", "of its own"),
+            ("https://h/redfish/v1/Systems", "path"),
+            ("https://h\\x", "characters"), ("https://h\x1b[2J", "characters"),
+        ):  # fmt: skip
+            with self.subTest(url):
+                self.assertIn(words, fault(url) or "")
+
+    def test_the_path_of_the_service_root_is_left_out(self):
+        for url in ("https://h", "https://h/", "https://h/redfish/v1", "https://h/redfish/v1/",
+                    "https://h/redfish"):  # fmt: skip
+            self.assertEqual("https://h", tidy(url))
+
+    def test_two_urls_lead_to_one_place_whatever_is_left_out(self):
+        self.assertTrue(same_place("https://H:443/redfish/v1/", "https://h"))
+        self.assertFalse(same_place("https://h", "http://h"))
+        self.assertFalse(same_place("https://h:8443", "https://h"))
+
+    def test_only_plain_http_to_another_host_is_in_the_clear(self):
+        for url in ("http://10.0.0.1", "http://podm.example.com:8000", "http://[2001:db8::1]/"):
+            self.assertTrue(in_the_clear(url), url)
+        for url in ("https://10.0.0.1", "http://127.0.0.1:8000", "http://127.1.2.3", "http://[::1]",
+                    "http://localhost:8000", "http://a.localhost"):  # fmt: skip
+            self.assertFalse(in_the_clear(url), url)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every fault rule, over a socket; and rules that are none."""
+
+import unittest
+
+import requests
+
+from tests.unit.simulator.server.test_podm import SESSIONS, Case
+from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, said
+from valence_sched.errors import UnknownName, UsageError
+from valence_sched.simulator.server.faults import RULES, faults_of
+from valence_sched.simulator.server.sessions import Login
+from valence_sched.testing.served import served
+
+
+class TestRules(unittest.TestCase):
+    def test_an_unknown_rule_or_pod_manager_is_told_with_the_nearest(self):
+        with self.assertRaisesRegex(UnknownName, "did you mean 'double-book'"):
+            faults_of(["double-bok"], ["p"])
+        with self.assertRaisesRegex(UnknownName, "did you mean 'north'"):
+            faults_of(["refuse@nrth"], ["north", "west"])
+
+    def test_a_rule_that_says_too_little_or_too_much_is_told_with_its_form(self):
+        for rule in ("hang", "hang:x", "delay:fast:/", "status:99:/a", "status:503:/a:often",
+                     "refuse:now", "steal", "die-after", "die-after:-1", "hang:/a:b",
+                     "status:503:/a:0", "page-missing:0"):  # fmt: skip
+            with self.subTest(rule), self.assertRaisesRegex(UsageError, "expected "):
+                faults_of([rule], ["p"])
+
+    def test_a_rule_is_for_all_pod_managers_or_for_one(self):
+        faults = faults_of(["ghost", "double-book@b"], ["a", "b"])
+        self.assertTrue("ghost" in faults["a"] and "ghost" in faults["b"])
+        self.assertEqual([False, True], ["double-book" in faults[name] for name in "ab"])
+
+    def test_each_pod_manager_counts_for_itself(self):
+        faults = faults_of(["status:503:/x:1"], ["a", "b"])
+        for one in faults.values():
+            found = [one.take("status", "GET", "/x", "/x") is not None for _ in range(2)]
+            self.assertEqual([True, False], found)
+
+    def test_a_path_with_a_query_is_compared_with_the_query(self):
+        (fault,) = faults_of(["hang:/x?$skip=*"], ["p"])["p"]._faults
+        self.assertFalse(fault.hits("GET", "/x", "/x"))
+        self.assertTrue(fault.hits("GET", "/x", "/x?$skip=4"))
+
+    def test_every_rule_has_a_test_here(self):
+        names = {name.removeprefix("test_") for name in dir(TestFaults)}
+        missing = {
+            rule.name
+            for rule in RULES
+            if not any(name.startswith(rule.name.replace("-", "_")) for name in names)
+        }
+        self.assertEqual(set(), missing)
+
+
+class TestFaults(Case):
+    def cut(self, method, path, json=None):
+        with self.assertRaises(requests.ConnectionError):
+            self.client.ask(method, path, json)
+
+    def test_refuse_takes_no_connection(self):
+        self.serve("refuse")
+        self.cut("GET", ROOT)
+
+    def test_hang_never_answers_and_the_others_do(self):
+        client = self.serve(f"hang:{SYSTEMS}")
+        with self.assertRaises(requests.Timeout):
+            client.ask("GET", SYSTEMS, timeout=0.2)
+        self.assertEqual(200, client.get(BLOCKS).status_code)
+
+    def test_delay_answers_later(self):
+        client = self.serve(f"delay:300:{BLOCKS}*")
+        with self.assertRaises(requests.Timeout):
+            client.ask("GET", BLOCKS, timeout=0.1)
+        self.assertEqual(200, client.get(BLOCKS).status_code)
+
+    def test_status_answers_so_as_often_as_told(self):
+        client = self.serve(f"status:503:GET:{BLOCKS}/C*:2", "status:401:POST:" + SESSIONS)
+        found = [client.get(f"{BLOCKS}/{name}").status_code for name in ("C1", "D1", "C2", "C1")]
+        self.assertEqual([503, 200, 503, 200], found)
+        self.assertEqual(401, client.post(SESSIONS, {}).status_code)
+
+    def test_malformed_ends_in_the_middle(self):
+        answer = self.serve(f"malformed:{BLOCKS}").get(BLOCKS)
+        self.assertEqual(200, answer.status_code)
+        with self.assertRaises(ValueError):
+            answer.json()
+
+    def test_html_is_a_page(self):
+        answer = self.serve("html:*").get(ROOT)
+        self.assertEqual(200, answer.status_code)
+        self.assertEqual("text/html; charset=utf-8", answer.headers["Content-Type"])
+
+    def test_huge_goes_on_as_long_as_somebody_reads(self):
+        client = self.serve(f"huge:{BLOCKS}")
+        answer = client.session.get(client.base + BLOCKS, stream=True, timeout=20)
+        self.addCleanup(answer.close)
+        pieces = answer.iter_content(1 << 20)
+        read = 0
+        while read < 20 << 20:  # would end with StopIteration
+            read += len(next(pieces))
+        with self.assertNoLogs():
+            answer.close()
+            client.get(ROOT)
+
+    def test_deep_is_nested_so_that_json_gives_up(self):
+        answer = self.serve(f"deep:{BLOCKS}").get(BLOCKS)
+        self.assertIn(b"[" * 100_000, answer.content)
+
+    def test_drop_reply_does_it_and_cuts_the_connection(self):
+        client = self.serve(f"drop-reply:POST:{SYSTEMS}")
+        with self.assertRaises(requests.ConnectionError):
+            client.compose("C1")
+        self.assertEqual("Composed", client.state("C1"))
+        self.assertEqual(0, self.podm.requests[0].status)
+
+    def test_lie_is_200_with_an_error_and_nothing_done(self):
+        client = self.serve(f"lie:POST:{SYSTEMS}")
+        answer = client.compose("C1")
+        self.assertEqual((200, "InternalError"), (answer.status_code, said(answer)))
+        self.assertEqual("Unused", client.state("C1"))
+
+    def test_die_after_cuts_everything_after_so_many_writes(self):
+        client = self.serve("die-after:1")
+        client.post(SESSIONS, {"UserName": "a", "Password": "b"})
+        self.assertEqual(201, client.compose("C1").status_code)
+        self.assertEqual(200, client.get(SYSTEMS).status_code)
+        self.cut("DELETE", f"{SYSTEMS}/node")
+        self.cut("GET", SYSTEMS)
+        self.assertIn(f"{SYSTEMS}/node", self.podm.documents)
+
+    def test_closed_root_asks_for_a_login_too(self):
+        client = self.serve("closed-root", login=Login("ann", "sesame"))
+        self.assertEqual(401, client.get(ROOT).status_code)
+        client.session.auth = ("ann", "sesame")
+        self.assertEqual(200, client.get(ROOT).status_code)
+
+    def test_session_limit_refuses_one_too_many(self):
+        client = self.serve("session-limit:1")
+        body = {"UserName": "a", "Password": "b"}
+        first = client.post(SESSIONS, body)
+        second = client.post(SESSIONS, body)
+        self.assertEqual((503, "SessionLimitExceeded"), (second.status_code, said(second)))
+        client.ask("DELETE", first.headers["Location"])
+        self.assertEqual(201, client.post(SESSIONS, body).status_code)
+
+    def test_no_expand_neither_offers_nor_knows_it(self):
+        client = self.serve("no-expand")
+        features = client.get(ROOT).json()["ProtocolFeaturesSupported"]
+        self.assertNotIn("ExpandQuery", features)
+        self.assertEqual(501, client.get(f"{BLOCKS}?$expand=.").status_code)
+
+    def offered(self, rule):
+        client = self.serve(rule)
+        self.assertIn("ExpandQuery", client.get(ROOT).json()["ProtocolFeaturesSupported"])
+        return client.get(f"{BLOCKS}?$expand=.")
+
+    def test_expand_404_is_offered_and_not_there(self):
+        self.assertEqual(404, self.offered("expand-404").status_code)
+
+    def test_expand_ignored_is_offered_and_does_nothing(self):
+        self.assertEqual({"@odata.id"}, set(self.offered("expand-ignored").json()["Members"][0]))
+
+    def test_expand_drops_what_every_resource_has(self):
+        member = self.offered("expand-drops").json()["Members"][0]
+        self.assertIn("CompositionStatus", member)
+        self.assertNotIn("Id", member)
+
+    def test_page_missing_loses_one_page(self):
+        client = self.serve("page-missing:2", page_size=4)
+        first = client.get(BLOCKS)
+        self.assertEqual(200, first.status_code)
+        self.assertEqual(404, client.get(first.json()["Members@odata.nextLink"]).status_code)
+
+    def test_foreign_link_is_a_member_on_another_host(self):
+        members = self.serve("foreign-link").get(BLOCKS).json()["Members"]
+        self.assertEqual(f"https://elsewhere.example.net{BLOCKS}/C1", members[-1]["@odata.id"])
+
+    def test_dangle_is_a_member_that_is_not_there(self):
+        members = self.serve("dangle").get(BLOCKS).json()["Members"]
+        self.assertEqual(404, self.client.get(members[-1]["@odata.id"]).status_code)
+
+    def test_async_answers_202_unasked(self):
+        self.assertEqual(202, self.serve("async").compose("C1").status_code)
+
+    def test_task_exception_ends_the_task_and_composes_nothing(self):
+        client = self.serve("task-exception", task_s=0)
+        monitor = client.compose("C1").headers["Location"]
+        self.assertEqual(500, client.get(monitor).status_code)
+        task = client.get(f"{ROOT}/TaskService/Tasks/1").json()
+        self.assertEqual("Exception", task["TaskState"])
+        self.assertEqual("Unused", client.state("C1"))
+
+    def test_empty_create_is_201_and_nothing_is_there(self):
+        client = self.serve("empty-create")
+        answer = client.compose("C1")
+        self.assertEqual(201, answer.status_code)
+        self.assertEqual(404, client.get(answer.headers["Location"]).status_code)
+        self.assertEqual("Unused", client.state("C1"))
+
+    def test_double_book_gives_a_busy_block_away_again(self):
+        client = self.serve("double-book")
+        self.assertEqual([201, 201], [client.compose("C1").status_code for _ in range(2)])
+        self.assertEqual(2, len(client.get(SYSTEMS).json()["Members"]))
+
+    def test_steal_takes_the_block_just_before_and_only_once(self):
+        client = self.serve("steal:C1")
+        self.assertEqual("Unused", client.state("C1"))
+        self.assertEqual("ResourceBlockInUse", said(client.compose("C1", "D1")))
+        (thief,) = client.get(SYSTEMS).json()["Members"]
+        client.ask("DELETE", thief["@odata.id"])
+        self.assertEqual(201, client.compose("C1").status_code)
+
+    def test_failed_node_is_composed_and_failed(self):
+        client = self.serve("failed-node")
+        where = client.compose("C1").headers["Location"]
+        self.assertEqual("Critical", client.get(where).json()["Status"]["Health"])
+        self.assertEqual("Failed", client.state("C1"))
+
+    def test_ghost_says_204_and_stays(self):
+        client = self.serve("ghost")
+        where = client.compose("C1").headers["Location"]
+        self.assertEqual(204, client.ask("DELETE", where).status_code)
+        self.assertEqual(200, client.get(where).status_code)
+        self.assertEqual("Composed", client.state("C1"))
+
+    def test_patch_replaces_loses_what_was_not_sent(self):
+        client = self.serve("patch-replaces")
+        body = {"CompositionStatus": {"Reserved": True}}
+        client.ask("PATCH", f"{BLOCKS}/C1", body)
+        self.assertEqual(body["CompositionStatus"],
+                         client.get(f"{BLOCKS}/C1").json()["CompositionStatus"])  # fmt: skip
+
+    def test_if_match_is_wanted(self):
+        client = self.serve("if-match")
+        answer = client.ask("PATCH", f"{BLOCKS}/C1", {"Name": "x"})
+        self.assertEqual(428, answer.status_code)
+        tag = {"If-Match": client.get(f"{BLOCKS}/C1").headers["ETag"]}
+        answer = client.ask("PATCH", f"{BLOCKS}/C1", {"Name": "x"}, **tag)
+        self.assertEqual(200, answer.status_code)
+
+
+class TestAtOnce(unittest.TestCase):
+    def test_a_fault_of_one_pod_manager_leaves_the_other_alone(self):
+        both = {"a": documents(), "b": documents()}
+        with served(documents=both, fail=[f"status:500:{SERVICE}*@a"]) as podms:
+            found = {id_: Client(podm).get(SERVICE).status_code for id_, podm in podms.items()}
+        self.assertEqual({"a": 500, "b": 200}, found)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One consistent snapshot, of what moved alone."""
+
+import threading
+
+from tests.unit.core.deciders import cpu
+from tests.unit.store.engines import StoreCase, on_each_engine
+from tests.unit.store.site import CORES, claimant, part, podm
+from valence_sched.core.digest import inventory_digest
+from valence_sched.errors import StoreError
+from valence_sched.model.registration import Registered
+from valence_sched.testing import request
+
+MANY = 300
+
+
+@on_each_engine
+class TestLook:
+    """Work is counted, not timed."""
+
+    def work(self, store, known):
+        before = (store.counts.rows_looked_at, store.counts.podms_decoded)
+        look = store.look(known)
+        after = (store.counts.rows_looked_at, store.counts.podms_decoded)
+        return look, tuple(b - a for a, b in zip(before, after, strict=True))
+
+    def test_one_of_many_that_moved_costs_as_much_as_one_of_few(self):
+        """S30."""
+        store, costs = self.store(), []
+        for number in range(MANY):
+            store.remember(podm(f"p{number}", 1))
+            if number not in (9, MANY - 1):
+                continue
+            known = store.look().known
+            _, none = self.work(store, known)
+            store.remember(podm("p5", number + 2))
+            look, one = self.work(store, known)
+            self.assertEqual(["p5"], [seen.id for seen in look.seen])
+            costs.append((none, one))
+        self.assertEqual(costs[0], costs[1])
+        ((rows, decoded), (more_rows, more_decoded)) = costs[1]
+        self.assertEqual((0, 1, 1), (decoded, more_decoded, more_rows - rows))
+
+    def test_a_claim_moves_what_is_held_and_loads_no_document(self):
+        store = self.store()
+        generation = store.remember(podm())
+        known = store.look().known
+        claim = store.claims.take([part("p", generation, "c0")])
+        look, (_, decoded) = self.work(store, known)
+        (seen,) = look.seen
+        self.assertEqual((0, None, {"c0": 1}), (decoded, seen.podm, seen.held.blocks))
+        self.assertEqual((), store.look(look.known).seen)
+        store.claims.release(claim.id)
+        look, (_, decoded) = self.work(store, look.known)
+        self.assertEqual((0, None), (decoded, look.seen[0].podm))
+        self.assertFalse(look.seen[0].held)
+
+    def test_one_that_went_is_seen_going(self):
+        store = self.store()
+        store.register(Registered(name="p", url="u"))
+        store.remember(podm())
+        known = store.look().known
+        mine = claimant(store)
+        self.assertTrue(mine.engine().select_destinations(request(CORES)).placed)
+        store.unregister("p")
+        (seen,) = store.look(known).seen
+        self.assertTrue(seen.gone)
+        self.assertFalse(mine.engine().select_destinations(request(CORES)).placed)
+        self.assertEqual([], [seen for seen in store.look().seen if not seen.gone])
+
+    def test_a_store_without_pod_managers_places_nothing_until_one_comes(self):
+        store = self.store()
+        mine = claimant(store)
+        self.assertIsNone(mine.claim(request(CORES)).claim)
+        store.remember(podm())
+        self.assertIsNotNone(mine.claim(request(CORES)).claim)
+
+    def test_no_look_sees_half_of_a_change(self):
+        """What a generation says and what the document holds are of one moment."""
+        store, other = self.store(), self.store()
+        first = store.remember(podm(blocks=1))
+        stop, wrong = threading.Event(), []
+
+        def watch():
+            while not stop.is_set():
+                (seen,) = other.look().seen
+                if len(seen.podm.blocks) != seen.generation - first + 1:
+                    wrong.append(seen)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        for blocks in range(2, 30):
+            store.remember(podm(blocks=blocks))
+        stop.set()
+        thread.join()
+        self.assertEqual([], wrong)
+
+    def test_a_look_reads_what_claims_took_since_and_not_what_all_hold(self):
+        """S30: on one pod manager that many claim of."""
+        store = self.store()
+        generation = store.remember(podm(blocks=30))
+        known, read, claims = store.look().known, [], []
+        for number in range(12):
+            claims.append(store.claims.take([part("p", generation, f"c{number}")], owner="o"))
+            before = store.counts.holdings_read
+            look = store.look(known)
+            read.append(store.counts.holdings_read - before)
+            known = look.known
+        (seen,) = look.seen
+        self.assertEqual(([1] * 12, True, {"c11": 1}), (read, seen.more, seen.held.blocks))
+        store.claims.release(claims[0].id)
+        (seen,) = store.look(known).seen
+        self.assertEqual((False, 11, 11), (seen.more, len(seen.held.blocks), len(seen.held.nodes)))
+
+    def test_who_looked_all_the_time_sees_what_one_sees_who_looks_now(self):
+        store = self.store()
+        stock = {"uri": "m", "resource": "memory", "total": 10}
+        shared = {"uri": "s", "status": {"shareable": True, "max_compositions": 3}}
+        blocks = [cpu(f"c{number}", 8) for number in range(9)]
+        generation = store.remember(podm(blocks=[shared, *blocks], stocks=[stock]))
+        mine, claims = claimant(store), []
+        for turn in range(9):
+            if turn % 4 == 3:
+                store.claims.release(claims.pop(0).id)
+            elif turn == 6:
+                generation = store.remember(podm(blocks=[shared, *blocks[1:]], stocks=[stock]))
+            else:
+                names = ["s", f"c{turn}"] if turn < 3 else [f"c{turn}"]
+                parts = [part("p", generation, *names, m=1)]
+                claims.append(store.claims.take(parts, owner=f"o{turn}"))
+            found, anew = mine.engine().look(), claimant(self.store()).engine().look()
+            self.assertEqual(inventory_digest(anew), inventory_digest(found), turn)
+
+
+class TestManyMore(StoreCase):
+    """As many pod managers as there may be."""
+
+    def test_one_of_ten_thousand_costs_as_much_as_none(self):
+        """S30: but for its own row and document."""
+        store = self.store()
+        store.remember_all([podm(f"p{number}", 0) for number in range(10_000)])
+        known = store.look().known
+        rows, decoded = store.counts.rows_looked_at, store.counts.podms_decoded
+        self.assertEqual((), store.look(known).seen)
+        none = store.counts.rows_looked_at - rows
+        store.remember(podm("p5", 2))
+        rows = store.counts.rows_looked_at
+        self.assertEqual(["p5"], [seen.id for seen in store.look(known).seen])
+        self.assertEqual(none + 1, store.counts.rows_looked_at - rows)
+        self.assertEqual(decoded + 1, store.counts.podms_decoded)
+
+
+@on_each_engine
+class TestRemember:
+    """Many readings in few transactions."""
+
+    def test_each_has_the_generation_that_it_would_have_alone(self):
+        store = self.store()
+        many = [podm(f"p{number}", 1) for number in range(120)]
+        before = store.counts.transactions
+        self.assertEqual([1] * 120, store.remember_all(many))
+        self.assertEqual(3, store.counts.transactions - before)
+        known = store.look().known
+        many[7] = podm("p7", 2)
+        self.assertEqual([1] * 7 + [2] + [1] * 112, store.remember_all(many))
+        self.assertEqual(["p7"], [seen.id for seen in store.look(known).seen])
+        self.assertEqual([], store.remember_all([]))
+
+    def test_one_that_cannot_be_stored_is_named_and_the_others_are_stored(self):
+        if self.engine == "sqlite":
+            self.skipTest("it stores words of any length")
+        store = self.store()
+        told = store.remember_all([podm("a"), podm("c", read_at="x" * 100), podm("b")])
+        self.assertEqual((1, 1), (told[0], told[2]))
+        self.assertIsInstance(told[1], StoreError)
+        self.assertTrue(str(told[1]).startswith("c: "), told[1])
+        self.assertEqual(["a", "b"], sorted(store.last()))
+
+
+@on_each_engine
+class TestDecide:
+    """What one process claims, another decides without."""
+
+    def test_an_edit_of_aggregates_is_in_the_next_decision_and_loads_nothing_else(self):
+        """S24."""
+        store = self.store()
+        for name in ("a", "b", "c"):
+            store.remember(podm(name))
+        mine = claimant(self.store())
+        asked = request(CORES, aggregates=["fast"])
+        self.assertFalse(mine.engine().select_destinations(asked).placed)
+        decoded = mine._store.counts.podms_decoded
+        store.remember(podm("b", aggregates=["fast"]))
+        decision = mine.engine().select_destinations(asked)
+        self.assertEqual(["b"], [placement.chosen.podm for placement in decision.placements])
+        self.assertEqual(1, mine._store.counts.podms_decoded - decoded)
+
+    def test_one_that_starts_anew_decides_on_what_was_read_before(self):
+        """S23: no pod manager is asked."""
+        store = self.store()
+        store.remember(podm(read_at="2026-01-01T00:00:00Z"))
+        store.close()
+        decision = claimant(self.store()).engine().select_destinations(request(CORES))
+        self.assertEqual("2026-01-01T00:00:00Z", decision.view.podms[0].read_at)
+        self.assertEqual("placed", decision.outcome)
+
+    def test_two_processes_never_choose_the_same(self):
+        store = self.store()
+        store.remember(podm(blocks=4))
+        mine, theirs = claimant(store), claimant(self.store())
+        got = [one.claim(request(CORES)).claim for one in (mine, theirs) * 2]
+        self.assertEqual(4, len({claim.parts[0].shares[0].blocks for claim in got}))
+        last = theirs.claim(request(CORES))
+        self.assertIsNone(last.claim)
+        self.assertEqual("nothing_fits", last.decision.outcome)
+
+    def test_the_same_key_claims_once_even_when_there_is_no_room_for_twice(self):
+        store = self.store()
+        store.remember(podm(blocks=1))
+        first = claimant(store).claim(request(CORES), key="k")
+        again = claimant(self.store()).claim(request(CORES), key="k")
+        self.assertEqual((first.claim, None), (again.claim, again.decision))
+
+    def test_claims_of_an_owner_keep_company_like_nodes(self):
+        store = self.store()
+        for name in ("a", "b", "c"):
+            store.remember(podm(name, 3))
+        mine = claimant(store)
+        group = {"name": "g", "anti_affinity": ["podm"]}
+        chosen = [mine.claim(request(CORES, group=group), owner="o").claim for _ in range(4)]
+        self.assertEqual({"a", "b", "c"}, {claim.podms[0] for claim in chosen[:3]})
+        self.assertIsNone(chosen[3])

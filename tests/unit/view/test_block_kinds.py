@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of block: words of a model, tests on devices, amounts and prices."""
+
+import unittest
+
+from msgspec import Raw
+
+from valence_sched.errors import InputError
+from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
+from valence_sched.model.need import Need, Test
+from valence_sched.view.block_kinds import Kinds, amount, has_words, passes, price
+
+
+class TestWords(unittest.TestCase):
+    """Model names are free text."""
+
+    # (text of the podm, words asked for, whether they stand in it)
+    TABLE = (
+        ("NVIDIA A100-SXM4-80GB", "A100", True),
+        ("NVIDIA A100-SXM4-80GB", "a100", True),
+        ("NVIDIA A100-SXM4-80GB", "nvidia a100", True),
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB", False),  # not side by side
+        ("NVIDIA A100-SXM4-80GB", "A100 SXM4 80GB", True),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4", True),
+        ("NVIDIA A100-SXM4-80GB", "A10", False),  # a word is whole
+        ("NVIDIA A10", "A100", False),
+        ("NVIDIA A10", "A10", True),
+        ("NVIDIA A10G", "A10", False),
+        ("NVIDIA A100X", "A100", False),
+        ("Tesla V100_PCIE_16GB", "v100", True),
+        ("Intel(R) Xeon(R) Gold 6338", "Xeon Gold", True),
+        ("Intel(R) Xeon(R) Gold 6338", "Gold 6338", True),
+        ("Intel Xeon Gold 6338", "Gold Xeon", False),
+        ("AMD EPYC 7713", "EPYC", True),
+        ("AMD EPYC 7713", "EPYC 7713 64-Core", False),
+        ("", "A100", False),
+        ("A100", "", True),
+        ("Straße GPU", "STRASSE", True),
+    )
+
+    def test_words_stand_whole_in_order_and_side_by_side(self):
+        for text, words, found in self.TABLE:
+            with self.subTest(text=text, words=words):
+                self.assertIs(found, has_words(text, words))
+
+
+class TestPasses(unittest.TestCase):
+    """One test on one device."""
+
+    CARD = Accelerator(kind="GPU", model="NVIDIA A100 80GB", memory_mib=81920)
+    UNTOLD = Accelerator(kind="GPU")
+
+    def test_operators(self):
+        for test, found in (
+            (Test("kind", "equal", "GPU"), True),
+            (Test("kind", "equal", "gpu"), True),
+            (Test("kind", "equal", "FPGA"), False),
+            (Test("model", "words", "a100"), True),
+            (Test("model", "equal", "A100"), False),
+            (Test("memory_mib", "at_least", 81920), True),
+            (Test("memory_mib", "at_least", 81921), False),
+        ):
+            with self.subTest(test):
+                self.assertIs(found, passes(test, self.CARD))
+
+    def test_what_is_not_told_passes_only_where_the_unknown_is_allowed(self):
+        for test in (Test("model", "words", "a100"), Test("memory_mib", "at_least", 1)):
+            self.assertFalse(passes(test, self.UNTOLD))
+            self.assertFalse(passes(test, self.UNTOLD, "reject"))
+            self.assertTrue(passes(test, self.UNTOLD, "allow"))
+
+    def test_told_and_wrong_stays_wrong_where_the_unknown_is_allowed(self):
+        self.assertFalse(passes(Test("memory_mib", "at_least", 10**9), self.CARD, "allow"))
+
+
+class TestAmount(unittest.TestCase):
+    """How much of a need one line of devices brings."""
+
+    CORES = Need(kind="processor", measure="cores", amount=24)
+
+    def test_totals_count_each_device_of_a_line(self):
+        self.assertEqual(32, amount(self.CORES, "processor", Processor(count=2, cores=16)))
+
+    def test_cores_of_an_accelerator_are_not_cores(self):
+        self.assertEqual(0, amount(self.CORES, "accelerator", Accelerator(kind="GPU")))
+
+    def test_an_untold_amount_is_nothing_or_all_that_is_asked(self):
+        allow = Need(kind="processor", measure="cores", amount=24, unknown="allow")
+        self.assertEqual(0, amount(self.CORES, "processor", Processor(count=2)))
+        self.assertEqual(24, amount(allow, "processor", Processor(count=2)))
+
+    def test_sockets_and_devices_are_counted(self):
+        sockets = Need(kind="processor", measure="sockets", amount=1)
+        cards = Need(kind="accelerator", measure="devices", amount=1)
+        self.assertEqual(2, amount(sockets, "processor", Processor(count=2)))
+        self.assertEqual(3, amount(cards, "accelerator", Accelerator(kind="GPU", count=3)))
+
+
+class TestPrice(unittest.TestCase):
+    """What a block is worth."""
+
+    def test_prices_by_hand(self):
+        for devices, points in (
+            (Devices(), 10),
+            (Devices(processors=(Processor(count=2, cores=16),)), 10 + 3200),
+            (Devices(processors=(Processor(count=2),)), 10),
+            (Devices(memory=(Memory(count=4, capacity_mib=16384),)), 10 + 8192),
+            (Devices(accelerators=(Accelerator(kind="GPU", count=2),)), 10 + 40_000),
+            (Devices(drives=(Drive(count=2, capacity_bytes=10 << 30),)), 10 + 2 * 1010),
+            (Devices(nics=(Nic(count=3),)), 10 + 600),
+        ):
+            with self.subTest(devices):
+                self.assertEqual(points, price(devices))
+
+
+class TestKinds(unittest.TestCase):
+    """Numbering."""
+
+    def test_kind_0_is_a_block_of_nothing(self):
+        kinds = Kinds()
+        self.assertEqual((1, Devices()), (len(kinds), kinds.kinds[0].devices))
+        self.assertEqual(0, kinds.number((), None, "f", "$"))
+
+    def test_the_same_devices_in_other_words_are_the_same_kind(self):
+        kinds = Kinds()
+        one = kinds.number(("Compute",), Raw(b'{"processors":[{"cores":8,"count":1}]}'), "f", "$")
+        two = kinds.number(("Compute",), Raw(b'{ "processors": [ {"cores": 8} ] }'), "f", "$")
+        other = kinds.number(("Processor",), Raw(b'{"processors":[{"cores":8}]}'), "f", "$")
+        self.assertEqual(one, two)
+        self.assertNotEqual(one, other)
+        self.assertEqual(3, len(kinds))
+
+    def test_amounts_grow_with_the_kinds(self):
+        kinds = Kinds()
+        need = Need(kind="processor", measure="cores", amount=1)
+        self.assertEqual([0], kinds.amounts(need).tolist())
+        kinds.number((), Raw(b'{"processors":[{"cores":8},{"cores":4,"count":2}]}'), "f", "$")
+        self.assertEqual([0, 16], kinds.amounts(need).tolist())
+        self.assertFalse(kinds.amounts(need).flags.writeable)
+
+    def test_devices_that_are_none_are_refused_by_their_place(self):
+        with self.assertRaisesRegex(InputError, r"site\.json: \$\.x\.processors\[0\]\.cores"):
+            Kinds().number((), Raw(b'{"processors":[{"cores":"many"}]}'), "site.json", "$.x")

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where pod managers stand, and how many nodes are there."""
+
+import unittest
+
+import numpy as np
+
+from valence_sched.errors import RequestError
+from valence_sched.model.group import Company, Group, Spread
+from valence_sched.testing import view
+from valence_sched.view.domains import places, values
+
+SITE = view(
+    {
+        "id": "a",
+        "zone": "z1",
+        "aggregates": ["x", "y", "x"],
+        "facts": {"location": ["hall", "row"], "rack": 7},
+        "pools": [{"id": "1"}, {"id": "2"}],
+    },
+    {"id": "b", "aggregates": ["y"], "facts": {"location": "hall", "rack": "7"}},
+    {"id": "c", "zone": "z1", "facts": {"location": "", "rack": 7.5}},
+)
+
+
+class TestValues(unittest.TestCase):
+    """The values of one pod manager."""
+
+    def test_each_domain(self):
+        for domain, expected in (
+            ("podm", [("a",), ("b",), ("c",)]),
+            ("zone", [("z1",), (), ("z1",)]),
+            ("aggregate", [("x", "y"), ("y",), ()]),
+            ("location", [("hall", "row"), ("hall",), ()]),
+            ("facts.rack", [("7",), ("7",), ("7.5",)]),
+            ("facts.nobody", [(), (), ()]),
+        ):
+            with self.subTest(domain):
+                self.assertEqual(expected, [values(podm, domain) for podm in SITE.podms])
+
+
+class TestPlaces(unittest.TestCase):
+    """Counts by row."""
+
+    def test_a_row_counts_what_is_at_its_value_and_each_pool_is_a_row(self):
+        found = places(SITE, "podm").most({"a": 2, "c": 1, "elsewhere": 9})
+        self.assertEqual([2, 2, 0, 1], found.tolist())
+
+    def test_of_several_values_the_fullest_counts(self):
+        found = places(SITE, "aggregate").most({"x": 1, "y": 4})
+        self.assertEqual([4, 4, 4], found[:3].tolist())
+        self.assertEqual([3, 3, 0], places(SITE, "aggregate").most({"x": 3})[:3].tolist())
+
+    def test_no_value_is_unknown_and_never_zero(self):
+        self.assertTrue(np.isnan(places(SITE, "aggregate").most({})[3]))
+        self.assertEqual([False, False, True, False],
+                         np.isnan(places(SITE, "zone").most({"z1": 1})).tolist())  # fmt: skip
+        self.assertTrue(np.isnan(places(SITE, "facts.nobody").most({"x": 1})).all())
+
+    def test_selections_of_rows_answer_as_the_whole_does(self):
+        whole = places(SITE, "location").most({"row": 3, "hall": 1})
+        part = places(SITE.take([2, 0]), "location").most({"row": 3, "hall": 1})
+        self.assertEqual(whole[[2, 0]].tolist(), part.tolist())
+
+    def test_what_is_no_domain_is_refused_with_those_there_are(self):
+        for wrong in ("rack", "facts.", "", "podms"):
+            with self.assertRaisesRegex(RequestError, "no domain .*podm, zone, .*facts.NAME"):
+                places(SITE, wrong)
+
+
+class TestGroup(unittest.TestCase):
+    """What the nouns say of themselves."""
+
+    def test_rules_are_hard_or_soft_and_name_their_domains(self):
+        firm = Group(
+            name="g", at_most={"zone": 2}, affinity=("location",), spread=(Spread("zone"),)
+        )
+        self.assertEqual((True, False), (firm.hard, firm.soft))
+        self.assertEqual(("location", "zone"), firm.domains)
+        wished = Group(name="g", soft_affinity=("zone",), spread=(Spread("podm", 2, True),))
+        self.assertEqual((False, True), (wished.hard, wished.soft))
+        self.assertEqual(("zone", "podm"), wished.domains)
+        self.assertEqual((False, False), (Group(name="g").hard, Group(name="g").soft))
+
+    def test_the_emptiest_open_value_counts_also_where_nobody_is(self):
+        company = Company(members={"zone": {"a": 3, "b": 1, "shut": 0}}, open={"zone": ("a", "b")})
+        self.assertEqual(1, company.least("zone"))
+        self.assertEqual(0, Company(open={"zone": ("a", "c")}).least("zone"))
+        self.assertEqual(0, Company().least("zone"))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many equal grants the stocks of a row hand out, against handing them out one by one."""
+
+import unittest
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.sites import quietly
+from tests.unit.view.test_stocks import STOCKS
+from valence_sched.core.fit.stock_allocation import pour
+from valence_sched.view.stock_grants import grants
+from valence_sched.view.stocks import grant, left, terms
+
+POOLS = st.lists(st.lists(STOCKS, max_size=4), min_size=1, max_size=3)
+
+
+def handed_out(pool, asked):
+    """Count by hand: grant again and again until no stock can."""
+    number = 0
+    for one in pool:
+        stock = one
+        while (granted := grant(stock, asked)) is not None:
+            stock = msgspec.structs.replace(stock, used=stock.used + granted)
+            number += 1
+    return number
+
+
+class TestGrants(unittest.TestCase):
+    """Exact for equal amounts, whatever min, max and step are (semantics.md 18)."""
+
+    @quietly(400)
+    @given(POOLS, st.integers(1, 8))
+    def test_the_count_is_how_many_can_be_handed_out_one_by_one(self, pools, asked):
+        found = grants([terms(pool) for pool in pools])
+        by_hand = [handed_out(pool, asked) for pool in pools]
+        self.assertEqual(by_hand, found.count(asked).tolist())
+
+    @quietly(300)
+    @given(POOLS, st.integers(1, 6), st.integers(1, 4))
+    def test_so_many_are_poured_just_when_they_are_counted(self, pools, asked, count):
+        number = grants([terms(pool) for pool in pools]).count(asked)
+        for pool, most in zip(pools, number, strict=True):
+            self.assertEqual(most >= count, pour(pool, [asked] * count) is not None)
+
+    @quietly(300)
+    @given(POOLS, st.integers(1, 6))
+    def test_one_grant_comes_from_the_stock_that_is_poured_from(self, pools, asked):
+        after = grants([terms(pool) for pool in pools]).less(asked, 1)
+        for row, pool in enumerate(pools):
+            rest = [left(stock) for stock in pool]
+            for number, granted in pour(pool, [asked]) or []:
+                rest[number] -= granted
+            here = after.left[after.start[row] : after.start[row + 1]]
+            self.assertEqual(rest or [0.0], here.tolist())
+
+    def test_several_grants_empty_the_tightest_first(self):
+        found = grants([[(9.0, 0.0, np.inf, 0.0), (4.0, 0.0, np.inf, 0.0)]])
+        self.assertEqual([7.0, 0.0], found.less(2.0, 3).left.tolist())

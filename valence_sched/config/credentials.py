@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passwords: where a reference leads, and the one file that keeps some of them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from valence_sched.errors import CredentialError, one_line
+from valence_sched.model.registration import Password
+
+MOST_BYTES = 1 << 16  # of a file with one password
+MOST_KEPT_BYTES = 1 << 24
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class SecureFile:
+    """The passwords that were typed in, by the name of their pod manager; for its owner alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def get(self, name: str) -> str:
+        """Return a password.
+
+        Raises:
+            CredentialError: it is not there, or others can get at the file.
+        """
+        found = self._read().get(name)
+        if not found:
+            raise CredentialError(
+                f"{self.path} holds no password for it: type it again with podm set NAME "
+                "--password-prompt"
+            )
+        return found
+
+    def check(self) -> None:
+        """Refuse to go on with a file that :meth:`put` could not change.
+
+        Raises:
+            CredentialError: others can get at the file, or it is not what was written.
+        """
+        if self.path.exists():
+            self._read()
+
+    def put(self, name: str, password: str | None) -> None:
+        """Keep a password, or with None forget it; the file is written whole or not at all.
+
+        Raises:
+            CredentialError: others can get at the file, or it cannot be written.
+        """
+        if password is None and not self.path.exists():
+            return
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _alone(self.path.parent):
+                kept = self._read() if self.path.exists() else {}
+                kept.pop(name, None)
+                if password is not None:
+                    kept[name] = password
+                self._write(kept)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CredentialError(one_line(f"{self.path}: {reason}")) from None
+
+    def _read(self) -> dict[str, str]:
+        data = _private(self.path, MOST_KEPT_BYTES)
+        try:
+            kept = json.loads(data)
+        except (ValueError, RecursionError):
+            kept = None
+        if not isinstance(kept, dict) or not all(isinstance(one, str) for one in kept.values()):
+            raise CredentialError(f"{self.path} is not what podm create wrote: delete it, and type "
+                                  "the passwords again") from None  # fmt: skip
+        return kept
+
+    def _write(self, kept: dict[str, str]) -> None:
+        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:  # mkstemp makes it 0600
+                json.dump(kept, stream, indent=1, sort_keys=True)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, self.path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+
+
+def password(
+    reference: Password | None, name: str, environ: Mapping[str, str], kept: SecureFile | None
+) -> str | None:
+    """Return the password that a reference leads to, None where there is no reference.
+
+    Raises:
+        CredentialError: it is not there, empty, or others can read it; in one line that holds
+            nothing of it.
+    """
+    if reference is None:
+        return None
+    if reference.env is not None:
+        return _of_variable(reference.env, environ)
+    if reference.file is not None:
+        return _of_file(Path(reference.file).expanduser())
+    if kept is None:
+        raise CredentialError("its password is kept in the secure file, and there is none here")
+    return kept.get(name)
+
+
+def words(reference: Password | None) -> str | None:
+    """Return where a password is, for people."""
+    if reference is None:
+        return None
+    if reference.env is not None:
+        return f"variable {reference.env}"
+    return f"file {reference.file}" if reference.file is not None else "secure file"
+
+
+def _of_variable(variable: str, environ: Mapping[str, str]) -> str:
+    found = environ.get(variable)
+    if found:
+        return found
+    state = "is not set" if found is None else "is empty"
+    raise CredentialError(f"the environment variable {variable}, its password, {state}")
+
+
+def _of_file(path: Path) -> str:
+    data = _private(path, MOST_BYTES)
+    try:
+        text = data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise CredentialError(f"{path}: its password is not UTF-8 text") from None
+    if not text:
+        raise CredentialError(f"{path}: the file of its password is empty")
+    if not text.isprintable():
+        raise CredentialError(f"{path}: expected one line, the password")
+    return text
+
+
+def _private(path: Path, most: int) -> bytes:
+    """Return what stands in a file that its owner alone can get at.
+
+    Raises:
+        CredentialError: the file is not there, or not for its owner alone.
+    """
+    try:
+        # what is checked is what is read; and a pipe that nobody writes to does not hold us up
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as stream:
+            _check_private(path, os.fstat(handle))
+            data = stream.read(most + 1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise CredentialError(one_line(f"{path}, the file of its password: {reason}")) from None
+    if len(data) > most:
+        raise CredentialError(f"{path}: more than {most:,} bytes, and no password")
+    return data
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode) or not stat.S_ISREG(found.st_mode):
+        raise CredentialError(f"{path}: no regular file, expected one with a password")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise CredentialError(f"{path} belongs to another user: chown it, and chmod 600 {path}")
+    if found.st_mode & OTHERS:
+        raise CredentialError(f"{path}: others can read or change it: chmod 600 {path}")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder against others who keep a password at the same moment."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

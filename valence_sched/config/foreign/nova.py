@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors of OpenStack Nova: as its API has them, and as ``openstack flavor show`` prints them.
+
+``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each of at
+least so many GiB. Extra specs: ``resources:CLASS=N`` takes the place of the flavor's own amount,
+0 included; ``trait:X=required|forbidden``; ``capabilities:KEY`` is a condition on a capability of
+the pod manager, in Nova's operators. What tunes a virtual machine is remarked on, and every other
+key is an error, also where Nova would pass over it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from valence_sched.config.foreign import placement
+from valence_sched.config.foreign.base import Form, Known, Where
+from valence_sched.errors import nearest
+from valence_sched.model import extra_specs as operators
+from valence_sched.model.base import Noun
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor_properties import DriveAsk, Properties
+from valence_sched.model.request import Names
+
+Amount = Annotated[int, Meta(ge=0, le=10**15)]
+
+#: What the API and the client say about the record: who may use it, and under which other names.
+RECORD = (
+    "links", "location", "original_name", "access_project_ids", "rxtx_factor", "is_public",
+    "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled",
+)  # fmt: skip
+ALIASES = {"OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs"}
+VIRTUAL = ("hw", "os", "quota", "hw_rng", "hw_video", "vmware", "powervm")
+REFUSED = {
+    "aggregate_instance_extra_specs": "aggregates have names here: ask for trait:X, or --member-of",
+    "pci_passthrough": "ask for resources:PGPU=1 or resources:FPGA=1",
+    "accel": "ask for resources:FPGA=1",
+}
+SCOPES = ("resources", "trait", "capabilities")
+
+
+class Template(Noun, frozen=True, kw_only=True):
+    """A Nova flavor: vcpus, MiB of ram, GiB of disk and ephemeral disk, MiB of swap."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    id: str | int | None = None
+    description: str | None = None
+    vcpus: Amount = 0
+    ram: Amount = 0
+    disk: Amount = 0
+    ephemeral: Amount = 0
+    swap: Amount | str = 0
+    extra_specs: dict[str, str] = {}
+
+
+def knows(document: Any) -> bool:
+    """Return whether a document is a Nova flavor, or the API's answer that holds one."""
+    if not isinstance(document, dict):
+        return False
+    return _is_wrapped(document) or not {"vcpus", "ram"}.isdisjoint(document)
+
+
+def form(document: Any, where: Where, known: Known) -> Form:
+    """Read a Nova flavor.
+
+    Raises:
+        InputError: it is none, says a thing twice, or has an extra spec that has no counterpart
+            here.
+    """
+    if _is_wrapped(document):
+        document, where = document["flavor"], where.at("flavor")
+    for alias, name in ALIASES.items():
+        if alias in document and name in document:
+            raise where.at(alias).error(f"the same as {name!r} beside it", "one of them")
+    body = {ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD}
+    specs_at = where.at("properties" if "properties" in document else "extra_specs")
+    specs_at.convert(body.get("extra_specs", {}), dict[str, str])  # names it as it is written
+    template = where.convert(body, Template)
+    remarks: list[str] = []
+    if template.swap not in (0, "", "0"):
+        remarks.append(where.at("swap").remark("not looked at: swap space is a matter of the node"))
+    specs = _Specs(specs_at, remarks)
+    for key, text in template.extra_specs.items():
+        specs.read(key, text)
+    flavor = Flavor(
+        name=template.name,
+        uuid=None if template.id is None else str(template.id),
+        description=template.description or "",
+        properties=_properties(template, specs.amounts),
+        attributes=specs.attributes,
+        traits=Names(tuple(specs.required), tuple(specs.forbidden)),
+    )
+    return Form(flavor, tuple(remarks))
+
+
+def _is_wrapped(document: dict[Any, Any]) -> bool:
+    return set(document) == {"flavor"} and isinstance(document["flavor"], dict)
+
+
+def _properties(template: Template, named: dict[str, int]) -> Properties:
+    amounts = {"VCPU": template.vcpus, "MEMORY_MB": template.ram} | named
+    found = placement.properties({name: amount for name, amount in amounts.items() if amount})
+    if placement.DRIVE in named:
+        return found
+    drives = [DriveAsk(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
+    return msgspec.structs.replace(found, drives=tuple(drives))
+
+
+class _Specs:
+    """The extra specs of one flavor, read one by one."""
+
+    def __init__(self, where: Where, remarks: list[str]) -> None:
+        self.where, self.remarks = where, remarks
+        self.amounts: dict[str, int] = {}
+        self.required: list[str] = []
+        self.forbidden: list[str] = []
+        self.attributes: dict[str, str] = {}
+
+    def read(self, key: str, text: str) -> None:
+        """Take one extra spec to where it belongs.
+
+        Raises:
+            InputError: it has no counterpart here, or its value is wrong.
+        """
+        place = self.where.at(key)
+        scope, colon, name = key.partition(":")
+        if not colon or not name:
+            hint = f"capabilities:{key} is a capability, trait:NAME a trait"
+            raise place.error("an extra spec without a scope", "SCOPE:NAME", hint)
+        if scope == "resources":
+            self.amounts[name] = _amount(name, text, place)
+        elif scope == "trait":
+            if text not in ("required", "forbidden"):
+                raise place.error(repr(text), "'required' or 'forbidden'")
+            (self.required if text == "required" else self.forbidden).append(name)
+        elif scope == "capabilities":
+            self.attributes[key.replace(":", ".", 1)] = _expression(key, text, place)
+        elif scope in VIRTUAL:
+            self.remarks.append(place.remark("not looked at: it tunes a virtual machine"))
+        else:
+            raise _no_scope(scope, place)
+
+
+def _amount(name: str, text: str, place: Where) -> int:
+    if wrong := placement.fault(name):
+        raise place.error(wrong)
+    if not text.isdecimal() or len(text) > 15:
+        raise place.error(repr(text), "a whole number from 0 on")
+    return int(text)
+
+
+def _expression(key: str, text: str, place: Where) -> str:
+    if wrong := operators.fault(key.replace(":", ".", 1), text):
+        raise place.error(wrong)
+    return text
+
+
+def _no_scope(scope: str, place: Where) -> Exception:
+    plain = scope.rstrip("0123456789")
+    if plain in SCOPES and plain != scope:
+        hint = f"groups by number are not told apart here: write {plain}:"
+    else:
+        hint = REFUSED.get(scope) or nearest(scope, (*SCOPES, *VIRTUAL))
+    return place.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement's resource classes, and what of ours an amount of each is.
+
+============================================  =================================================
+``VCPU``, ``PCPU``, ``NUMA_CORE``             cores, all of them together
+``NUMA_SOCKET``                               CPUs
+``MEMORY_MB``                                 memory in MiB, which is what Placement means by MB
+``DISK_GB``                                   one drive of at least so many GiB
+``PGPU``, ``VGPU``, ``FPGA``                  so many accelerators of that kind
+``NET_BW_EGR_KILOBIT_PER_SEC``, ``..IGR..``   one network interface at least so fast
+``CUSTOM_STORAGE_GIB``                        so much of the stock ``storage_gib``
+``storage_gib``                               the same: a word in small letters is a stock
+============================================  =================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from valence_sched.errors import nearest, one_line
+from valence_sched.model.flavor_properties import (
+    AcceleratorAsk,
+    DriveAsk,
+    MemoryAsk,
+    NicAsk,
+    ProcessorAsk,
+    Properties,
+)
+from valence_sched.model.need import Ask, Need
+
+CORES = ("VCPU", "PCPU", "NUMA_CORE")
+SOCKETS = "NUMA_SOCKET"
+MEMORY = "MEMORY_MB"
+DRIVE = "DISK_GB"
+ACCELERATORS = {"PGPU": "GPU", "VGPU": "GPU", "FPGA": "FPGA"}
+BANDWIDTHS = ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
+CUSTOM = "CUSTOM_"
+TOTALS = ("cores", "sockets", "capacity_mib")  # measures of a need that are sums of devices
+STANDARD = (*CORES, SOCKETS, MEMORY, DRIVE, *ACCELERATORS, *BANDWIDTHS)
+
+_VIRTUAL = "of a hypervisor, which a node of one's own does not have"
+REFUSED = {
+    "PCI_DEVICE": "say which: PGPU, FPGA, DISK_GB",
+    "SRIOV_NET_VF": "a node gets whole interfaces: NET_BW_EGR_KILOBIT_PER_SEC is their speed",
+    "NUMA_THREAD": "cores are counted, not threads: VCPU",
+    "NUMA_MEMORY_MB": "memory is counted whole: MEMORY_MB",
+    "IPV4_ADDRESS": "pod managers hand out no addresses",
+    "VGPU_DISPLAY_HEAD": _VIRTUAL,
+    "MEM_ENCRYPTION_CONTEXT": _VIRTUAL,
+    "NET_PACKET_RATE_KILOPACKET_PER_SEC": _VIRTUAL,
+    "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC": _VIRTUAL,
+    "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC": _VIRTUAL,
+}
+_KBPS_PER_MBPS = 1000
+
+
+def fault(name: str) -> str | None:
+    """Return what is wrong with the name of a class, None when an amount of it can be asked for."""
+    if name in REFUSED:
+        return f"resource class {name!r} has no counterpart here: {REFUSED[name]}"
+    if name in STANDARD or (len(name) > len(CUSTOM) and name.startswith(CUSTOM)):
+        return None
+    if name and name != name.upper() and name.upper() not in (*STANDARD, *REFUSED):
+        return None
+    hint = nearest(name.upper(), STANDARD)
+    return one_line(f"no resource class named {name!r} ({hint}; a class of your own is CUSTOM_...)")
+
+
+def stock(name: str) -> str:
+    """Return the name of the stock that a class which is no standard one stands for."""
+    return name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name
+
+
+def properties(amounts: Mapping[str, int]) -> Properties:
+    """Return what amounts of classes ask for; classes without ``fault``, amounts from 1 on."""
+    cores = sum(amounts.get(name, 0) for name in CORES)
+    sockets = amounts.get(SOCKETS)
+    kbps = max(amounts.get(name, 0) for name in BANDWIDTHS)
+    return Properties(
+        processor=ProcessorAsk(cores or None, sockets) if cores or sockets else None,
+        memory=MemoryAsk(amounts[MEMORY]) if MEMORY in amounts else None,
+        accelerators=tuple(
+            AcceleratorAsk(kind=kind, count=amounts[name])
+            for name, kind in ACCELERATORS.items()
+            if name in amounts
+        ),
+        drives=(DriveAsk(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
+        nics=(NicAsk(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
+        resources={
+            stock(name): float(amount) for name, amount in amounts.items() if name not in STANDARD
+        },
+    )
+
+
+def more(ask: Ask, needs: tuple[Need, ...]) -> Ask:
+    """Return what is asked together with more: totals are added up, devices come beside.
+
+    A total of devices with tests stays, and the sum is asked of all devices.
+    """
+    totals = {
+        need.measure: max(old.amount for old in ask.needs if old.measure == need.measure)
+        for need in needs
+        if any(old.measure == need.measure and need.measure in TOTALS for old in ask.needs)
+    }
+    kept = [old for old in ask.needs if old.tests or old.measure not in totals]
+    added = [
+        msgspec.structs.replace(need, amount=need.amount + totals.get(need.measure, 0))
+        for need in needs
+    ]
+    return Ask((*kept, *added), ask.bonds)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON Schemas of our documents, made from the nouns: ``python -m …schemas FOLDER``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from valence_sched.config.podms_file import PodmFile
+from valence_sched.model.decision import Report, Reports
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import Inventory
+from valence_sched.model.plan import Plan
+from valence_sched.model.policy import PolicyText
+from valence_sched.model.request_spec import Asked, RequestFile
+
+NOUNS: dict[str, Any] = {
+    "inventory": Inventory,
+    "decision": Report,
+    "decisions": Reports,
+    "flavor": Flavor,
+    "plan": Plan,
+    "podms": PodmFile,
+    "policy": PolicyText,
+    "requests": RequestFile | Asked,
+}
+
+#: Files that hold one of these, a list of them, or a list under this key.
+LISTS = {"flavor": "flavors", "policy": "policies"}
+
+
+def schema(name: str) -> bytes:
+    """Return the JSON Schema (2020-12) of a document, indented, with a stable order."""
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"valence-sched/{name}",
+        **_tidied(_of_file(name)),
+    }
+    text = msgspec.json.encode(document, order="deterministic")
+    return msgspec.json.format(text, indent=1) + b"\n"
+
+
+def _of_file(name: str) -> dict[str, Any]:
+    """Return the schema of all that a file may hold."""
+    nouns = get_args(NOUNS[name]) or (NOUNS[name],)
+    forms, defined = msgspec.json.schema_components(nouns, ref_template="#/$defs/{name}")
+    found: list[dict[str, Any]] = list(forms)
+    if name in LISTS:
+        many = {"type": "array", "items": found[0], "minItems": 1}
+        found += [many, {"type": "object", "properties": {LISTS[name]: many},
+                         "required": [LISTS[name]], "additionalProperties": False}]  # fmt: skip
+    return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
+
+
+def _tidied(schema: Any) -> Any:
+    """Return a schema whose descriptions, which are docstrings, have no margins."""
+    if isinstance(schema, dict):
+        return {
+            key: inspect.cleandoc(value)
+            if key == "description" and isinstance(value, str)
+            else _tidied(value)
+            for key, value in schema.items()
+        }
+    return [_tidied(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def write(folder: Path) -> None:
+    """Write every schema into a folder, as the package ships them."""
+    for name in NOUNS:
+        (folder / f"{name}.schema.json").write_bytes(schema(name))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pod managers that nearly take a node: what each lacks, and which node stands in the way.
+
+Nothing is guessed: a node's blocks are given back on a private copy of its pod manager, which is
+judged again and asked for a fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from valence_sched.core.evaluate import judge_again
+from valence_sched.core.evaluation import NEVER
+from valence_sched.model.explanation import Freeing, Lack, Miss
+from valence_sched.model.inventory import Node
+from valence_sched.view.overlay import Draft
+from valence_sched.view.view import Floats, Mask
+
+if TYPE_CHECKING:
+    from valence_sched.core.decision import Decision
+
+MOST_PODMS = 8  # pod managers looked at closely, of each sort
+MOST_NODES = 64  # nodes of each that are freed for a try
+MOST_FITS = 20_000  # pools asked whether they make the node
+
+
+@dataclass(slots=True)
+class Misses:
+    """Looks for near misses in what a decision left behind; ``notes`` say where it stopped."""
+
+    decision: Decision
+    notes: list[str] = field(default_factory=list)
+    _fits: int = 0
+
+    def found(self) -> tuple[Miss, ...]:
+        """Return the near misses: those that one node's going mends first, then by nearness."""
+        hardware = list(self._hardware())
+        hardware.sort(key=lambda miss: miss.freeing is None)  # stable: else in order of nearness
+        if self._fits >= MOST_FITS:
+            self.notes.append(f"near misses: the fit of only {MOST_FITS:,} pools was tried")
+        return (*hardware, *self._words())
+
+    def _hardware(self) -> Iterator[Miss]:
+        """Yield the nearest of those that only free hardware keeps from taking the node."""
+        rows = np.flatnonzero(self._static())
+        if not len(rows):
+            return
+        lacks = self._lacks()[rows]
+        podms = self.decision.view.podm_of[rows]
+        order = np.lexsort((rows, lacks))
+        seen = self._served()
+        found = 0
+        for index in order.tolist():
+            podm, row = int(podms[index]), int(rows[index])
+            if podm in seen:
+                continue
+            seen.add(podm)
+            if self._takes(podm):
+                continue
+            yield self._miss(podm, row)
+            found += 1
+            if found == MOST_PODMS:
+                return
+
+    def _words(self) -> Iterator[Miss]:
+        """Yield those that would take the node but for one filter that hardware cannot mend."""
+        judgement, view = self.decision.batch.judgement, self.decision.batch.view
+        seen = self._served()
+        found = 0
+        for row in np.flatnonzero((~judgement.verdicts).sum(axis=0) == 1).tolist():
+            podm = int(view.podm_of[row])
+            name = self.decision.case.bound.filters[int(judgement.verdicts[:, row].argmin())].name
+            if podm in seen or name in judgement.moving | judgement.failed or self._takes(podm):
+                continue
+            if self._fits >= MOST_FITS:
+                return
+            self._fits += 1
+            if self.decision.case.plan.fit(view, row) is None:
+                continue
+            seen.add(podm)
+            yield Miss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
+                       lacks=self._against(row))  # fmt: skip
+            found += 1
+            if found == MOST_PODMS:
+                return
+
+    def _served(self) -> set[int]:
+        """Return the podms that were chosen where nothing is lacking: they miss nothing."""
+        return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
+
+    def _static(self) -> Mask:
+        """Return per row whether all filters keep it that do not look at what is free."""
+        judgement = self.decision.batch.judgement
+        kept = np.ones(len(self.decision.view), dtype=bool)
+        for filter_, verdict in zip(self.decision.case.bound.filters, judgement.verdicts,
+                                    strict=True):  # fmt: skip
+            if filter_.name not in judgement.moving or filter_.name in judgement.failed:
+                kept &= verdict
+        return kept
+
+    def _lacks(self) -> Floats:
+        """Return per row what is missing: the sum over the needs of the missing parts, 0..1."""
+        view = self.decision.batch.view
+        missing = np.zeros(len(view))
+        for need in self.decision.case.request.needs:
+            asked = need.amount * need.count
+            if asked:
+                missing += np.clip(1.0 - view.free(need) / asked, 0.0, 1.0)
+        return missing
+
+    def _takes(self, podm: int) -> bool:
+        """Return whether a podm takes the next node, or is not known not to."""
+        view, cost = self.decision.batch.view, self.decision.batch.judgement.cost
+        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
+        for row in range(first, last):
+            if cost[row] == NEVER or row in self.decision.batch.barren:
+                continue
+            if self._fits >= MOST_FITS:
+                return True
+            self._fits += 1
+            if self.decision.case.plan.fit(view, row) is not None:
+                return True
+        return False
+
+    def _against(self, row: int) -> tuple[Lack, ...]:
+        return tuple(
+            Lack(filter=one.filter, label=one.label, need=one.need, have=one.have, unit=one.unit)
+            for one in self.decision.reasons(row)
+        )
+
+    def _miss(self, podm: int, row: int) -> Miss:
+        view = self.decision.batch.view
+        nodes = view.podms[podm].nodes
+        by_size = sorted(nodes, key=lambda node: len(node.blocks))[:MOST_NODES]
+        freeing = self._freeing(podm, by_size)
+        return Miss(
+            podm=view.podms[podm].id,
+            pool=view.pools[row].id,
+            kind="hardware",
+            lacks=self._against(row),
+            freeing=freeing,
+            nodes=len(nodes),
+            tried=len(by_size),
+        )
+
+    def _freeing(self, podm: int, nodes: list[Node]) -> Freeing | None:
+        """Return the first of some nodes of a podm without which the next node would fit."""
+        case, batch = self.decision.case, self.decision.batch
+        first, last = int(batch.view.first_row[podm]), int(batch.view.first_row[podm + 1])
+        draft = Draft(batch.view.window(first, last))
+        shelf = draft.view.shelves[0]
+        numbers = {uri: number for number, uri in enumerate(shelf.uris)}
+        for node in nodes:
+            blocks = [numbers[uri] for uri in node.blocks if uri in numbers]
+            if not any(shelf.gains[block] for block in blocks):
+                continue
+            undo = draft.let_go(0, blocks)
+            now = draft.window(0, last - first)
+            part = batch.judgement.window(first, last).copy()
+            judge_again(now, case.request, case.bound, part)
+            for row in np.flatnonzero(part.cost != NEVER).tolist():
+                if case.plan.fit(now, row) is not None:
+                    name = node.name or node.uri.rstrip("/").rpartition("/")[2]
+                    return Freeing(node=name, uri=node.uri, pool=now.pools[row].id)
+            undo()
+        return None

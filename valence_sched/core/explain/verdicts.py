@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of each pod manager in a decision, and every reason against it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from valence_sched.core.evaluate import first_failures
+from valence_sched.core.evaluation import NEVER
+from valence_sched.core.policy import BoundFilter
+from valence_sched.errors import one_line, words_of
+from valence_sched.model import decision as words
+from valence_sched.view.terms import Term
+from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.decision import Decision
+
+
+class Verdicts:
+    """Words about a decision, read from the matrices that it was made with."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision, self.view, self.request = decision, decision.view, decision.request
+        self.case, self.batch = decision.case, decision.batch
+
+    def reasons(self, row: int) -> list[words.Reason]:
+        """Return every reason against pool ``row`` in filter order, else why there is no fit."""
+        part = self.batch.view.take([row])
+        found: list[words.Reason] = []
+        for filter_, verdict in zip(
+            self.case.bound.filters, self.batch.judgement.verdicts, strict=True
+        ):
+            if verdict[row]:
+                continue
+            found += self._reasons_of(filter_, part)
+        if not found:
+            label, need, have = self.case.plan.shortfall(self.batch.view, row)
+            found.append(_reason("fit", label, need, have))
+        return found
+
+    def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
+        """Return what a filter has against a view of one row, in as many words as it has."""
+        if filter_.name in self.batch.judgement.failed:
+            return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
+        plain = _reason(filter_.name, "this filter", "yes", "no")
+        if filter_.terms is None:
+            return [plain]
+        try:
+            terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
+        except Exception as error:  # it could judge, so its verdict stands
+            text = f"filter {filter_.name!r} cannot explain itself: {words_of(error)}"
+            if one_line(text) not in self.decision.warnings:
+                self.batch.judgement.notes.append(one_line(text))
+            return [plain]
+        return [_from_term(filter_.name, term) for term in terms] or [plain]
+
+    def of(self, podm: int) -> words.PodmVerdict:
+        """Return what became of a podm, by its number."""
+        first, last = (
+            int(self.view.first_row[podm]),
+            int(self.view.first_row[podm + 1]),
+        )
+        passed = int(self.case.judgement.verdicts[:, first:last].all(axis=0).sum())
+        common: dict[str, Any] = {
+            "podm": self.view.podms[podm].id,
+            "pools": last - first,
+            "pools_passed": passed,
+            "fitting": self.decision.fitting_on[podm],
+        }
+        chosen = self.decision.outcomes.get(podm)
+        if chosen is not None:
+            outcome, row, cost = chosen
+            verdict = self._fitting(outcome, row, cost, common)
+            reason = self.decision.no_more(podm) if outcome == "chosen" else None
+            return msgspec.structs.replace(verdict, reason=reason)
+        cost_, row = min((int(self.case.judgement.cost[r]), r) for r in self._by_fit(first, last))
+        still = NEVER not in (cost_, self.batch.judgement.cost[row])
+        if still and self.case.plan.fit(self.batch.view, row) is not None:
+            return self._fitting("fits", row, cost_, common)
+        row = self.furthest(first, last)
+        return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
+                                 behind=None, reason=self.reasons(row)[0], **common)  # fmt: skip
+
+    def _fitting(
+        self, outcome: Any, row: int, cost: int, common: dict[str, Any]
+    ) -> words.PodmVerdict:
+        best = self.decision.placed[0][1].cost if self.decision.placed else cost
+        behind = self.decision.score(best) - self.decision.score(cost)
+        return words.PodmVerdict(
+            pool=self.view.pools[row].id,
+            outcome=outcome,
+            score=self.decision.score(cost),
+            behind=round(behind, 6),
+            reason=None,
+            **common,
+        )
+
+    def _by_fit(self, first: int, last: int) -> Sequence[int]:
+        """Return the rows of a podm that still make a node, or all when none does."""
+        rows = range(first, last)
+        passed = [row for row in rows if self.batch.judgement.cost[row] != NEVER]
+        return [row for row in passed if self.case.plan.fit(self.batch.view, row)] or rows
+
+    def furthest(self, first: int, last: int) -> int:
+        """Return the pool of a podm that got through most filters before it was rejected."""
+        failed = first_failures(self.batch.judgement.verdicts[:, first:last])
+        far = [math.inf if index < 0 else index for index in failed]
+        return first + max(
+            range(last - first), key=lambda row: (far[row], self._closeness(first + row))
+        )
+
+    def _closeness(self, row: int) -> float:
+        """Return how many of the needs a pool's free blocks and stocks meet, parts included."""
+        met = ((self.batch.view.free(need)[row], need.amount) for need in self.request.needs)
+        return sum(min(1.0, float(free) / amount) for free, amount in met if amount)
+
+
+def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> words.Reason:
+    return words.Reason(filter=name, label=label, need=need, have=have, unit=unit)
+
+
+def _from_term(name: str, term: Term) -> words.Reason:
+    reason = _reason(name, term.label, _plain(term.need), _plain(term.have[0]), term.unit)
+    if term.podm_have is None or term.podm_have[0] < term.need:
+        return reason
+    return msgspec.structs.replace(reason, podm_have=_plain(term.podm_have[0]))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it: numbers whole where they are, sets as sorted lists."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return int(value) if value.is_integer() else value
+    if isinstance(value, (set, frozenset, tuple)):
+        return sorted(str(item) for item in value)
+    if isinstance(value, dict):
+        return {str(key): [str(item) for item in items] for key, items in value.items()}
+    return value

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocks and amounts that make one node in one pool, if any do: the one test of feasibility.
+
+Which devices satisfy which group of the request is a matching; by Hall's theorem it exists just
+when every set of groups finds enough devices that pass for one of them. So a choice of blocks
+makes the node when it covers a list of whole-number demands: the totals, one demand for each
+set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
+least (prices: ``model.kinds``). Where devices are to share places or stand apart, the same is
+asked in many worlds (``places``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec import Struct
+
+from valence_sched.core.fit import stock_allocation, topology
+from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
+from valence_sched.core.fit.set_cover import Item, cheapest, most
+from valence_sched.core.fit.stock_allocation import granted
+from valence_sched.model.inventory import BlockType, Limit, Pool
+from valence_sched.model.need import Bond, Need
+from valence_sched.view.block_counts import Counts
+from valence_sched.view.block_kinds import Kinds, amount
+from valence_sched.view.view import View
+
+MOST_ANSWERS = 100_000  # offers remembered per request
+
+Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
+#: How many blocks of each kind make the node, and what that wastes in points.
+Answer = tuple[dict[int, int], int]
+
+
+class Fit(Struct, frozen=True, gc=False):
+    """What makes the node: block and stock numbers on the podm's shelf, and the waste in points."""
+
+    row: int
+    blocks: tuple[int, ...]
+    grants: tuple[tuple[int, float], ...]
+    waste: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """A request's needs, prepared once and asked of many pools.
+
+    Pools whose free blocks are alike share one search: what a pool offers is cut to what could
+    help, so thousands of pools come down to a few questions.
+    """
+
+    needs: tuple[Need, ...]
+    kinds: Kinds
+    bonds: tuple[Bond, ...] = ()
+    demands: list[Demand] = field(init=False)
+    _asked: stock_allocation.Asked = field(init=False)
+    _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _useful: dict[Limits, Counts] = field(default_factory=dict)
+    _answers: dict[object, Answer | None] = field(default_factory=dict)
+    _places: topology.Places | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.demands = list(demands(self.needs))
+        self._asked = stock_allocation.asked_of(self.needs)
+        self._places = None
+        if self.bonds:
+            bound = topology.Places.of(self.needs, self.bonds, self.demands, self.kinds)
+            self._places = bound if bound.names else None
+
+    def fit(self, view: View, row: int) -> Fit | None:
+        """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
+        grants = granted(view, row, self._asked) if self._asked else []
+        if grants is None:
+            return None
+        if self._places:
+            return self._fit_in_places(self._places, view, row, grants)
+        found = self._wanted(view, row)
+        if found is None:
+            return None
+        wanted, wasted = found
+        shelf = view.shelves[view.podm_of[row]]
+        blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
+        return Fit(row, tuple(blocks), tuple(grants), wasted)
+
+    def _fit_in_places(
+        self, bound: topology.Places, view: View, row: int, grants: list[tuple[int, float]]
+    ) -> Fit | None:
+        wanted = bound.wanted(view, row)
+        if wanted is None:
+            return None
+        shelf = view.shelves[view.podm_of[row]]
+        blocks = shelf.free_blocks_at(int(view.position_of[row]), wanted, bound.names)
+        kinds = [(kind, number) for (kind, _), number in wanted.items()]
+        return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
+
+    def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
+        """Return why no set of blocks makes the node: what, how much is needed, at most had."""
+        lacking = stock_allocation.shortfall(view, row, self._asked)
+        if lacking:
+            return lacking
+        _, items, caps, demands = self._question(view, row)
+        for index, wanted in enumerate(demands):
+            had = most(items, index, caps)
+            if had < wanted:
+                least = [f"{name} blocks" for name in least_blocks(view.pools[row].limits)]
+                labels = [demand.label for demand in self.demands] + least
+                return f"{labels[index]} within the pool's block limits", wanted, had
+        if self._places:
+            groups = self._places.offer(view, row).groups
+            lacking = topology.shortfall(self._places.rules, groups, view.pools[row])
+            if lacking:
+                return lacking
+        return "one set of blocks for all of it", 1, 0
+
+    def _wanted(self, view: View, row: int) -> Answer | None:
+        """Return how many blocks of each kind make the node; the same offer, the same answer."""
+        limits = tuple(view.pools[row].limits.items())
+        if not self.demands and not limits:
+            return {}, 0
+        kinds, free = view.census.row(row)
+        useful = self._useful_of(limits)
+        key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
+        if key not in self._answers:
+            if len(self._answers) >= MOST_ANSWERS:
+                self._answers.clear()
+            self._answers[key] = self._answer(view, row)
+        return self._answers[key]
+
+    def _answer(self, view: View, row: int) -> Answer | None:
+        offer, items, caps, amounts = self._question(view, row)
+        counts = cheapest(items, amounts, caps)
+        if counts is None:
+            return None
+        wanted = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
+        return wanted, waste(self.kinds, wanted.items(), self.needs)
+
+    def _question(
+        self, view: View, row: int
+    ) -> tuple[list[tuple[int, int]], list[Item], list[int], list[int]]:
+        pool = view.pools[row]
+        offer = self._offer(view.census.kinds(row), pool)
+        least = least_blocks(pool.limits)
+        capped = [name for name, limit in pool.limits.items() if limit.max is not None]
+        items = []
+        for kind, number in offer:
+            types = self.kinds.kinds[kind].types
+            gives = self.gives(kind) + tuple(int(name in types) for name in least)
+            uses = tuple(index for index, name in enumerate(capped) if name in types)
+            items.append(Item(number, self.kinds.kinds[kind].price, gives, uses))
+        caps = [pool.limits[name].max or 0 for name in capped]
+        return offer, items, caps, [d.amount for d in self.demands] + list(least.values())
+
+    def _offer(self, free: list[tuple[int, int]], pool: Pool) -> list[tuple[int, int]]:
+        """Return ``(kind, blocks)`` of the free blocks that could help, no more than could.
+
+        In the order of the kinds' own text, so that the answer does not depend on what else
+        the inventory holds.
+        """
+        useful = self._useful_of(tuple(pool.limits.items()))
+        offer = []
+        for kind, number in free:
+            if useful[kind] == np.inf:
+                useful[kind] = self._most_useful(kind, pool)
+            if useful[kind]:
+                offer.append((kind, min(number, int(useful[kind]))))
+        offer.sort(key=lambda pair: self.kinds.kinds[pair[0]].order)
+        return offer
+
+    def _useful_of(self, limits: Limits) -> Counts:
+        """Return of how many blocks of each kind a node can make use, infinity where not asked."""
+        useful = self._useful.get(limits)
+        if useful is None or len(useful) < len(self.kinds):
+            useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
+        return useful
+
+    def _most_useful(self, kind: int, pool: Pool) -> int:
+        """Return of how many blocks of a kind a node of a pool could make use at most."""
+        pairs = zip(self.demands, self.gives(kind), strict=True)
+        useful = [-(-demand.amount // give) for demand, give in pairs if give]
+        least = least_blocks(pool.limits).items()
+        useful += [n for name, n in least if name in self.kinds.kinds[kind].types]
+        return max(useful, default=0)
+
+    def gives(self, kind: int) -> tuple[int, ...]:
+        """Return what one block of this kind gives to each demand."""
+        known = self._gives.get(kind)
+        if known is None:
+            lines = self.kinds.lines(kind)
+            known = tuple(
+                sum(max(amount(need, *line) for need in demand.needs) for line in lines)
+                for demand in self.demands
+            )
+            self._gives[kind] = known
+        return known

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which stocks hand out the amounts: each amount from one stock, as little surplus as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from valence_sched.model.inventory import Stock
+from valence_sched.model.need import Need
+from valence_sched.view.stocks import grant, left
+from valence_sched.view.view import View
+
+#: Placements tried in search of less surplus once all amounts are placed; see ``cover``.
+IMPROVE_STATES = 20_000
+
+Grant = tuple[int, float]  # which stock of the list, how much of it
+
+
+def pour(stocks: list[Stock], amounts: list[float]) -> list[Grant] | None:
+    """Return one grant per amount, in the order of ``amounts``, or None when they do not fit.
+
+    Exact: if any assignment of the amounts to the stocks exists, one is found. Among the
+    stocks, the one that is left with least goes first.
+    """
+    if not amounts:
+        return []
+    if len(amounts) == 1:
+        return _choices(stocks, amounts[0])[:1] or None
+    order = sorted(range(len(amounts)), key=lambda index: (-amounts[index], index))
+    search = _Pour([amounts[index] for index in order])
+    search.run(stocks)
+    if search.best is None:
+        return None
+    grants: list[Grant] = [(0, 0.0)] * len(amounts)
+    for index, found in zip(order, search.best, strict=True):
+        grants[index] = found
+    return grants
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is left before the next amount is placed, and the places it can still go to."""
+
+    stocks: list[Stock]
+    given: float
+    choices: Iterator[Grant]
+    state: tuple[int, tuple[float, ...]]
+    placed: bool = False
+
+
+class _Pour:
+    """One search over the amounts, largest first."""
+
+    def __init__(self, amounts: list[float]) -> None:
+        self.amounts = amounts
+        self.least = sum(amounts)
+        self.best: list[Grant] | None = None
+        self.best_given = float("inf")
+        self.states = 0
+        self.dead: set[tuple[int, tuple[float, ...]]] = set()
+
+    def run(self, stocks: list[Stock]) -> None:
+        """Place every amount, depth first; ``best`` holds the least that can be granted."""
+        grants: list[Grant] = []
+        steps = [self._step(stocks, 0, 0.0)]
+        while steps:
+            step = steps[-1]
+            choice = next(step.choices, None)
+            if choice is None or self._settled(step.given + choice[1]):
+                steps.pop()
+                if choice is None and not step.placed:
+                    self.dead.add(step.state)
+                if steps:
+                    grants.pop()
+                    steps[-1].placed |= step.placed
+                continue
+            number, amount = choice
+            given = step.given + amount
+            if len(steps) == len(self.amounts):
+                step.placed = True
+                if given < self.best_given:
+                    self.best, self.best_given = [*grants, choice], given
+                continue
+            filled = step.stocks.copy()
+            used = filled[number].used + amount
+            filled[number] = msgspec.structs.replace(filled[number], used=used)
+            following = self._step(filled, len(steps), given)
+            if following.state not in self.dead:
+                grants.append(choice)
+                steps.append(following)
+
+    def _step(self, stocks: list[Stock], depth: int, given: float) -> _Step:
+        self.states += 1
+        state = (depth, tuple(stock.used for stock in stocks))
+        return _Step(stocks, given, iter(_choices(stocks, self.amounts[depth])), state)
+
+    def _settled(self, given: float) -> bool:
+        if self.best is None:
+            return False
+        return (
+            self.states > IMPROVE_STATES or self.best_given <= self.least or given > self.best_given
+        )
+
+
+def _choices(stocks: list[Stock], amount: float) -> list[Grant]:
+    """Return the stocks that can grant the amount, one of each equal kind, tightest first."""
+    seen: set[tuple[float | None, ...]] = set()
+    found: list[tuple[float, float, int]] = []
+    for number, stock in enumerate(stocks):
+        alike = (left(stock), stock.min, stock.max, stock.step)
+        granted = None if alike in seen else grant(stock, amount)
+        seen.add(alike)
+        if granted is not None:
+            found.append((granted, left(stock) - granted, number))
+    return [(number, granted) for granted, _, number in sorted(found)]
+
+
+Asked = Mapping[str, list[float]]  # amounts by resource
+
+
+def asked_of(needs: Iterable[Need]) -> Asked:
+    """Return each amount of a stock that the needs ask for, by resource."""
+    asked: dict[str, list[float]] = {}
+    for need in needs:
+        if need.kind == "stock":
+            asked.setdefault(need.resource, []).extend([need.amount] * need.count)
+    return asked
+
+
+def granted(view: View, row: int, asked: Asked) -> list[Grant] | None:
+    """Return how much of which stock of the podm pool ``row`` gives; None when it cannot."""
+    shelf, position = view.shelves[view.podm_of[row]], int(view.position_of[row])
+    grants: list[Grant] = []
+    stocks, stocks_of = shelf.stocks, shelf.stocks_of
+    for resource, amounts in asked.items():
+        numbers = stocks_of(position, resource)
+        if len(numbers) == len(amounts) == 1:  # nothing to choose, and by far the usual case
+            amount = grant(stocks[numbers[0]], amounts[0])
+            if amount is None:
+                return None
+            grants.append((numbers[0], amount))
+            continue
+        found = pour([stocks[number] for number in numbers], amounts)
+        if found is None:
+            return None
+        grants += [(numbers[place], amount) for place, amount in found]
+    return grants
+
+
+def shortfall(view: View, row: int, asked: Asked) -> tuple[str, float, float] | None:
+    """Return what the stocks of a pool cannot hand out, how often it is asked, how often had."""
+    shelf, position = view.shelves[view.podm_of[row]], int(view.position_of[row])
+    for resource, amounts in asked.items():
+        stocks = [shelf.stocks[number] for number in shelf.stocks_of(position, resource)]
+        if pour(stocks, amounts) is None:
+            return f"grants of {resource}", len(amounts), _placeable(stocks, amounts)
+    return None
+
+
+def _placeable(stocks: list[Stock], amounts: list[float]) -> int:
+    """Return how many of the amounts can be granted at most: the smallest ones go first."""
+    smallest = sorted(amounts)
+    return max(n for n in range(len(amounts)) if pour(stocks, smallest[:n]) is not None)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of one pod manager, fetched in parallel ahead of the reader.
+
+A work list, not level by level: what a document links is asked for as soon as it is there. What
+to follow is declared (``fields.Link``); of what is read only in some cases the reader itself
+says whether it wants it, and then it is fetched, all of it at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from valence_sched.drivers.bounds import MAX_DOCUMENTS
+from valence_sched.drivers.crawl.document_cache import Kept
+from valence_sched.drivers.crawl.expand import Documents
+from valence_sched.drivers.fields import MAX_TEXT, Json, Parts, Resource
+from valence_sched.drivers.links import Service, folded, path_of
+from valence_sched.drivers.redfish.schema import Collection
+from valence_sched.errors import InputError, PodmError
+
+#: Runs work in one more thread, if there may be one more for so many requests that wait.
+Start = Callable[[Callable[[], None], int], bool]
+
+
+class Want(NamedTuple):
+    """A document to fetch: its URI, the same folded, what it is, how many levels below it."""
+
+    uri: str
+    key: str
+    to: type[Resource]
+    levels: int = 0
+
+
+def want(uri: str, to: type[Resource], levels: int = 0) -> Want:
+    """Return that a document is wanted."""
+    return Want(uri, folded(uri), to, levels)
+
+
+class Crawl:
+    """The documents of one pod manager; ``start`` runs one more thread, if there may be one.
+
+    ``unplanned`` counts what the reader wanted although nothing declared that it might.
+    """
+
+    def __init__(self, documents: Documents, kept: Kept, host: str, parallel: int, start: Start):
+        self._source, self._kept, self._parallel, self._start = documents, kept, parallel, start
+        self._found: dict[str, Json] = {}
+        self._levels: dict[str, int] = {}
+        self._failed: dict[str, InputError | None] = {}
+        self._spelled: dict[str, str] = {}
+        self._exact: dict[str, tuple[str, str] | None] = {}
+        self._tried: dict[str, set[str]] = {}
+        self._pending: dict[str, list[Want]] = {}
+        self._visited: set[tuple[str, type[Resource]]] = set()
+        self._late: dict[str, list[Want]] = {}
+        self._queue: deque[Want] = deque()
+        self._changed = threading.Condition()
+        self._busy = self._threads = 0
+        self._deep = True
+        self._error: BaseException | None = None
+        self._links = Service(lambda _: None, lambda _: None, host=host)
+        self.unplanned = 0
+
+    def add(self, uri: str, json: Json) -> None:
+        """Take a document that was read before."""
+        self._found[folded(uri)] = json
+        self._spell(folded(uri), uri)
+
+    def get(self, uri: str) -> Json | None:
+        """Return a document, None when there is none.
+
+        Raises:
+            KeyError: nobody asked for it.
+            InputError: it cannot be read.
+        """
+        key = folded(uri)
+        if key in self._found:
+            return self._found[key]
+        error = self._failed[key]
+        if error is not None:
+            raise error
+        return None
+
+    def known(self) -> Iterator[str]:
+        """Yield the spelling of each URI: as the document spells it, else as a link does."""
+        for key, json in self._found.items():
+            own, spelled = json.get("@odata.id"), self._spelled[key]
+            if own != spelled and isinstance(own, str) and folded(path_of(own)) == key:
+                spelled = path_of(own)
+            yield spelled
+
+    def lasting(self) -> Iterator[tuple[str, Json]]:
+        """Yield the documents that rarely change."""
+        for key in {key for key, to in self._visited if to.lasting and key in self._found}:
+            yield key, self._found[key]
+
+    @property
+    def brings(self) -> bool:
+        """Whether a document may bring all below it, so that the reader may need no more."""
+        return self._source.levels > 0 and not self._kept.keeps
+
+    def below(self, want: Want) -> list[Want]:
+        """Return what a document that is there leads to."""
+        return list(self._below(want, self._found[want.key]))
+
+    def fetch(self, wanted: Iterable[Want], *, deep: bool = True) -> None:
+        """Fetch what is wanted, and all that it leads to; unless ``deep``, only what it brings.
+
+        Raises:
+            PodmError: the pod manager cannot be read.
+        """
+        self._deep = deep
+        with self._changed:
+            for one in wanted:
+                self._want(one)
+        self._work()
+        if self._error is not None:
+            raise self._error
+
+    def ask(self, uri: str) -> None:
+        """Fetch later what the reader wants or reads: what was put off about it."""
+        with self._changed:
+            wants = self._late.pop(folded(uri), [])
+            for one in wants:
+                self._want(one)
+            if not wants and folded(uri) not in self._found:
+                self.unplanned += 1
+                self._want(want(uri, Resource))
+
+    def put_off(self, want: Want) -> None:
+        """Fetch something only when the reader asks for it."""
+        self._late.setdefault(want.key, []).append(want)
+
+    def _want(self, want: Want) -> None:
+        todo = [want]
+        while todo:
+            want = todo.pop()
+            key, to = want.key, want.to
+            self._spell(key, want.uri)
+            if key not in self._found and to.lasting and (kept := self._kept.get(key)):
+                self._found[key] = kept
+            if key in self._found:
+                if self._deep and (key, to) not in self._visited:
+                    self._visited.add((key, to))
+                    json = self._found[key]
+                    if to.ways or "Members" in json:
+                        todo += reversed(list(self._below(want, json)))
+            elif key in self._pending:
+                self._pending[key].append(want)
+            elif want.uri not in self._tried.get(key, ()):
+                self._pending[key] = [want]
+                self._queue.append(want)
+
+    def _below(self, want: Want, json: Json) -> Iterator[Want]:
+        """Yield what a document leads to."""
+        if "Members" not in json:
+            yield from self._linked(want.to(want.uri, json, _ignore))
+            return
+        page = Collection(want.uri, json, _ignore)
+        yield from self._named(page.members, want.to, 0)
+        if page.next_page:
+            yield from self._named([page.next_page], want.to, want.levels)
+        yield from self._linked(page)
+
+    def _linked(self, resource: Resource) -> Iterator[Want]:
+        if not resource.leads:
+            return
+        for way in resource.ways:
+            raw = resource.json.get(way.first) and way.raw(resource)
+            if not raw:
+                continue
+            if isinstance(way, Parts):
+                for json in way.of(resource):
+                    yield from self._linked(resource.part(way.to, json, way.path))
+                continue
+            targets = way.of(resource)
+            levels = 0 if isinstance(raw, list) else self._kept.levels(way)
+            for named in self._named(targets, way.to, levels):
+                if way.late:
+                    self.put_off(named)
+                else:
+                    yield named
+
+    def _named(self, targets: Iterable[str], to: type[Resource], levels: int) -> Iterator[Want]:
+        for target in targets:
+            if named := self._named_by(target):
+                yield Want(*named, to, levels)
+
+    def _named_by(self, target: str) -> tuple[str, str] | None:
+        """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""
+        if target not in self._exact:
+            uri = self._within(target)
+            self._exact[target] = (uri, folded(uri)) if uri else None
+        return self._exact[target]
+
+    def _within(self, target: str) -> str | None:
+        """Return a link as it is spelled, without its host; None when it leads elsewhere."""
+        if target[:1] == "/" and "://" not in target and len(target) <= MAX_TEXT:
+            return path_of(target)
+        if self._links.uri(target, target) is None:
+            return None
+        return path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
+
+    def _work(self) -> None:
+        """Fetch until there is nothing left, or it makes no sense to go on."""
+        try:
+            while want := self._next():
+                self._fetch(want)
+        except BaseException as error:
+            with self._changed:  # raised where the crawl was asked for
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _fetch(self, want: Want) -> None:
+        found: dict[str, Json] | InputError
+        try:
+            found = self._source.read(want.uri, want.levels)
+        except InputError as error:
+            found = error
+        with self._changed:
+            self._busy -= 1
+            self._took(want, found)
+            self._changed.notify_all()
+
+    def _next(self) -> Want | None:
+        with self._changed:
+            while self._error is None:
+                while self._queue:
+                    want = self._queue.popleft()
+                    if want.key in self._found:  # it came with another
+                        self._took(want, {})
+                        continue
+                    self._busy += 1
+                    if self._queue and self._busy == 1 + self._threads < self._parallel:
+                        self._helped()
+                    return want
+                if not self._busy:
+                    break
+                self._changed.wait()
+            self._changed.notify_all()
+            return None
+
+    def _helped(self) -> None:
+        def work() -> None:
+            try:
+                self._work()
+            finally:
+                with self._changed:
+                    self._threads -= 1
+                    self._changed.notify_all()
+
+        self._threads += self._start(work, len(self._queue))
+
+    def _took(self, want: Want, found: dict[str, Json] | InputError) -> None:
+        """Take what came for a want, and go on with what it leads to."""
+        key = want.key
+        self._tried.setdefault(key, set()).add(want.uri)
+        if isinstance(found, dict):
+            for uri, json in found.items():
+                self._keep(uri, json, want.levels)
+        wants = self._pending.pop(key, [want])
+        if key not in self._found:
+            self._failed[key] = found if isinstance(found, InputError) else None
+        if len(self._found) + len(self._failed) > MAX_DOCUMENTS:
+            raise PodmError(f"links more than {MAX_DOCUMENTS} documents")
+        for other in wants:
+            self._want(other)
+
+    def _spell(self, key: str, uri: str) -> None:
+        """Take one more spelling of a URI; which is the first must not depend on chance."""
+        if uri < self._spelled.setdefault(key, uri):
+            self._spelled[key] = uri
+
+    def _keep(self, uri: str, json: Json, levels: int) -> None:
+        """Take a document; of two that differ, the one that fewer were expanded around.
+
+        Where a document misspells its own URI, expanding changes the links to it, and which
+        answer comes first is chance.
+        """
+        if named := self._named_by(uri):
+            exact, key = named
+            known = self._found.setdefault(key, json)
+            if known is json:
+                self._levels[key] = levels
+            elif known != json and levels < self._levels.get(key, 0):
+                self._found[key], self._levels[key] = json, levels
+            self._spell(key, exact)
+
+
+def _ignore(note: str) -> None:
+    """The reader says it."""

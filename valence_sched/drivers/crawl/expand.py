@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents of a live pod manager: with all below them in one answer where it offers that.
+
+``$expand`` is a promise that is often broken: refused, ignored, or kept with half a document.
+So each document in an answer is judged by itself, and those that fail are read alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
+from valence_sched.drivers.fields import Json, flag, number
+from valence_sched.drivers.http.answer import object_of
+from valence_sched.drivers.http.connection import Connection
+from valence_sched.drivers.http.errors import Cut, Slow
+from valence_sched.drivers.links import path_of
+from valence_sched.errors import InputError
+
+#: Bytes of an answer with many documents; a longer one is asked for with fewer levels.
+MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
+GONE = (404, 410)
+#: How much of the time that is left one document may take.
+SHARE = 0.5
+
+
+class Documents:
+    """Reads documents; ``offer`` once the service root is known.
+
+    ``levels`` is how many may be asked for at once.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.levels = 0
+        self._counted = False
+
+    def offer(self, root: Json) -> None:
+        """Take from the service root how many levels may be asked for at once."""
+        features: Any = root.get("ProtocolFeaturesSupported")
+        query = features.get("ExpandQuery") if isinstance(features, dict) else None
+        if not isinstance(query, dict) or not _true(query.get("NoLinks")):
+            return
+        self._counted = _true(query.get("Levels"))
+        self.levels = _most(query.get("MaxLevels")) if self._counted else 1
+
+    def read(self, path: str, levels: int = 0) -> dict[str, Json]:
+        """Return the document at a path, and what came with it, by URI; empty if it is gone.
+
+        Raises:
+            InputError: this document cannot be read.
+            PodmError: none can.
+        """
+        if "$expand" not in path:
+            while most := min(levels, self.levels):
+                if found := self._expanded(path, most):
+                    return found
+        try:
+            answer = self._connection.get(path, share=SHARE)
+        except Slow as error:
+            raise InputError(path_of(path), "", str(error), "a document") from None
+        except Cut as error:
+            what = str(error).partition(" (")[0]  # its hint is for the whole pod manager
+            raise InputError(path_of(path), "", what, "a document") from None
+        if answer.status in GONE:
+            return {}
+        if answer.status >= 300:
+            raise InputError(path_of(path), "", f"HTTP {answer.status}", "a document")
+        return {path_of(path): _document(answer.json(path_of(path)), path)}
+
+    def _expanded(self, path: str, levels: int) -> dict[str, Json] | None:
+        """Return what an expanded answer holds; None and less offered where it does not work."""
+        query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
+        try:
+            answer = self._connection.get(
+                path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES, SHARE
+            )
+            if len(answer.body) > MAX_EXPANDED_BYTES:
+                self.levels = min(self.levels, levels // 2)
+                return None
+            if answer.status == 200:
+                whole = _document(object_of(answer.body, path_of(path)), path)
+                found, bare = unfold(whole)
+                if found or not bare:
+                    return {path_of(path): whole} | found
+        except (InputError, RecursionError, Cut, Slow):
+            pass  # read alone it says better what is wrong with it
+        self.levels = 0
+        return None
+
+
+def unfold(whole: Json) -> tuple[dict[str, Json], int]:
+    """Take the documents out of an expanded one, leaving links; also count what had been links.
+
+    A document that lacks what every resource has becomes a link only.
+    """
+    found: dict[str, Json] = {}
+    bare = 0
+    stack: list[Any] = [whole]
+    while stack:
+        holder = stack.pop()
+        places = holder.items() if type(holder) is dict else enumerate(holder)
+        for place, value in places:  # values change, places do not
+            kind = type(value)
+            if kind is list:
+                stack.append(value)
+            if kind is not dict:
+                continue
+            uri = value.get("@odata.id")
+            if isinstance(uri, str) and "#" not in uri:
+                if len(value) == 1:
+                    bare += place != "Links"
+                    continue
+                holder[place] = {"@odata.id": uri}
+                if not _is_whole(value):
+                    continue
+                found[uri] = value
+            stack.append(value)
+    return found, bare
+
+
+def _is_whole(json: Json) -> bool:
+    """Return whether an object has what the specification requires of every resource."""
+    named = "@odata.type" in json and "Name" in json
+    return named and (json.get("Id") not in (None, "") or "Members" in json)
+
+
+def _document(json: Json, path: str) -> Json:
+    if "error" in json and "@odata.id" not in json:
+        raise InputError(path_of(path), "", "an error in an answer of success", "a document")
+    return json
+
+
+def _true(value: Any) -> bool:
+    try:
+        return bool(flag(value))
+    except ValueError:
+        return False
+
+
+def _most(value: Any) -> int:
+    try:
+        return number(value) or 1
+    except ValueError:
+        return 1

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents of a live pod manager say: fetch ahead, read, and fetch what was missing.
+
+Where documents bring what stands below them, reading may need no more than the root links, so
+it is tried at once: following what is there already costs as much as reading it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from valence_sched.drivers.crawl.crawler import Crawl, want
+from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.fields import Json, Link
+from valence_sched.drivers.links import ROOT, Notes, Service
+from valence_sched.errors import PodmError
+from valence_sched.model.inventory import FullPodm
+
+#: How often the reader may say that it wants more.
+MAX_PASSES = 20
+
+
+class Pass(NamedTuple):
+    """What one reading came to: the documents that it read, and those that were not there."""
+
+    notes: Notes
+    podm: FullPodm
+    read: dict[str, Json]
+    missing: list[str]
+
+
+def understood(crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str) -> Pass:
+    """Return what the documents say: read them again as long as the reader wants more."""
+    if root is None:
+        _guess(crawl, dialect)
+        crawl.fetch([])
+    else:
+        crawl.add(ROOT, root)
+        whole = want(ROOT, dialect.root)
+        if crawl.brings:
+            crawl.fetch(crawl.below(whole), deep=False)
+            found = _pass(crawl, dialect, name, host)
+            if not found.missing:
+                return found
+        crawl.fetch([whole])
+    for _ in range(MAX_PASSES):
+        found = _pass(crawl, dialect, name, host)
+        if not found.missing:
+            return found
+        for uri in (*found.read, *found.missing):
+            crawl.ask(uri)
+        crawl.fetch([])
+    raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")
+
+
+def _guess(crawl: Crawl, dialect: Dialect) -> None:
+    """Put off what stands below a root that is not there, where it stands by custom."""
+    for way in vars(dialect.root).values():
+        if isinstance(way, Link):
+            crawl.put_off(want(f"{ROOT}/{way.path}", way.to, way.levels))
+
+
+def _pass(crawl: Crawl, dialect: Dialect, name: str, host: str) -> Pass:
+    """Read with the documents that are there."""
+    notes = Notes()
+    read: dict[str, Json] = {}
+    missing: list[str] = []
+
+    def get(uri: str) -> Json | None:
+        try:
+            found = crawl.get(uri)
+        except KeyError:
+            missing.append(uri)
+            return None
+        if found is not None:
+            read[uri] = found
+        return found
+
+    service = Service(get, notes.add, crawl.known(), host)
+    return Pass(notes, dialect.read(service, name, dialect.name), read, missing)

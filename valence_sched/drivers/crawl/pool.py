@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live pod managers: read in parallel, each within a deadline, none in the way of another."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from valence_sched.drivers.crawl.reading import Visit
+from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.http.connection import LOGOUT_S
+from valence_sched.drivers.http.errors import Trust
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.registration import Registered
+
+#: Pod managers that are read at once, and threads that help them with parallel requests.
+MAX_PODMS, MAX_HELPERS = 256, 256
+#: Pod managers at once to begin with: more would only wait for the same processor. When no result
+#: comes for a while, those in hand are slow, and as many again are begun.
+FIRST_PODMS, PATIENCE_S = 64, 0.25
+#: With so many pod managers at once there is always something to do while one of them is waited
+#: for: then a thread more for one of them costs more than it saves, unless so many requests wait.
+CROWD, WORTH_A_THREAD = 8, 4
+#: How long a pod manager has to end after its deadline.
+GRACE_S = 0.5
+
+Progress = Callable[[int, int], None]
+Dialects = Mapping[str, Callable[[], Dialect]]
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A pod manager to read, and the password it is read with; never printed."""
+
+    registered: Registered
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to read: seconds for each pod manager, and parallel requests to each.
+
+    ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
+    Without ``raw`` readings do not carry their documents, which takes far less memory.
+    """
+
+    timeout_s: float = 30.0
+    parallel: int = 4
+    full: bool = False
+    cache: Path | None = None
+    raw: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What came of reading one pod manager.
+
+    When it could not be read, ``podm`` has status Offline (it does not answer) or Unknown (it
+    does, and cannot be understood) and nothing to hand out, and ``failure`` says why in one
+    line. ``problems`` are lines as for a recorded tree. ``documents`` are what was read, by URI.
+    """
+
+    podm: FullPodm
+    failure: str | None = None
+    problems: list[str] = field(default_factory=list)
+    documents: dict[str, Json] = field(default_factory=dict, repr=False)
+    requests: int = 0
+    seconds: float = 0.0
+
+
+def now() -> datetime:
+    """Return the time of day."""
+    return datetime.now(UTC)
+
+
+def read(
+    targets: Sequence[Target],
+    dialects: Dialects,
+    settings: Settings,
+    progress: Progress | None = None,
+    clock: Clock = now,
+) -> Iterator[Reading]:
+    """Yield what came of reading each pod manager, in the order of ``targets``.
+
+    ``progress`` is told how many of how many are done. Whatever ends the reading, every session
+    is deleted, which may take a few seconds more.
+    """
+    site = _Site(targets, dialects, settings, clock)
+    done: dict[int, Reading] = {}
+    following = 0
+    try:
+        while following < len(targets):
+            index, reading = site.next()
+            done[index] = reading
+            if progress:
+                progress(following + len(done), len(targets))
+            while following in done:
+                yield done.pop(following)
+                following += 1
+    finally:
+        site.end()
+
+
+class _Site:
+    """All pod managers of one run, and the threads that read them."""
+
+    def __init__(
+        self, targets: Sequence[Target], dialects: Dialects, settings: Settings, clock: Clock
+    ) -> None:
+        self._dialects, self._settings, self._clock = dialects, settings, clock
+        self._todo = deque(enumerate(targets))
+        self._trust = Trust()
+        self._helpers = threading.Semaphore(MAX_HELPERS)
+        self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
+        self._running: dict[int, Visit] = {}
+        self._told: set[int] = set()
+        self._threads: list[threading.Thread] = []
+        self._last = time.monotonic()
+        self._begin()
+
+    def next(self) -> tuple[int, Reading]:
+        """Return the next result, whichever pod manager it is of."""
+        while True:
+            try:
+                index, reading = self._results.get(timeout=self._pause_s())
+            except queue.Empty:
+                self._overdue()
+                if time.monotonic() - self._last > PATIENCE_S:
+                    self._begin()
+                continue
+            self._last = time.monotonic()
+            if index not in self._told:
+                self._told.add(index)
+                return index, reading
+
+    def end(self) -> None:
+        """Cut off what still runs, and wait a little for sessions to be deleted."""
+        self._todo.clear()
+        for visit in list(self._running.values()):
+            visit.cut()
+        until = time.monotonic() + LOGOUT_S + GRACE_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _begin(self) -> None:
+        """Begin with some more pod managers, as far as there are some and there may be."""
+        self._last = time.monotonic()
+        for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
+            self._hire()
+
+    def _hire(self) -> None:
+        thread = threading.Thread(target=self._work, daemon=True, name="podm")
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                index, target = self._todo.popleft()
+            except IndexError:
+                return
+            settings, read_at = self._settings, self._clock()
+            visit = Visit(
+                target.registered, target.password, settings, read_at, self._help, self._trust
+            )
+            self._running[index] = visit
+            reading = Reading(*visit.read(self._dialects))
+            if not settings.raw:
+                reading.documents.clear()
+            self._running.pop(index, None)
+            self._results.put((index, reading))
+            del reading  # it may be gone long before the session is
+            visit.end()
+
+    def _help(self, work: Callable[[], None], waiting: int) -> bool:
+        """Run something in one more thread, if there may be one more and it is worth it."""
+        if len(self._running) >= CROWD and waiting < WORTH_A_THREAD:
+            return False
+        if not self._helpers.acquire(blocking=False):
+            return False
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self._helpers.release()
+
+        threading.Thread(target=run, daemon=True, name="podm-help").start()
+        return True
+
+    def _pause_s(self) -> float | None:
+        running = [visit.left_s for visit in list(self._running.values())]
+        if self._todo:
+            running.append(PATIENCE_S)
+        return max(0.01, min(running, default=0.05))
+
+    def _overdue(self) -> None:
+        """Cut off those whose deadline has passed; give up those who do not end even so."""
+        for index, visit in list(self._running.items()):
+            if visit.left_s <= -GRACE_S and index not in self._told:
+                self._results.put((index, Reading(*visit.given_up())))
+                self._hire()  # its thread may hang for long
+            elif visit.left_s <= 0:
+                visit.cut()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inventories as JSON text: one document, JSON Lines, or a map from URI to Redfish document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
+from valence_sched.drivers.files import tree as mockup
+from valence_sched.errors import InputError, Remark
+from valence_sched.model.codec import check_schema, decode
+from valence_sched.model.inventory import SCHEMA, VERSION, Envelope, Header, to_json
+
+Fields = Mapping[str, Raw]
+
+EXPECTED = f"an inventory ({SCHEMA}), JSON Lines of podms, or a map from URI to document"
+
+_MARK = b"\xef\xbb\xbf"
+_HEADER = b'{"schema"'
+
+#: Blank lines that are passed over to tell what a file is.
+MAX_BLANK_LINES = 1000
+
+
+class Record(NamedTuple):
+    """One pod manager, not yet validated: where it stands, its tree, when it was captured."""
+
+    json: bytes | Raw
+    file: str
+    place: str
+    tree: mockup.Tree | None = None
+    captured_at: str | None = None
+
+
+class NotOurs(InputError):
+    """Sound JSON that is no inventory and does not look like one."""
+
+
+def tree_record(tree: mockup.Tree, id_: str, file: str, problems: list[str]) -> Record:
+    """Return the pod manager that a tree of Redfish documents shows."""
+    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree=tree)
+
+
+def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> Iterator[Record]:
+    """Yield the pod managers of a JSON text.
+
+    Raises:
+        InputError: it is no JSON, or not an inventory.
+    """
+    blank, first = _next_line(stream)
+    first = first.removeprefix(_MARK)
+    between, second = _next_line(stream) if first.endswith(b"\n") else ([], b"")
+    fields = _fields(first)
+    goes_on = first.rstrip().endswith((b"[", b"{", b",", b":")) or not second.startswith(b"{")
+    captured_at = _captured_at(fields or {})
+    if fields is None and goes_on:
+        whole = _rest(stream, b"".join([first, *between, second]), file)
+        yield from _document(decode(whole, dict[str, Raw], file), whole, file, id_, problems)
+    elif fields is not None and not _is_line(fields, second):
+        yield from _document(fields, first, file, id_, problems)
+        _expect_end(chain([second], stream), file, problems)
+    else:
+        if fields and "schema" in fields:
+            _header(first, file, f"line {len(blank) + 1}", problems)
+            first = b""
+        lines = [*blank, first, *between, second]
+        yield from _lines(stream, lines, file, problems, captured_at)
+
+
+def _next_line(stream: BinaryIO) -> tuple[list[bytes], bytes]:
+    """Return the blank lines that come first, and the line after them."""
+    blank: list[bytes] = []
+    line = stream.readline(MAX_LINE_BYTES + 1)
+    while line.isspace() and len(blank) < MAX_BLANK_LINES:
+        blank.append(line)
+        line = stream.readline(MAX_LINE_BYTES + 1)
+    return blank, line
+
+
+def _rest(stream: BinaryIO, begun: bytes, file: str) -> bytes:
+    whole = begun + stream.read(max(0, MAX_JSON_BYTES + 1 - len(begun)))
+    if len(whole) > MAX_JSON_BYTES:
+        hint = "JSON Lines, a podm a line, has no such bound"
+        raise InputError(file, "", "a larger document", f"at most {MAX_JSON_BYTES} bytes", hint)
+    return whole
+
+
+def _fields(line: bytes) -> Fields | None:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _is_line(fields: Fields, second: bytes) -> bool:
+    """Return whether an object on a line of its own begins JSON Lines."""
+    if "schema" in fields:
+        return "podms" not in fields and second != b""
+    if _is_map(fields):
+        return False
+    return "id" in fields or second.startswith(b"{")
+
+
+def _is_map(fields: Fields) -> bool:
+    return bool(fields) and all(key.startswith("/") for key in fields)
+
+
+def _document(
+    fields: Fields, whole: bytes, file: str, id_: str, problems: list[str]
+) -> Iterator[Record]:
+    if "schema" in fields:
+        captured_at = _captured_at(fields)
+        for index, podm in enumerate(_podms(fields, whole, file, problems)):
+            yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
+    elif _is_map(fields):
+        documents = {uri: bytes(document) for uri, document in fields.items()}
+        yield tree_record(mockup.tree_of_map(documents), id_, file, problems)
+    elif "id" in fields and "blocks" in fields:
+        yield Record(whole, file, "$")
+    else:
+        names = ", ".join(sorted(fields)[:5]) or "no fields"
+        kind = InputError if "podms" in fields else NotOurs
+        raise kind(file, "$", f"an object with {names}", EXPECTED)
+
+
+def _podms(fields: Fields, whole: bytes, file: str, problems: list[str]) -> tuple[Raw, ...]:
+    """Return the podms of an inventory; of a newer minor version the unknown fields are noted."""
+    newer = _check_header(fields, file, problems)
+    if not newer:
+        return decode(whole, Envelope, file).podms
+    return decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
+
+
+def _check_header(fields: Fields, file: str, problems: list[str]) -> bool:
+    """Return whether the schema is a newer minor one, after noting it."""
+    schema = decode(fields["schema"], str, file, "$.schema")
+    version = fields.get("version")
+    text = decode(version, str, file, "$.version") if version else VERSION
+    warnings = check_schema(schema, text, SCHEMA, VERSION, file)
+    problems += [Remark(warning) for warning in warnings]
+    return bool(warnings)
+
+
+def _lines(
+    stream: BinaryIO,
+    begun: list[bytes],
+    file: str,
+    problems: list[str],
+    captured_at: str | None,
+) -> Iterator[Record]:
+    """Yield a record for each line; the file is never in memory as a whole."""
+    more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
+    for number, line in enumerate(chain(begun, more), 1):
+        if len(line) > MAX_LINE_BYTES:
+            _skip_line(stream, line)
+            expected = f"at most {MAX_LINE_BYTES}"
+            fault = InputError(file, f"line {number}", "more bytes", expected, "left out")
+            problems.append(str(fault))
+        elif line.startswith(_HEADER):
+            _header(line, file, f"line {number}", problems)
+            captured_at = _captured_at(_fields(line) or {})
+        elif line and not line.isspace():
+            yield Record(line, file, f"line {number}: $", captured_at=captured_at)
+
+
+def _captured_at(fields: Fields) -> str | None:
+    """Return when a document says that it was captured; what is no text was refused before."""
+    try:
+        return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _header(line: bytes, file: str, place: str, problems: list[str]) -> None:
+    """Check the header of JSON Lines; joined files have one wherever a file begins."""
+    fields = decode(line, dict[str, Raw], file, place)
+    if not _check_header(fields, file, problems):
+        decode(line, Header, file, place)
+
+
+def _skip_line(stream: BinaryIO, line: bytes) -> None:
+    while line and not line.endswith(b"\n"):
+        line = stream.readline(MAX_LINE_BYTES)
+
+
+def _expect_end(lines: Iterator[bytes], file: str, problems: list[str]) -> None:
+    if any(line and not line.isspace() for line in lines):
+        hint = "only the first document was read; write one podm a line to join inventories"
+        problems.append(str(InputError(file, "", "more after its end", "one document", hint)))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way in: the service root, and the login that it offers or asks for."""
+
+from __future__ import annotations
+
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.http.answer import Answer
+from valence_sched.drivers.http.connection import Connection
+from valence_sched.drivers.links import ROOT
+from valence_sched.errors import InputError
+
+
+def entered(connection: Connection) -> Json | None:
+    """Return the service root and log in; some ask for the login before they show it.
+
+    A root that is not there may still have its parts where they stand by custom.
+    """
+    answer = connection.ask(f"{ROOT}/")
+    if answer.status == 404:
+        answer = connection.ask(ROOT)
+    if answer.status in (401, 403):
+        connection.log_in(None)
+        return _shown(connection.get(f"{ROOT}/"))
+    root = _shown(answer)
+    connection.log_in(root)
+    return root
+
+
+def _shown(answer: Answer) -> Json | None:
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
+    root = answer.json(ROOT)
+    if "error" in root and "@odata.id" not in root:
+        raise InputError(ROOT, "", "an error in an answer of success", "a service root")
+    return root

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How we log in to a pod manager, and that we log out: one session for each run, always deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.drivers.fields import Json, links
+from valence_sched.drivers.http.answer import Answer
+from valence_sched.drivers.links import ROOT
+from valence_sched.errors import InputError, PodmError, Remark, one_line
+from valence_sched.model.registration import Registered
+
+if TYPE_CHECKING:
+    from valence_sched.drivers.http.connection import Connection
+
+LOG = logging.getLogger(__name__)
+
+SESSIONS = f"{ROOT}/SessionService/Sessions"
+_REGISTER = "name another in its file, or register it with `podm set --username --password-prompt`"
+
+
+class Refused(PodmError):
+    """A pod manager answers, and refuses the login."""
+
+
+class Login:
+    """The login of one connection; ``count`` says how often it was made."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        registered: Registered,
+        password: str | None,
+    ) -> None:
+        self._connection = connection
+        self._user, self._auth, self._password = registered.username, registered.auth, password
+        self._open: list[str] = []
+        self._sessions: str | None = None
+        self._renewing = threading.Lock()
+        self.count = 0
+        self._renewed = False
+        self.remarks: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Login({self._user!r})"
+
+    def log_in(self, root: Json | None) -> None:
+        """Log in; where the root offers no sessions, each request carries the password."""
+        if self._user is None:
+            return
+        self.count += 1
+        if self._auth != "basic":
+            self._sessions = self._place(root)
+        if self._sessions is None:
+            self._basic()
+        else:
+            self._session(self._sessions)
+
+    def renew(self, count: int) -> bool:
+        """Log in once more, once in a run; ``count`` is the login that has expired.
+
+        Returns whether it makes sense to send the request again.
+        """
+        with self._renewing:
+            if self.count != count:
+                return True
+            if self._sessions is None or self._renewed:
+                return False
+            self._renewed = True
+            self._connection.carry()
+            self._session(self._sessions)
+            self.count += 1  # last: who sees it finds the new session in place
+            return True
+
+    def refused(self) -> Refused:
+        """Return the error to raise when a request is not let in."""
+        if self._user is None:
+            return Refused(
+                "asks for a login (name one in its file, or register it with `podm set --username`)"
+            )
+        if self._renewed:
+            return Refused(f"the login of {self._user!r} expired twice in one read")
+        return Refused(f"refused the login of {self._user!r} ({_REGISTER})")
+
+    def log_out(self) -> None:
+        """Delete every session of ours; one that stays is logged, for all else is said."""
+        while self._open:
+            uri = self._open.pop(0)  # the one we are in comes last
+            try:
+                status = self._connection.session("DELETE", uri).status
+            except (PodmError, InputError) as error:
+                found = str(error).partition(" (")[0]  # its hint is for reading
+                LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
+            else:
+                if status >= 400 and status not in (401, 404, 410):
+                    found = f"HTTP {status}"
+                    LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
+
+    def _place(self, root: Json | None) -> str | None:
+        """Return where sessions are made, None where they are not."""
+        root = root or {}
+        inside = root.get("Links")
+        for link in links(inside.get("Sessions") if isinstance(inside, dict) else None):
+            if link:
+                return self._connection.local(link)
+        if "SessionService" in root or self._auth == "session" or not root:
+            return SESSIONS
+        return None
+
+    def _session(self, uri: str) -> None:
+        who = {"UserName": self._user, "Password": self._password}
+        answer = self._connection.session("POST", uri, who)
+        token = answer.headers.get("X-Auth-Token")
+        if answer.status < 300 and (where := self._made(answer, uri)):
+            self._open.append(where)
+        elif answer.status < 300 and token:
+            LOG.warning("%s%s: does not say where its session is: it stays open",
+                        self._connection.url, uri)  # fmt: skip
+        if answer.status < 300 and token:
+            self._connection.carry(token=token)
+        elif answer.status == 401:
+            raise self.refused()
+        else:
+            found = f"HTTP {answer.status}" if answer.status >= 300 else "no X-Auth-Token"
+            if self._auth == "session":
+                hint = "are too many open? --auth basic needs none"
+                raise Refused(f"{uri}: makes no session: {found} ({hint})")
+            self._remark(f"{uri}: found {found}, expected a session (went on with --auth basic)")
+            self._sessions = None
+            self._basic()
+
+    def _made(self, answer: Answer, uri: str) -> str | None:
+        """Return the path of a session that was made, None where that is not told.
+
+        The path alone: behind a proxy, or by another name, its host is not the one we know.
+        """
+        where: Any = answer.headers.get("Location")
+        if not where and answer.body:
+            with contextlib.suppress(InputError):
+                where = answer.json(uri).get("@odata.id")
+        path = self._connection.place(where)[1] if isinstance(where, str) else ""
+        return path if path.startswith("/") else None
+
+    def _basic(self) -> None:
+        self._connection.carry(basic=(self._user or "", self._password or ""))
+
+    def _remark(self, text: str) -> None:
+        self.remarks.append(Remark(one_line(text)))

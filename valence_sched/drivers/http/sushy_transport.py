@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests through sushy's Connector: all that is written, and whatever goes through a proxy."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from weakref import WeakSet
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectTimeout, SSLError, Timeout
+from sushy.connector import Connector  # type: ignore[import-untyped]
+from sushy.exceptions import SushyError  # type: ignore[import-untyped]
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ReadTimeoutError,
+)
+from urllib3.exceptions import SSLError as PoolSSLError
+
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.http.answer import Answer
+from valence_sched.drivers.http.errors import (
+    Trust,
+    Unreachable,
+    broken,
+    causes_of,
+    distrusted,
+    late,
+    shut,
+    unreachable,
+)
+from valence_sched.errors import InputError
+
+
+class Adapter(HTTPAdapter):
+    """Keeps connections alive, knows them all, and says plainly what fails."""
+
+    def __init__(self, parallel: int, trust: Trust) -> None:
+        self._trust = trust
+        self._open: WeakSet[Any] = WeakSet()
+        super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
+        """Return the pool of connections to a host, each of which is remembered."""
+        pool = super().get_connection_with_tls_context(*args, **kwargs)
+        if "ConnectionCls" not in vars(pool):
+            make = type(pool).ConnectionCls
+
+            def remembered(**options: Any) -> Any:
+                connection = make(**options)
+                self._open.add(connection)
+                return connection
+
+            pool.ConnectionCls = remembered  # type: ignore[assignment]
+        return pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Have connections verify by what is trusted already, instead of reading it each time."""
+        super().cert_verify(conn, url, verify, cert)
+        authorities = conn.ca_certs or conn.ca_cert_dir if url.startswith("https") else None
+        if authorities:
+            conn.conn_kw["ssl_context"] = self._trust.of(authorities)
+            conn.ca_certs = conn.ca_cert_dir = None
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send one request, once.
+
+        Raises:
+            Unreachable: no answer came.
+        """
+        try:
+            return super().send(request, *args, **kwargs)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise _unreachable(error) from None
+
+    def cut(self) -> None:
+        """End every request that is under way, whoever waits for it."""
+        for connection in list(self._open):
+            sock = getattr(connection, "sock", None)
+            if sock is not None:
+                shut(sock)
+
+
+def body_of(answer: Any, most: int) -> bytes:
+    """Return the body, of a longer one one byte too many; a connection with more is closed.
+
+    Raises:
+        Unreachable: it does not come whole.
+    """
+    try:
+        body: bytes = answer.read(most + 1, decode_content=True)
+        if len(body) > most:
+            answer.close()
+        else:
+            answer.release_conn()
+        return body
+    except (HTTPError, OSError) as error:
+        answer.close()
+        raise _unreachable(error) from None
+
+
+def _unreachable(error: BaseException) -> Unreachable:
+    """Return what an error means that requests or urllib3 may have wrapped."""
+    causes = causes_of(error)
+    if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
+        return distrusted(causes[-1])
+    if any(isinstance(cause, NewConnectionError) for cause in causes):
+        return broken(causes[-1], connected=False)
+    if any(isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes):
+        return late(connected=False)
+    if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
+        return late(connected=True)
+    return unreachable(error)
+
+
+class LongWay:
+    """The connector to one host, which sends each request once and follows nothing.
+
+    ``verify`` is whether to verify who answers, or a file of authorities to do it by.
+    """
+
+    def __init__(
+        self, url: str, verify: bool | str, proxies: Mapping[str, str], parallel: int, trust: Trust
+    ) -> None:
+        self._adapter = Adapter(parallel, trust)
+        self._connector = Connector(
+            url, verify=verify, response_callback=_refuse, server_side_retries=1
+        )
+        session = self._connector._session
+        session.proxies = dict(proxies)
+        session.trust_env = False
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        session.mount("https://", self._adapter)
+        session.mount("http://", self._adapter)
+
+    def sign(self, headers: Mapping[str, str]) -> None:
+        """Have every request carry these headers."""
+        session = self._connector._session
+        session.headers.clear()
+        session.headers.update(headers)
+
+    def ask(
+        self,
+        method: str,
+        uri: str,
+        timeout_s: float,
+        most: int,
+        data: Json | None,
+        headers: Mapping[str, str] | None,
+    ) -> Answer:
+        """Send one request, once; of a body of more than ``most`` bytes one byte more is read.
+
+        Raises:
+            Unreachable: no answer came, or not all of it.
+            InputError: it cannot be sent.
+        """
+        try:
+            response = self._connector._op(
+                method,
+                uri,
+                data=data,
+                headers=headers,
+                timeout=timeout_s,
+                allow_reauth=False,
+                stream=True,
+                allow_redirects=False,
+            )
+        except _Status as found:
+            response = found.response
+        except (SushyError, ValueError, requests.RequestException) as error:
+            raise InputError(uri, "", str(error), "a request that can be sent") from None
+        return Answer(response.raw.status, response.raw.headers, body_of(response.raw, most))
+
+    def cut(self) -> None:
+        """End every request that is under way, whoever waits for it."""
+        self._adapter.cut()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._adapter.close()
+
+
+class _Status(Exception):
+    """An answer that sushy would try again, or read without bound."""
+
+    def __init__(self, response: requests.Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+def _refuse(response: requests.Response) -> None:
+    if response.status_code >= 400:
+        raise _Status(response)

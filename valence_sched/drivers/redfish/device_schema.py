@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Redfish devices that blocks and systems hold, as far as a scheduler reads them (DSP8010)."""
+
+from __future__ import annotations
+
+from valence_sched.drivers.fields import (
+    Field,
+    Link,
+    Named,
+    Resource,
+    amount,
+    flag,
+    links,
+    number,
+    objects,
+    text,
+    words,
+)
+
+
+class Device(Named):
+    """Any device."""
+
+    lasting = True
+
+    enabled = Field("Enabled", flag, "false when it is switched off")
+    chassis = Field("Links/Chassis", links, "the enclosure it sits in")
+    endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
+    switch_ports = Field("Links/ConnectedSwitchPorts", links, "where its cable ends")
+
+
+class ProcessorDevice(Device):
+    """Processor."""
+
+    type = Field("ProcessorType", text, "CPU, GPU, FPGA, …; absent means CPU")
+    cores = Field("TotalCores", number, "all cores", "cores")
+    enabled_cores = Field("TotalEnabledCores", number, "read when TotalCores is absent", "cores")
+    threads = Field("TotalThreads", number, "all threads", "threads")
+    model = Field("Model", text, "free text")
+    architecture = Field("ProcessorArchitecture", text, "x86, ARM, Power, RISC-V, …")
+    instruction_set = Field("InstructionSet", text, "x86-64, ARM-A64, …")
+    speed_mhz = Field("MaxSpeedMHz", number, "highest clock", "MHz")
+    memory_mib = Field("MemorySummary/TotalMemorySizeMiB", number, "of an accelerator", "MiB")
+    memories = Field("ProcessorMemory", objects, "memory and caches of an accelerator")
+
+
+class ProcessorMemory(Resource):
+    """One element of ``Processor.ProcessorMemory``."""
+
+    type = Field("MemoryType", text, "HBM2, GDDR6, L2Cache, …")
+    capacity_mib = Field("CapacityMiB", number, "size", "MiB")
+
+
+class ProcessorSummary(Device):
+    """``ComputerSystem.ProcessorSummary``."""
+
+    count = Field("Count", number, "physical CPUs", "CPUs")
+    cores = Field("CoreCount", number, "of all CPUs together", "cores")
+    threads = Field("LogicalProcessorCount", number, "of all CPUs together", "threads")
+    model = Field("Model", text, "free text")
+
+
+class MemorySummary(Device):
+    """``ComputerSystem.MemorySummary``."""
+
+    size_gib = Field("TotalSystemMemoryGiB", amount, "main memory", "GiB")
+
+
+class MemoryDevice(Device):
+    """Memory."""
+
+    type = Field("MemoryType", text, "DRAM, NVDIMM_N, IntelOptane, Cache, …")
+    media = Field("MemoryMedia", words, "DRAM, NAND, Intel3DXPoint, Proprietary")
+    device_type = Field("MemoryDeviceType", text, "DDR4, DDR5, HBM3, …")
+    capacity_mib = Field("CapacityMiB", number, "size", "MiB")
+    volatile_mib = Field("VolatileSizeMiB", number, "the part that forgets", "MiB")
+    speed_mhz = Field("OperatingSpeedMhz", number, "transfer speed", "MHz")
+
+
+class DriveDevice(Device):
+    """Drive, and one element of ``SimpleStorage.Devices``."""
+
+    capacity_bytes = Field("CapacityBytes", number, "size", "bytes")
+    media = Field("MediaType", text, "HDD, SSD, SMR")
+    protocol = Field("Protocol", text, "SATA, SAS, NVMe, …")
+    rpm = Field("RotationSpeedRPM", number, "of a spinning drive", "1/min")
+    model = Field("Model", text, "free text")
+
+
+class Storage(Device):
+    """Storage."""
+
+    drives = Link("Drives", DriveDevice, "its drives")
+
+
+class SimpleStorage(Device):
+    """SimpleStorage, the older view of a storage subsystem."""
+
+    devices = Field("Devices", objects, "its drives, without URIs")
+    same_as = Field("Links/Storage", links, "the storage subsystem it is a view of")
+
+
+class EthernetInterface(Device):
+    """EthernetInterface."""
+
+    speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
+    ports = Field("Links/Ports", links, "the adapter ports it is a view of")
+
+
+class Port(Device):
+    """Port."""
+
+    max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
+    current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
+
+
+class NetworkAdapter(Device):
+    """NetworkAdapter."""
+
+    ports = Link("Ports", Port, "its ports", collection=True)
+
+
+class NetworkInterface(Device):
+    """NetworkInterface."""
+
+    ports = Link("Ports", Port, "its ports", collection=True)
+    adapter = Link(
+        "Links/NetworkAdapter", NetworkAdapter, "read where no port is listed", late=True
+    )

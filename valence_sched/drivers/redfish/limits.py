@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How few and how many blocks of each type a pod manager lets one node have.
+
+A composed node is booted as one system, so the sum of two servers is not one server: where a pod
+manager states no maximum for blocks that are a whole compute unit, one is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import get_args
+
+from valence_sched.drivers.fields import Field, Json, Resource, number
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.redfish.schema import Capabilities, Capability, Collection, Zone
+from valence_sched.model.inventory import BlockType, Limit
+
+Limits = dict[BlockType, Limit]
+
+#: At most one of each of these in a node, unless the pod manager states a maximum.
+ONE_SYSTEM: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
+
+_FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
+    kind: (
+        Field(f"Min{kind}", number, "least of this type in a node", "blocks"),
+        Field(f"Max{kind}", number, "most of this type in a node", "blocks"),
+    )
+    for kind in get_args(BlockType)
+}
+
+
+class LimitsByZone:
+    """The limits that the capabilities of a pod manager state, for each of its zones."""
+
+    def __init__(self, service: Service, collections: Iterable[Collection]) -> None:
+        self._service = service
+        self._stated = [
+            (_zones(service, capability), limits)
+            for collection in collections
+            for capability, limits in _stated(service, collection, collection.capabilities)
+        ]
+
+    def of(self, zone: Zone | None) -> Limits:
+        """Return the limits of a zone, or of a pod manager without zones; the strictest win."""
+        found: Limits = {}
+        for zones, limits in self._stated:
+            if zones is None or (zone and zone.uri in zones):
+                _tighten(found, limits)
+        if zone:
+            for _, limits in _stated(self._service, zone, zone.capabilities):
+                _tighten(found, limits)
+        for kind in ONE_SYSTEM:
+            least = found[kind].min if kind in found else 0
+            if kind not in found or found[kind].max is None:
+                found[kind] = Limit(least, max(1, least))
+        return found
+
+
+def _stated(
+    service: Service, holder: Resource, capabilities: Iterable[Json]
+) -> Iterator[tuple[Capability, Limits]]:
+    for json in capabilities:
+        capability = holder.part(Capability, json, "@Redfish.CollectionCapabilities")
+        if not capability.leads:
+            continue
+        for document in service.follow(capability.object, Capabilities, holder.uri):
+            for limits in document.limits:
+                yield capability, _read(document, limits)
+
+
+def _read(document: Capabilities, limits: Json) -> Limits:
+    part = document.part(Resource, limits, "@Redfish.ResourceBlockLimits")
+    found: Limits = {}
+    for kind, (least, most) in _FIELDS.items():
+        limit = Limit(least.of(part) or 0, most.of(part))
+        if limit != Limit():
+            found[kind] = limit
+    return found
+
+
+def _zones(service: Service, capability: Capability) -> set[str | None] | None:
+    """Return the zones a capability applies to, None for all."""
+    if not capability.zones:
+        return None
+    return {service.uri(link, capability.uri) for link in capability.zones}
+
+
+def _tighten(found: Limits, limits: Limits) -> None:
+    for kind, limit in limits.items():
+        old = found.get(kind, Limit())
+        tops = [top for top in (old.max, limit.max) if top is not None]
+        found[kind] = Limit(max(old.min, limit.min), min(tops, default=None))

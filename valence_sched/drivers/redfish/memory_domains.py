@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that a pod manager hands out by amount: CXL memory domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.redfish.describe import is_persistent
+from valence_sched.drivers.redfish.device_schema import MemoryDevice
+from valence_sched.drivers.redfish.schema import (
+    Chassis,
+    ListedSystem,
+    MemoryChunks,
+    MemoryDomain,
+    MemorySet,
+    Root,
+)
+from valence_sched.errors import Remark
+from valence_sched.model.inventory import Stock
+
+VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
+
+
+def stocks(service: Service, root: Root, pools: tuple[str, ...]) -> tuple[Stock, ...]:
+    """Return the memory domains of all chassis and systems, each once.
+
+    Redfish does not say which zones reach a domain, so every domain stands in all ``pools``.
+    """
+    found: dict[str, Stock] = {}
+    for domain in _domains(service, root):
+        if domain.uri not in found and domain.creatable:
+            if domain.leads:
+                found[domain.uri] = _stock(service, domain, pools)
+            else:
+                state = f"found {domain.state}, expected Enabled"
+                service.note(Remark(f"{domain.uri}: Status/State: {state} (left out)"))
+    return tuple(found.values())
+
+
+def _domains(service: Service, root: Root) -> Iterator[MemoryDomain]:
+    for chassis in service.follow(root.chassis, Chassis, root.uri):
+        yield from service.follow(chassis.domains, MemoryDomain, chassis.uri)
+    for system in service.follow(root.systems, ListedSystem, root.uri):
+        yield from service.follow(system.domains, MemoryDomain, system.uri)
+
+
+def _stock(service: Service, domain: MemoryDomain, pools: tuple[str, ...]) -> Stock:
+    chunks = list(service.follow(domain.chunks, MemoryChunks, domain.uri))
+    modules = list(_modules(service, domain))
+    _check_modules(domain, modules)
+    sizes = [chunk.size_mib for chunk in chunks]
+    total = domain.size_mib
+    if None in sizes:
+        domain.note(
+            Remark(f"{domain.uri}: found a chunk of unknown size (what is free is unknown)")
+        )
+        total = None
+    return Stock(
+        uri=domain.uri,
+        resource=PERSISTENT if _keeps(chunks, modules) else VOLATILE,
+        unit="MiB",
+        name=domain.name,
+        pools=pools,
+        total=total,
+        used=sum(size for size in sizes if size),
+        min=domain.min_mib or 0,
+        step=domain.step_mib or 0,
+    )
+
+
+def _keeps(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
+    """Return whether the memory is persistent: its chunks tell, or else all of its modules."""
+    kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
+    if kinds:
+        return not kinds.isdisjoint(("pmem", "block"))
+    return bool(modules) and all(is_persistent(module) for module in modules)
+
+
+def _modules(service: Service, domain: MemoryDomain) -> Iterator[MemoryDevice]:
+    links = (
+        link
+        for json in domain.sets
+        for link in domain.part(MemorySet, json, "InterleavableMemorySets").modules
+    )
+    return service.follow(links, MemoryDevice, domain.uri)
+
+
+def _check_modules(domain: MemoryDomain, modules: list[MemoryDevice]) -> None:
+    """Note a domain that promises more memory than its modules have."""
+    sizes = [module.capacity_mib for module in modules]
+    known = [size for size in sizes if size is not None]
+    if not known or len(known) != len(sizes) or domain.size_mib is None:
+        return
+    if sum(known) < domain.size_mib:
+        found = f"found {domain.size_mib}, expected at most {sum(known)}, all its modules together"
+        domain.note(Remark(f"{domain.uri}: MemorySizeMiB: {found}"))

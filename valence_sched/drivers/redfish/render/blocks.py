@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks and their devices as Redfish documents, each device with a document of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import path_of
+from valence_sched.drivers.redfish.render.documents import Sheet, link, links, oem, told
+from valence_sched.model.inventory import (
+    FREE,
+    NOTHING,
+    Accelerator,
+    Devices,
+    Drive,
+    FullBlock,
+    Memory,
+    Nic,
+    Processor,
+    Status,
+)
+
+#: Devices of one kind in one block that get a document; an inventory can promise any number.
+MAX_DEVICES = 4096
+
+_FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
+_SWITCH = re.compile(
+    r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)/Switches/[^/?#]+", re.IGNORECASE
+)  # fmt: skip
+_PARTS_OF_A_CPU = ("cpu", "core", "thread")
+
+Device = Processor | Accelerator | Memory | Drive | Nic
+
+
+def block(sheet: Sheet, uri: str, noun: FullBlock, chassis: str | None) -> str:
+    """Write a block and its devices; return its URI, at which it was kept."""
+    devices = noun.devices or NOTHING
+    places = noun.places or {}
+    ends = _ends(places)
+    groups = {
+        "Processors": [
+            *_written(
+                sheet, f"{uri}/Processors", "Processor", devices.processors, _processor, ends
+            ),
+            *_written(
+                sheet, f"{uri}/Processors", "Processor", devices.accelerators, _accelerator, ends
+            ),
+        ],
+        "Memory": _written(sheet, f"{uri}/Memory", "Memory", devices.memory, _memory, ends),
+        "Drives": _written(sheet, f"{uri}/Drives", "Drive", devices.drives, _drive, ends),
+        "EthernetInterfaces": _written(
+            sheet, f"{uri}/EthernetInterfaces", "EthernetInterface", devices.nics, _nic, ends
+        ),
+    }
+    body: Json = {
+        "ResourceBlockType": list(noun.type),
+        **_status(noun.status or FREE),
+        **{name: links(uris) for name, uris in groups.items()},
+        "Links": {"Chassis": links([chassis])} if chassis else None,
+        "Oem": oem(places=_unsaid(places, ends, devices, chassis)),
+    }
+    return sheet.put(uri, "ResourceBlock", noun.name, body)
+
+
+def chassis_of(noun: FullBlock) -> str | None:
+    """Return the chassis that a block names, if it does so by a URI."""
+    uri = (noun.places or {}).get("chassis")
+    return uri if uri and path_of(uri) == uri else None
+
+
+def fabric_of(places: dict[str, str]) -> tuple[str, str | None] | None:
+    """Return the fabric and switch that places name, if URIs of fabrics can say it."""
+    switch, fabric = places.get("switch"), places.get("fabric")
+    if switch is not None and (found := _SWITCH.fullmatch(switch)):
+        return (found["fabric"], switch) if fabric == found["fabric"] else None
+    if switch is None and fabric is not None and _FABRIC.fullmatch(fabric):
+        return fabric, None
+    return None
+
+
+def end_of(fabric: str, switch: str | None) -> str:
+    """Return the URI of the port or endpoint at which devices meet a fabric."""
+    return f"{switch}/Ports/1" if switch else f"{fabric}/Endpoints/1"
+
+
+def _ends(places: dict[str, str]) -> Json:
+    """Return the links of a device that say where in a fabric it sits."""
+    if (found := fabric_of(places)) is None:
+        return {}
+    name = "ConnectedSwitchPorts" if found[1] else "Endpoints"
+    return {name: [link(end_of(*found))]}
+
+
+def _unsaid(places: dict[str, str], ends: Json, devices: Devices, chassis: str | None) -> Json:
+    said = {"chassis"} if chassis else set()
+    if ends and devices != NOTHING:
+        said |= {"fabric", "switch"}
+    return {name: value for name, value in places.items() if name not in said}
+
+
+def _status(status: Status) -> Json:
+    state = {None: None, True: "Enabled", False: "Disabled"}[status.enabled]
+    shares = status.shareable
+    composition = {
+        "CompositionState": status.state,
+        "Reserved": status.reserved,
+        "SharingCapable": shares,
+        "SharingEnabled": shares if shares else None,
+        "MaxCompositions": status.max_compositions,
+        "NumberOfCompositions": status.compositions,
+    }
+    health = {"State": state, "Health": status.health}
+    return {
+        "Status": {key: value for key, value in health.items() if told(value)},
+        "CompositionStatus": {key: value for key, value in composition.items() if told(value)},
+        "Pool": "Active" if status.active else None,
+        "Client": status.client,
+    }
+
+
+def _written(
+    sheet: Sheet,
+    below: str,
+    type_: str,
+    lines: Iterable[Device],
+    body: Callable[..., Json],
+    ends: Json,
+) -> list[str]:
+    """Write one document for each single device; return their URIs."""
+    every = (line for line in lines for _ in range(min(line.count, MAX_DEVICES)))
+    return [
+        sheet.put(
+            sheet.own(f"{below}/{type(line).__name__}-{number}"),
+            type_,
+            None,
+            {**body(line), "Links": ends},
+        )
+        for number, line in enumerate(islice(every, MAX_DEVICES), 1)
+    ]
+
+
+def _processor(cpu: Processor) -> Json:
+    return {
+        "ProcessorType": "CPU",
+        "TotalCores": cpu.cores,
+        "TotalThreads": cpu.threads,
+        "Model": cpu.model,
+        "ProcessorArchitecture": cpu.architecture,
+        "InstructionSet": cpu.instruction_set,
+        "MaxSpeedMHz": cpu.speed_mhz,
+    }
+
+
+def _accelerator(card: Accelerator) -> Json:
+    sizes = {"TotalMemorySizeMiB": card.memory_mib}
+    hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # would be read as no accelerator at all
+    return {
+        "ProcessorType": "OEM" if hidden else card.kind,
+        "Model": card.model,
+        "MemorySummary": None if card.memory_mib is None else sizes,
+        "Oem": oem(kind=card.kind if hidden else None),
+    }
+
+
+def _memory(module: Memory) -> Json:
+    return {
+        "MemoryType": "DRAM",
+        "MemoryDeviceType": module.type,
+        "CapacityMiB": module.capacity_mib,
+        "OperatingSpeedMhz": module.speed_mhz,
+    }
+
+
+def _drive(drive: Drive) -> Json:
+    return {
+        "CapacityBytes": drive.capacity_bytes,
+        "MediaType": drive.media,
+        "Protocol": drive.protocol,
+        "RotationSpeedRPM": drive.rpm,
+        "Model": drive.model,
+        "Oem": oem(remote=drive.remote),
+    }
+
+
+def _nic(nic: Nic) -> Json:
+    return {"SpeedMbps": nic.speed_mbps}

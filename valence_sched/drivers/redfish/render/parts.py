@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stocks that are memory as Redfish memory domains, with a chunk for what is in use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import ROOT
+from valence_sched.drivers.redfish.limits import ONE_SYSTEM
+from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
+from valence_sched.drivers.redfish.render import blocks as render_blocks
+from valence_sched.drivers.redfish.render.documents import Sheet, link, links
+from valence_sched.model.inventory import FullBlock, FullPodm, Limit, Pool, Stock
+
+_IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
+
+
+def is_memory(stock: Stock, podm: FullPodm) -> bool:
+    """Return whether a memory domain says at least as much of a stock as the inventory does.
+
+    Redfish does not say which zones reach a domain, so one that some pools cannot reach would
+    be read as more than there is; nor has it parts of a MiB, or a largest grant.
+    """
+    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step)
+    return (
+        stock.resource in (VOLATILE, PERSISTENT)
+        and stock.unit == "MiB"
+        and stock.max is None
+        and set(stock.pools) == {pool.id for pool in podm.pools}
+        and all(amount.is_integer() for amount in map(float, amounts))
+    )
+
+
+def chassis_of(uri: str) -> str | None:
+    """Return the chassis that the URI of a memory domain stands below, if it tells one."""
+    found = _IN_CHASSIS.fullmatch(uri)
+    return found["chassis"] if found else None
+
+
+def domain(sheet: Sheet, uri: str, stock: Stock) -> str:
+    """Write a memory domain and its chunk; return its URI, at which it was kept."""
+    chunks = [_chunk(sheet, uri, stock)] if stock.used else []
+    body = {
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "AllowsMemoryChunkCreation": True,
+        "AllowsBlockProvisioning": False,
+        "MemorySizeMiB": _mib(stock.total),
+        "MinMemoryChunkSizeMiB": _mib(stock.min) or None,
+        "MemoryChunkIncrementMiB": _mib(stock.step) or None,
+        "MemoryChunks": link(_chunks(sheet, uri, chunks)),
+        "InterleavableMemorySets": _sets(sheet, uri, stock),
+    }
+    return sheet.put(uri, "MemoryDomain", stock.name, body)
+
+
+def _chunks(sheet: Sheet, uri: str, chunks: list[str]) -> str:
+    return sheet.collection(sheet.own(f"{uri}/MemoryChunks"), "MemoryChunks", chunks)
+
+
+def _chunk(sheet: Sheet, uri: str, stock: Stock) -> str:
+    keeps = stock.resource == PERSISTENT
+    size = {
+        "MemoryChunkSizeMiB": _mib(stock.used),
+        "AddressRangeType": "PMEM" if keeps else "Volatile",
+    }
+    return sheet.put(sheet.own(f"{uri}/MemoryChunks/InUse"), "MemoryChunks", None, size)
+
+
+def _sets(sheet: Sheet, uri: str, stock: Stock) -> list[Json] | None:
+    """Return the modules of a persistent domain: without chunks they alone tell what it is."""
+    if stock.resource != PERSISTENT:
+        return None
+    module = {"MemoryType": "NVDIMM_P", "CapacityMiB": _mib(stock.total)}
+    place = sheet.put(sheet.own(f"{uri}/Memory/1"), "Memory", None, module)
+    return [{"MemorySet": links([place])}]
+
+
+def _mib(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
+
+
+def capabilities(
+    sheet: Sheet, systems: str, zones: Sequence[tuple[str, Pool]], blocks: Sequence[FullBlock]
+) -> Json:
+    """Return what the collection of systems says of composing, and write what that links.
+
+    Pools of equal limits share a capability; without pools it is for all there is.
+    """
+    stated: dict[bytes, tuple[Json, list[str]]] = {}
+    for zone, pool in zones or ((None, None),):
+        if found := _limits(pool, blocks):
+            key = msgspec.json.encode(found, order="sorted")
+            stated.setdefault(key, (found, []))[1].extend([zone] if zone else [])
+    if not stated:
+        return {}
+    return {
+        "@Redfish.CollectionCapabilities": {
+            "@odata.type": "#CollectionCapabilities.v1_4_0.CollectionCapabilities",
+            "Capabilities": [
+                _capability(sheet, systems, limits, related) for limits, related in stated.values()
+            ],
+        }
+    }
+
+
+def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
+    """Return the block limits of a pool as Redfish states them.
+
+    No maximum would be read as one of a compute unit, so all there are is stated instead.
+    """
+    found: Json = {}
+    known = dict(pool.limits) if pool else {}
+    here = [block for block in blocks if pool is None or pool.id in block.pools]
+    for kind in ONE_SYSTEM:
+        count = sum(kind in block.type for block in here)
+        limit = known.get(kind, Limit())
+        if limit.max is None and count:
+            known[kind] = Limit(limit.min, max(count, limit.min, 1))
+    for kind, limit in known.items():
+        if limit.min:
+            found[f"Min{kind}"] = limit.min
+        if limit.max is not None:
+            found[f"Max{kind}"] = limit.max
+    return found
+
+
+def _capability(sheet: Sheet, systems: str, limits: Json, zones: list[str]) -> Json:
+    place = sheet.put(sheet.own(f"{systems}/Capabilities"), "ComputerSystem", "Capabilities", {
+        "@Redfish.ResourceBlockLimits": limits,
+        "Name@Redfish.RequiredOnCreate": True,
+        "Links@Redfish.RequiredOnCreate": True,
+        "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
+    })  # fmt: skip
+    related = {"RelatedItem": links(zones)} if zones else {}
+    return {
+        "CapabilitiesObject": link(place),
+        "UseCase": "ComputerSystemComposition",
+        "Links": {"TargetCollection": link(systems), **related},
+    }
+
+
+CHASSIS, FABRICS = f"{ROOT}/Chassis", f"{ROOT}/Fabrics"
+
+
+def chassis(
+    sheet: Sheet, told: Mapping[str, str], domains: Sequence[tuple[str, Stock]]
+) -> str | None:
+    """Write the chassis that are told, by where they are kept, and the memory they hold.
+
+    Memory of which no chassis is told stands in one of its own. None where there is nothing.
+    """
+    if not told and not domains:
+        return None
+    uri = sheet.own(CHASSIS)
+    below: dict[str, list[str]] = {place: [] for place in told.values()}
+    for place, stock in domains:
+        holder = told.get(chassis_of(place) or "", f"{uri}/Memory")
+        below.setdefault(holder, []).append(domain(sheet, place, stock))
+    members = []
+    known = set(told.values())
+    for holder, memory in below.items():
+        kept = holder if holder in known else sheet.own(holder)
+        body: Json = {"ChassisType": "Other", "Status": {"State": "Enabled", "Health": "OK"}}
+        if memory:
+            place = sheet.own(f"{kept}/MemoryDomains")
+            body["MemoryDomains"] = link(sheet.collection(place, "MemoryDomain", memory))
+        members.append(sheet.put(kept, "Chassis", None, body))
+    return sheet.collection(uri, "Chassis", members)
+
+
+def fabrics(sheet: Sheet, blocks: Iterable[FullBlock]) -> str | None:
+    """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
+    found = [render_blocks.fabric_of(block.places or {}) for block in blocks]
+    ends: dict[str, dict[str, None]] = {}
+    for fabric, switch in dict.fromkeys(item for item in found if item):
+        ends.setdefault(fabric, {})
+        if switch:
+            ends[fabric][switch] = None
+        else:
+            _stub(sheet, render_blocks.end_of(fabric, None), "Endpoint", {})
+    for fabric, switches in ends.items():
+        body: Json = {"FabricType": "Ethernet"}
+        for switch in switches:
+            ports = [_stub(sheet, render_blocks.end_of(fabric, switch), "Port", {})]
+            ports = [sheet.collection(sheet.own(f"{switch}/Ports"), "Port", ports)]
+            _stub(sheet, switch, "Switch", {"Ports": link(ports[0])})
+        if switches:
+            place = sheet.collection(sheet.own(f"{fabric}/Switches"), "Switch", switches)
+            body["Switches"] = link(place)
+        _stub(sheet, fabric, "Fabric", body)
+    return sheet.collection(sheet.own(FABRICS), "Fabric", ends) if ends else None
+
+
+def _stub(sheet: Sheet, uri: str, type_: str, body: Json) -> str:
+    """Write a document at a URI that links name, unless something else stands there."""
+    if uri not in sheet.documents:
+        sheet.put(sheet.given(uri), type_, None, body)
+    return uri

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod manager of an inventory as the Redfish documents that its driver would read.
+
+Reading the documents with the ``redfish`` driver gives the pod manager back. URIs of blocks,
+nodes, stocks and pools stay what they are as far as links can spell them. What Redfish has no
+word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not read back:
+
+- of the pod manager: id, url, driver, status, whether it is enabled, zone, aggregates,
+  capabilities, traits, facts, generation and when it was read,
+- traits of pools; owner and group of nodes; places of a block that are no chassis and no URI of
+  a fabric or switch,
+- stocks that are no memory, that some pools cannot reach, that have a largest grant or parts of a
+  MiB (a memory domain would promise more than there is).
+
+What is read back otherwise: a name that nobody told becomes the Id; whether a drive is remote
+follows from its protocol; a block that nodes link is composed at least as often as they do; a
+pool that states no largest number of Compute or ComputerSystem blocks gets one that does not
+bind, because a driver would assume 1; a memory module of 0 MiB is none. ``lost`` tells it of
+one pod manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import ROOT, Service
+from valence_sched.drivers.redfish.reader import redfish
+from valence_sched.drivers.redfish.render import blocks as render_blocks
+from valence_sched.drivers.redfish.render import parts
+from valence_sched.drivers.redfish.render.documents import Sheet, link, links, oem, segment
+from valence_sched.model.inventory import FullPodm, Pool
+
+SERVICE = f"{ROOT}/CompositionService"
+BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
+SYSTEMS = f"{ROOT}/Systems"
+
+
+class _Places:
+    """The URIs at which the things of a pod manager are kept, in its order."""
+
+    def __init__(self, sheet: Sheet, podm: FullPodm) -> None:
+        sheet.given(ROOT)
+        self.blocks = [sheet.given(block.uri) for block in podm.blocks]
+        self.uris = dict(zip((block.uri for block in podm.blocks), self.blocks, strict=True))
+        self.nodes = [sheet.given(node.uri) for node in podm.nodes]
+        self.memory = [stock for stock in podm.stocks if parts.is_memory(stock, podm)]
+        self.domains = [sheet.given(stock.uri) for stock in self.memory]
+        self.zones = [sheet.given(_zone_uri(pool)) for pool in podm.pools]
+        self.chassis: dict[str, str] = {}
+        told = [render_blocks.chassis_of(block) for block in podm.blocks]
+        for uri in [*map(parts.chassis_of, self.domains), *told]:
+            if uri and uri not in self.chassis:
+                self.chassis[uri] = sheet.given(uri)
+
+
+def documents_of(podm: FullPodm) -> dict[str, Json]:
+    """Return the documents of a pod manager by URI, the service root first."""
+    sheet = Sheet()
+    places = _Places(sheet, podm)
+    sheet.documents[ROOT] = {}  # it stands first, and is written when all is known
+    roots = {
+        "CompositionService": _service(sheet, podm, places),
+        "Systems": _systems(sheet, podm, places),
+        "Chassis": parts.chassis(
+            sheet, places.chassis, list(zip(places.domains, places.memory, strict=True))
+        ),
+        "Fabrics": parts.fabrics(sheet, podm.blocks),
+    }
+    body: Json = {name: link(uri) for name, uri in roots.items() if uri}
+    sheet.put(ROOT, "ServiceRoot", podm.name or podm.id, {
+        "Id": "RootService", "RedfishVersion": "1.18.0", **body,
+        "Links": {}, "Oem": _oem_of(podm, places),
+    })  # fmt: skip
+    return sheet.documents
+
+
+def lost(podm: FullPodm) -> list[str]:
+    """Return what reading the documents does not give back: one line ``FIELD: was, is`` each."""
+    again = read_back(documents_of(podm), podm.id)
+    found: list[str] = []
+    for name in podm.__struct_fields__:
+        was, is_ = getattr(podm, name), getattr(again, name)
+        if was != is_:
+            found += _lines(name, was, is_)
+    return found
+
+
+def read_back(
+    documents: Mapping[str, Json], id_: str, note: Callable[[str], None] = lambda _: None
+) -> FullPodm:
+    """Return the pod manager that documents show to the ``redfish`` driver."""
+    return redfish().read(Service(documents.get, note, documents), id_, "redfish")
+
+
+def _lines(name: str, was: object, is_: object) -> Iterable[str]:
+    if isinstance(was, tuple) and isinstance(is_, tuple) and name in _MANY:
+        key = _MANY[name]
+        now = {getattr(item, key): item for item in is_}
+        for item in was:
+            other = now.get(getattr(item, key))
+            if item != other:
+                told = "none" if other is None else msgspec.json.encode(other).decode()
+                yield f"{name}: {msgspec.json.encode(item).decode()}, {told}"
+    else:
+        told = msgspec.json.encode(is_).decode()
+        yield f"{name}: {msgspec.json.encode(was).decode()}, {told}"
+
+
+_MANY = {"pools": "id", "blocks": "uri", "stocks": "uri", "nodes": "uri"}
+
+
+def _service(sheet: Sheet, podm: FullPodm, places: _Places) -> str:
+    uri = sheet.own(SERVICE)
+    blocks, zones = sheet.own(BLOCKS), sheet.own(ZONES)
+    body: Json = {"ServiceEnabled": True, "Status": {"State": "Enabled", "Health": "OK"}}
+    body |= {"ResourceBlocks": link(blocks), "ResourceZones": link(zones)}
+    sheet.put(uri, "CompositionService", "Composition Service", body)
+    sheet.collection(blocks, "ResourceBlock", places.blocks)
+    sheet.collection(zones, "Zone", places.zones)
+    for place, block in zip(places.blocks, podm.blocks, strict=True):
+        chassis = places.chassis.get(render_blocks.chassis_of(block) or "")
+        render_blocks.block(sheet, place, block, chassis)
+    for place, pool in zip(places.zones, podm.pools, strict=True):
+        members = [
+            uri for uri, block in zip(places.blocks, podm.blocks, strict=True)
+            if pool.id in block.pools
+        ]  # fmt: skip
+        sheet.put(place, "Zone", pool.name, {
+            "Status": {"State": "Enabled", "Health": "OK"}, "ZoneType": "ZoneOfResourceBlocks",
+            "Links": {"ResourceBlocks": links(members)}, "Oem": oem(traits=pool.traits),
+        })  # fmt: skip
+    return uri
+
+
+def _systems(sheet: Sheet, podm: FullPodm, places: _Places) -> str:
+    uri = sheet.own(SYSTEMS)
+    zones = list(zip(places.zones, podm.pools, strict=True))
+    extra = parts.capabilities(sheet, uri, zones, podm.blocks)
+    sheet.collection(uri, "ComputerSystem", places.nodes, **extra)
+    for place, node in zip(places.nodes, podm.nodes, strict=True):
+        blocks = [places.uris.get(block, block) for block in node.blocks]
+        sheet.put(place, "ComputerSystem", node.name, {
+            "SystemType": "Composed", "Links": {"ResourceBlocks": links(blocks)},
+            "Oem": oem(owner=node.owner, group=node.group),
+        })  # fmt: skip
+    return uri
+
+
+def _oem_of(podm: FullPodm, places: _Places) -> Json | None:
+    memory = {stock.uri for stock in places.memory}
+    stocks = [stock for stock in podm.stocks if stock.uri not in memory]
+    return oem(
+        id=podm.id,
+        status=podm.status,
+        enabled=podm.enabled,
+        zone=podm.zone,
+        aggregates=podm.aggregates,
+        capabilities=podm.capabilities,
+        traits=podm.traits,
+        facts=podm.facts,
+        stocks=stocks,
+    )
+
+
+def _zone_uri(pool: Pool) -> str:
+    return f"{ZONES}/{segment(pool.id)}"

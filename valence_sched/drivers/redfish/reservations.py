@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flag by which clients of a Redfish service keep each other from blocks: ``Reserved``.
+
+Only what was set here is taken off again, as far as that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from valence_sched.drivers.composer import Wire
+from valence_sched.drivers.redfish.schema import ResourceBlock
+from valence_sched.drivers.redfish.verify import ReadBack, stands, status_of
+from valence_sched.errors import ClaimLost, PodmError
+from valence_sched.model.composition import Wanted
+
+FAILED_PRECONDITION = 412
+
+
+class Marks:
+    """What is reserved on one pod manager by these hands; None before they reserved anything."""
+
+    def __init__(self, wire: Wire, back: ReadBack) -> None:
+        self._wire, self._back = wire, back
+        self._marked: list[str] | None = None
+
+    def reserve(self, wanted: Wanted) -> bool:
+        """Reserve every block that one node has to itself, or none; return whether they are.
+
+        Raises:
+            ClaimLost: somebody else has reserved one meanwhile.
+            PodmError: it cannot be told, or cannot be undone.
+        """
+        self._marked = []
+        for block in self._own(wanted):
+            if block.reserved:
+                self.unreserve(wanted)
+                raise ClaimLost(f"{block.uri}: {stands(block)}")
+            if block.reserved is not None:
+                self._marked.append(block.uri)
+            if block.reserved is None or not self._set(block, True):
+                self.unreserve(wanted)
+                return False
+        return bool(self._marked)
+
+    def unreserve(self, wanted: Wanted) -> None:
+        """Take off what was set here; all of it where that was in another process.
+
+        Raises:
+            PodmError: it stays on some.
+        """
+        mine = self._marked
+        uris = [block.uri for block in self._own(wanted)] if mine is None else mine
+        stays = [f"{uri}: {why}" for uri in uris if (why := self._cleared(uri))]
+        if stays:
+            raise PodmError(f"may be reserved still: {'; '.join(stays)}")
+        self._marked = []
+
+    def done(self) -> None:
+        """Take off what was set here, if anything was."""
+        if self._marked:
+            self.clear(self._marked)
+            self._marked = []
+
+    def among(self, uris: Iterable[str]) -> list[str]:
+        """Return those of some blocks that are reserved."""
+        blocks = (self._back.block(uri) for uri in uris)
+        return [block.uri for block in blocks if block is not None and block.reserved]
+
+    def clear(self, uris: Iterable[str]) -> None:
+        """Take Reserved off blocks, where that can be done."""
+        for uri in uris:
+            self._cleared(uri)
+
+    def _own(self, wanted: Wanted) -> list[ResourceBlock]:
+        """Return the blocks that one node has to itself: what is shared is not reserved whole."""
+        blocks = (self._back.block(uri) for uri in wanted.blocks)
+        return [block for block in blocks if block and not status_of(block).shareable]
+
+    def _cleared(self, uri: str) -> str:
+        """Clear the flag; return why it may still be set, empty when it is not."""
+        try:
+            block = self._back.block(uri)
+        except PodmError as error:
+            return str(error)
+        if block is None or not block.reserved or self._set(block, False):
+            return ""
+        return "it does not let go"
+
+    def _set(self, block: ResourceBlock, reserved: bool) -> bool:
+        """Set or clear the flag; return whether it stands as wanted.
+
+        Some replace the whole object by what is sent, so the whole of it is sent. Some refuse a
+        change by an ETag that is none of theirs: where nothing changed, it is sent without.
+        """
+        uri = block.uri
+        body = {"CompositionStatus": dict(block.json["CompositionStatus"], Reserved=reserved)}
+        try:
+            reply = self._wire.patch(uri, body, block.json.get("@odata.etag"))
+            after = self._back.block(uri)
+            if reply.status == FAILED_PRECONDITION and after and _same(block, after):
+                self._wire.patch(uri, body)
+                after = self._back.block(uri)
+        except PodmError:
+            return False
+        return after is not None and after.reserved == reserved
+
+
+def _same(before: ResourceBlock, after: ResourceBlock) -> bool:
+    return bool(before.json["CompositionStatus"] == after.json["CompositionStatus"])

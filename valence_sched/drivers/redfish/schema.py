@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Redfish resources of composition, as far as a scheduler reads them (DMTF DSP8010)."""
+
+from __future__ import annotations
+
+from valence_sched.drivers.fields import (
+    Field,
+    Link,
+    Named,
+    Parts,
+    Resource,
+    flag,
+    links,
+    number,
+    objects,
+    text,
+    words,
+)
+from valence_sched.drivers.redfish.device_schema import (
+    DriveDevice,
+    EthernetInterface,
+    MemoryDevice,
+    NetworkInterface,
+    ProcessorDevice,
+    SimpleStorage,
+    Storage,
+)
+
+
+class Capabilities(Resource):
+    """The document behind a capability."""
+
+    limits = Field("@Redfish.ResourceBlockLimits", objects, "Min and Max with each block type")
+
+
+#: The ways to compose a system; other use cases limit something else.
+USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
+
+
+class Capability(Resource):
+    """One element of ``@Redfish.CollectionCapabilities``."""
+
+    use_case = Field("UseCase", text, "what the capability is for")
+    object = Link("CapabilitiesObject", Capabilities, "the document that holds the limits")
+    zones = Field("Links/RelatedItem", links, "the zones it applies to; none means all")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is a way to compose a system."""
+        return self.use_case in USE_CASES
+
+
+class Collection(Named):
+    """Any collection; its count is not read, since it cannot be trusted."""
+
+    members = Field("Members", links, "the members on this page")
+    next_page = Field("Members@odata.nextLink", text, "the next page")
+    capabilities = Parts("@Redfish.CollectionCapabilities/Capabilities", Capability, "its limits")
+
+
+class Holder(Named):
+    """What holds devices: a block links them, a system links collections of them."""
+
+    processors = Link("Processors", ProcessorDevice, "CPUs and accelerators")
+    memory = Link("Memory", MemoryDevice, "memory modules")
+    drives = Link("Drives", DriveDevice, "drives without a storage subsystem")
+    storage = Link("Storage", Storage, "storage subsystems", levels=2)
+    simple_storage = Link("SimpleStorage", SimpleStorage, "drives without a document of their own")
+    ethernet = Link("EthernetInterfaces", EthernetInterface, "network interfaces")
+    network = Link("NetworkInterfaces", NetworkInterface, "network adapters, as seen by the system")
+
+
+class MemorySet(Resource):
+    """One element of ``MemoryDomain.InterleavableMemorySets``."""
+
+    modules = Link("MemorySet", MemoryDevice, "memory modules")
+
+
+class MemoryChunks(Named):
+    """MemoryChunks: one piece of a domain that is in use."""
+
+    size_mib = Field("MemoryChunkSizeMiB", number, "size", "MiB")
+    kind = Field("AddressRangeType", text, "Volatile, PMEM or Block")
+
+
+class MemoryDomain(Named):
+    """MemoryDomain."""
+
+    creatable = Field("AllowsMemoryChunkCreation", flag, "whether it hands out memory")
+    size_mib = Field("MemorySizeMiB", number, "all of it", "MiB")
+    min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
+    step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
+    chunks = Link("MemoryChunks", MemoryChunks, "what is handed out", collection=True)
+    sets = Parts("InterleavableMemorySets", MemorySet, "the modules it is made of")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it hands out memory now."""
+        return bool(self.creatable) and (self.state or "Enabled").casefold() == "enabled"
+
+
+class ListedSystem(Named):
+    """ComputerSystem as far as it is read for its own sake."""
+
+    type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
+    blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
+    domains = Link(
+        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
+    )
+
+
+class System(Holder):
+    """ComputerSystem as what a block is."""
+
+    simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
+    network = Link("NetworkInterfaces", NetworkInterface, "read where no Ethernet is", late=True)
+    cpus = Field("ProcessorSummary", objects, "read where no processor is listed")
+    ram = Field("MemorySummary", objects, "read where no memory module is listed")
+
+
+class ResourceBlock(Holder):
+    """ResourceBlock."""
+
+    types = Field("ResourceBlockType", words, "Compute, Processor, Memory, Storage, …")
+    composition_state = Field("CompositionStatus/CompositionState", text, "Unused, Composed, …")
+    reserved = Field("CompositionStatus/Reserved", flag, "a client has claimed it")
+    sharing_capable = Field("CompositionStatus/SharingCapable", flag, "absent: it cannot")
+    sharing_enabled = Field("CompositionStatus/SharingEnabled", flag, "absent: it does not")
+    max_compositions = Field("CompositionStatus/MaxCompositions", number, "an upper bound", "nodes")
+    compositions = Field("CompositionStatus/NumberOfCompositions", number, "in use by", "nodes")
+    pool = Field("Pool", text, "Free, Active or Unassigned")
+    client = Field("Client", text, "whose it is")
+    chassis = Field("Links/Chassis", links, "the enclosures it sits in")
+    in_systems = Field("Links/ComputerSystems", links, "the systems it is part of, or is")
+    systems = Link("ComputerSystems", System, "the systems that are the block")
+
+
+class Zone(Named):
+    """Zone; the older place of capabilities is the zone itself."""
+
+    type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
+    blocks = Link(
+        "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
+    )
+    capabilities = Parts("@Redfish.CollectionCapabilities/Capabilities", Capability, "its limits")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is a zone of resource blocks."""
+        return (self.type or "ZoneOfResourceBlocks").casefold() == "zoneofresourceblocks"
+
+
+class CompositionService(Named):
+    """CompositionService."""
+
+    blocks = Link(
+        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
+    )
+    zones = Link(
+        "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
+    )
+
+
+class Chassis(Named):
+    """Chassis."""
+
+    domains = Link(
+        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
+    )
+
+
+class Root(Named):
+    """ServiceRoot."""
+
+    composition = Link(
+        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
+    )
+    blocks = Link(
+        "ResourceBlocks",
+        ResourceBlock,
+        "blocks of a service without composition service",
+        collection=True,
+        levels=5,
+        levels_kept=1,
+    )
+    systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
+    chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the devices of a block sit, as far as links that are read anyway tell it.
+
+``chassis`` is what the block links, else what its devices do. ``fabric`` and ``switch`` are read
+from the URIs of endpoints and switch ports that devices link. A place of which several values
+are told is not told. Redfish has no word for a PCIe root, so no driver tells ``pcie_root``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.redfish.describe import is_there
+from valence_sched.drivers.redfish.device_schema import Device
+from valence_sched.drivers.redfish.schema import ResourceBlock
+
+_IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
+_SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
+
+
+def places(service: Service, block: ResourceBlock, devices: list[Device]) -> dict[str, str] | None:
+    """Return the places of a block with their URIs, None where none is told."""
+    return places_of(service, block.uri, block.chassis, devices)
+
+
+def places_of(
+    service: Service,
+    where: str,
+    chassis: tuple[str, ...],
+    devices: Iterable[Device],
+    ends: Iterable[str] = (),
+) -> dict[str, str] | None:
+    """Return the places of devices, as :func:`places`, that links at ``where`` tell.
+
+    ``ends`` are links to more endpoints and switch ports than the devices themselves tell.
+    """
+    told: dict[str, set[str]] = {"chassis": _uris(service, chassis, where)}
+    for uri in _uris(service, ends, where):
+        for name, value in _parts(uri).items():
+            told.setdefault(name, set()).add(value)
+    for device in filter(is_there, devices):
+        if "Links" not in device.json:
+            continue
+        if not chassis:
+            told["chassis"] |= _uris(service, device.chassis, device.uri)
+        for uri in _uris(service, device.endpoints + device.switch_ports, device.uri):
+            for name, value in _parts(uri).items():
+                told.setdefault(name, set()).add(value)
+    found = {name: values.pop() for name, values in told.items() if len(values) == 1}
+    return dict(sorted(found.items())) or None
+
+
+def _uris(service: Service, links: Iterable[str], where: str) -> set[str]:
+    return {uri for uri in (service.uri(link, where) for link in links) if uri}
+
+
+def _parts(uri: str) -> dict[str, str]:
+    """Return the fabric and the switch that a URI stands in."""
+    inside = _IN_FABRIC.fullmatch(uri)
+    if inside is None:
+        return {}
+    fabric = inside["fabric"]
+    switch = _SWITCH.match(inside["rest"] or "")
+    return {"fabric": fabric, **({"switch": fabric + switch[0]} if switch else {})}

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drives and FPGAs that fabrics offer, and which systems reach them.
+
+A network is reached by every system. A PCIe fabric is reached by the systems that are cabled to
+it; one that names no system at all is taken to be reached by every one, as nothing speaks
+against it, and that is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.rsd.schema import (
+    ConnectedEntity,
+    Endpoint,
+    Fabric,
+    FabricPort,
+    FabricZone,
+    Pooled,
+    RackSystem,
+    Switch,
+)
+from valence_sched.errors import Remark
+
+NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A pooled device with the endpoints that lead to it.
+
+    ``fabrics`` are the PCIe fabrics that offer it, none where a network does. ``ends`` are its
+    endpoints and their switch ports.
+    """
+
+    device: Pooled
+    is_drive: bool
+    fabrics: frozenset[str]
+    ends: tuple[str, ...]
+    is_zoned: bool
+
+
+class Reach(NamedTuple):
+    """The PCIe fabrics that a system is taken to reach, and those of which that is told."""
+
+    fabrics: frozenset[str]
+    told: frozenset[str]
+
+
+def offers(service: Service, fabrics: Iterable[Fabric]) -> list[Offer]:
+    """Return every pooled drive and FPGA once, in the order of the fabrics."""
+    found: dict[str, Offer] = {}
+    for fabric in fabrics:
+        for offer in _offers(service, fabric):
+            old = found.get(offer.device.uri, offer)
+            found[offer.device.uri] = Offer(
+                old.device,
+                old.is_drive,
+                # What a network offers too, every system reaches.
+                offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset(),
+                tuple(dict.fromkeys(old.ends + offer.ends)),
+                old.is_zoned or offer.is_zoned,
+            )
+    return list(found.values())
+
+
+def reach(
+    service: Service, fabrics: Iterable[Fabric], systems: Iterable[RackSystem], offered: list[Offer]
+) -> dict[str, Reach]:
+    """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
+    systems = list(systems)
+    told: dict[str, set[str]] = {system.uri: set() for system in systems}
+    silent: set[str] = set()
+    rich = {fabric for offer in offered for fabric in offer.fabrics}
+    for fabric in fabrics:
+        if fabric.uri not in rich:
+            continue
+        hosts = _hosts(service, fabric, systems)
+        for uri in hosts:
+            told[uri].add(fabric.uri)
+        if not hosts and systems:
+            silent.add(fabric.uri)
+            what = "found no system that it is cabled to (every system is taken to reach it)"
+            fabric.note(Remark(f"{fabric.uri}: {what}"))
+    return {uri: Reach(frozenset(ends | silent), frozenset(ends)) for uri, ends in told.items()}
+
+
+def _offers(service: Service, fabric: Fabric) -> Iterator[Offer]:
+    zones = list(service.follow(fabric.zones, FabricZone, fabric.uri))
+    zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
+    is_network = (fabric.type or "PCIe").casefold() in NETWORK_TYPES
+    reached = frozenset() if is_network else frozenset([fabric.uri])
+    for endpoint in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+        is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
+        offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
+        for device in service.follow(offered, Pooled, endpoint.uri):
+            kind = _kind(device)
+            if kind == "drive" or (kind == "processor" and _is_accelerator(device)):
+                ends = (endpoint.uri, *endpoint.ports)
+                yield Offer(device, kind == "drive", reached, ends, is_zoned)
+
+
+def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
+    for json in endpoint.entities:
+        yield endpoint.part(ConnectedEntity, json, "ConnectedEntities")
+
+
+def _kind(device: Pooled) -> str:
+    """Return what a device is by its type, or by its place where it does not say."""
+    if device.kind:
+        return device.kind.lstrip("#").partition(".")[0].casefold()
+    collection = device.uri.rpartition("/")[0].rpartition("/")[2]
+    return collection.casefold().removesuffix("s")
+
+
+def _is_accelerator(device: Pooled) -> bool:
+    return (device.processor_type or "CPU").casefold() != "cpu"
+
+
+def _hosts(service: Service, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
+    known = {system.uri for system in systems}
+    endpoints = list(service.follow(fabric.endpoints, Endpoint, fabric.uri))
+    hosts = {
+        service.uri(link, end.uri)
+        for end in endpoints
+        for entity in _entities(end)
+        if not entity.leads
+        for link in entity.entity
+    }
+    ours = {endpoint.uri for endpoint in endpoints}
+    cables = _cables(service, fabric)
+    for system in systems:
+        ends = {service.uri(link, system.uri) for link in system.endpoints}
+        if ends & ours or cables & set(system.cables):
+            hosts.add(system.uri)
+    return {uri for uri in hosts if uri in known}
+
+
+def _cables(service: Service, fabric: Fabric) -> set[str]:
+    return {
+        cable
+        for switch in service.follow(fabric.switches, Switch, fabric.uri)
+        for port in service.follow(switch.ports, FabricPort, switch.uri)
+        for cable in port.cables
+    }

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The racks of Intel Rack Scale Design, versions 2.1 to 2.5, as the nouns of an inventory.
+
+A node is one system, with drives and FPGAs of fabrics and volumes of storage services. There is
+no document that says what is free: it is what no node and no zone links and nothing speaks
+against.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.fields import Resource
+from valence_sched.drivers.links import ROOT, Service
+from valence_sched.drivers.redfish import device_owners
+from valence_sched.drivers.redfish.describe import Describer
+from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
+from valence_sched.drivers.redfish.topology import places_of
+from valence_sched.drivers.rsd import fabrics as rsd_fabrics
+from valence_sched.drivers.rsd import stocks
+from valence_sched.drivers.rsd.fabrics import Offer, Reach
+from valence_sched.drivers.rsd.schema import (
+    ComposedNode,
+    Fabric,
+    RackRoot,
+    RackSystem,
+    StorageService,
+)
+from valence_sched.drivers.rsd.status import Uses
+from valence_sched.errors import Remark
+from valence_sched.model.inventory import (
+    BlockType,
+    Devices,
+    FullBlock,
+    FullPodm,
+    Limit,
+    Node,
+    Pool,
+    Status,
+)
+from valence_sched.view.builder import WHOLE
+
+R = TypeVar("R", bound=Resource)
+
+#: The pool of systems that no PCIe fabric reaches, where others are reached by one.
+UNSWITCHED = "unswitched"
+
+#: One node is one system.
+LIMITS: dict[BlockType, Limit] = {"ComputerSystem": Limit(1, 1)}
+
+
+class Found(NamedTuple):
+    """The resources of a rack, each once."""
+
+    root: RackRoot
+    systems: list[RackSystem]
+    nodes: list[ComposedNode]
+    storages: list[StorageService]
+    offers: list[Offer]
+    reach: dict[str, Reach]
+
+
+def rsd() -> Dialect:
+    """Intel Rack Scale Design 2.1 to 2.5."""
+    return Dialect("rsd", RackRoot, read_podm)
+
+
+def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
+    """Read a whole pod manager; what is missing or wrong is noted and left out."""
+    found = find(service)
+    names = _names(found)
+    ids = tuple(dict.fromkeys(names.values())) or (WHOLE,)
+    pooled = {offer.device.uri for offer in found.offers}
+    uses = Uses(service, found.nodes, found.storages, pooled)
+    amounts = stocks.stocks(service, found.storages, ids)
+    if not found.systems:
+        service.note(Remark(f"{found.root.uri}: found no system to make a node of"))
+    return FullPodm(
+        id=id_,
+        name=found.root.name,
+        driver=driver,
+        pools=tuple(Pool(id=id_, limits=LIMITS) for id_ in ids),
+        blocks=tuple(_blocks(service, found, uses, names, ids)),
+        stocks=amounts,
+        nodes=tuple(_node(node, uses) for node in found.nodes),
+    )
+
+
+def find(service: Service) -> Found:
+    """Return the resources of a rack, and who reaches what."""
+    root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.note)
+    fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
+    systems = list(service.follow(root.systems, RackSystem, root.uri))
+    offered = rsd_fabrics.offers(service, fabrics)
+    return Found(
+        root,
+        systems,
+        _each(service, root, ComposedNode, root.nodes, root.rack_nodes),
+        _each(service, root, StorageService, root.storage, root.services, root.rack_services),
+        offered,
+        rsd_fabrics.reach(service, fabrics, systems, offered),
+    )
+
+
+def _each(service: Service, root: RackRoot, type_: type[R], *links: tuple[str, ...]) -> list[R]:
+    """Return what several links of the root lead to, each once."""
+    found: dict[str, R] = {}
+    for some in links:
+        for one in service.follow(some, type_, root.uri):
+            found.setdefault(one.uri, one)
+    return list(found.values())
+
+
+def _names(found: Found) -> dict[frozenset[str], str]:
+    """Return the pools: what systems reach, with the id of the pool of those that reach it.
+
+    Systems that reach the same are a pool: only what all of them reach makes a node with any.
+    """
+    every = [reach.fabrics for reach in found.reach.values()]
+    if not any(every):
+        return {frozenset(): WHOLE} if found.systems else {}
+    lasts = {uri: uri.rpartition("/")[2] for reached in every for uri in reached}
+    counts = Counter(lasts.values())
+    ids = {uri: last if counts[last] == 1 else uri for uri, last in lasts.items()}
+    return {
+        reached: "+".join(ids[uri] for uri in sorted(reached)) or UNSWITCHED
+        for reached in dict.fromkeys(every)
+    }
+
+
+def _node(node: ComposedNode, uses: Uses) -> Node:
+    return Node(uri=node.uri, name=node.name, blocks=uses.blocks_of(node))
+
+
+def _blocks(
+    service: Service,
+    found: Found,
+    uses: Uses,
+    names: dict[frozenset[str], str],
+    ids: tuple[str, ...],
+) -> Iterator[FullBlock]:
+    reached = {system.uri: device_owners.of_system(service, system) for system in found.systems}
+    attached = {uri for held in reached.values() for uri in held}
+    statuses = {system.uri: uses.of_system(system) for system in found.systems}
+    # A pooled drive that a system lists is a block of its own: it leaves when the node does.
+    pooled = {offer.device.uri for offer in found.offers}
+    own = {
+        block: {uri: device for uri, device in held.items() if uri not in pooled}
+        for block, held in reached.items()
+    }
+    held = device_owners.settled(service, own, statuses)
+    describer = Describer()
+    for system in found.systems:
+        status, mine = statuses[system.uri], held[system.uri]
+        ends = system.endpoints + tuple(found.reach[system.uri].told)
+        places = places_of(service, system.uri, system.chassis, mine, ends)
+        pools = (names[found.reach[system.uri].fabrics],)
+        yield _block(system, "ComputerSystem", pools, status, describer.describe(mine), places)
+    for offer in found.offers:
+        yield _offered(service, offer, uses.of_offer(offer, attached), names, ids)
+
+
+def _offered(
+    service: Service,
+    offer: Offer,
+    status: Status,
+    names: dict[frozenset[str], str],
+    ids: tuple[str, ...],
+) -> FullBlock:
+    of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
+    device: Device = kind(of.uri, of.json, of.note)
+    described = Describer().describe([device])
+    pools = ids
+    if offer.fabrics:
+        pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
+    else:
+        remote = tuple(msgspec.structs.replace(it, remote=True) for it in described.drives)
+        described = msgspec.structs.replace(described, drives=remote)
+    places = places_of(service, of.uri, of.chassis, [device], offer.ends)
+    return _block(
+        of, "Storage" if offer.is_drive else "Processor", pools, status, described, places
+    )
+
+
+def _block(
+    of: RackSystem | Device,
+    kind: BlockType,
+    pools: tuple[str, ...],
+    status: Status,
+    described: Devices,
+    places: dict[str, str] | None,
+) -> FullBlock:
+    return FullBlock(
+        uri=of.uri,
+        name=of.name,
+        type=(kind,),
+        pools=pools,
+        places=places,
+        status=status,
+        devices=described,
+    )

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The resources of Intel Rack Scale Design, versions 2.1 to 2.5, as far as a scheduler reads them.
+
+What is standard Redfish is declared in ``resources`` and ``device_resources``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valence_sched.drivers.fields import (
+    Field,
+    Link,
+    Named,
+    Parts,
+    Resource,
+    amount,
+    flag,
+    links,
+    text,
+    words,
+)
+from valence_sched.drivers.redfish.device_schema import Device, SimpleStorage
+from valence_sched.drivers.redfish.schema import System
+
+OEM = "Oem/Intel_RackScale"
+
+
+class Given(Link):
+    """A link of which an empty object in its place is none."""
+
+    def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
+        super().__init__(path, to, doc, late=late)
+        self.read = given
+
+
+def given(value: Any) -> tuple[str, ...]:
+    """Read links, of which an object without any content is none."""
+    return () if value == {} else links(value)
+
+
+class Pooled(Device):
+    """What stands behind an endpoint: a drive, an FPGA, or a volume of a storage service."""
+
+    lasting = False  # whether it is erased changes with every node that had it
+
+    kind = Field("@odata.type", text, "tells a drive from a processor and a volume")
+    processor_type = Field("ProcessorType", text, "FPGA, …")
+    capacity_bytes = Field("CapacityBytes", amount, "of a drive", "bytes")
+    drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive that does not say so is not free")
+    storage = Field(f"{OEM}/Storage", links, "the storage of a system that has it now")
+    fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA that says no is not free")
+
+
+class ConnectedEntity(Resource):
+    """One element of ``Endpoint.ConnectedEntities``."""
+
+    role = Field("EntityRole", text, "Initiator asks, every other one offers")
+    entity = Given("EntityLink", Pooled, "what it is")
+
+    @property
+    def leads(self) -> bool:
+        """Whether it offers something."""
+        return (self.role or "").casefold() != "initiator"
+
+
+class Endpoint(Named):
+    """Endpoint: one end of a connection through a fabric."""
+
+    entities = Parts("ConnectedEntities", ConnectedEntity, "what it is the end of")
+    ports = Field("Links/Ports", links, "the switch ports it is behind")
+    zones = Field(f"Links/{OEM}/Zones", links, "the zones it is in (2.3 and later)")
+
+
+class FabricZone(Named):
+    """Zone of a fabric: endpoints that are connected now."""
+
+    endpoints = Field("Links/Endpoints", links, "what it connects; that is in use")
+
+
+class FabricPort(Named):
+    """Port of a switch."""
+
+    cables = Field(f"{OEM}/PCIeConnectionId", words, "the cables that end here")
+
+
+class Switch(Named):
+    """Switch of a fabric."""
+
+    ports = Link("Ports", FabricPort, "its ports", collection=True)
+
+
+class Fabric(Named):
+    """Fabric."""
+
+    type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
+    endpoints = Link("Endpoints", Endpoint, "all ends", collection=True)
+    zones = Link("Zones", FabricZone, "what is connected now", collection=True)
+    switches = Link("Switches", Switch, "where its cables end; read of PCIe fabrics that offer "
+                    "something", collection=True, late=True)  # fmt: skip
+
+
+class StoragePool(Named):
+    """StoragePool (2.3 and later)."""
+
+    total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
+    used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
+
+
+class LogicalDrive(Named):
+    """LogicalDrive (2.1 and 2.2): a group of physical drives, or a volume cut from one."""
+
+    mode = Field("Mode", text, "LVG or Pool is a group, whatever it links")
+    size_gib = Field("CapacityGiB", amount, "size", "GiB")
+    physical = Field("Links/PhysicalDrives", links, "what a group is made of")
+    groups = Field("Links/LogicalDrives", links, "the group a volume is cut from")
+    used_by = Field("Links/UsedBy", links, "the volumes that are cut from a group")
+
+
+class StorageService(Named):
+    """StorageService: hands out volumes over a network."""
+
+    pools = Link("StoragePools", StoragePool, "what volumes are cut from", collection=True)
+    drives = Link("LogicalDrives", LogicalDrive, "groups and volumes", collection=True)
+    host = Field("Links/HostingSystem", links, "the system it runs on, which makes no node")
+
+
+class RackSystem(System):
+    """ComputerSystem of a rack."""
+
+    simple_storage = Given("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
+    enabled = Field("Enabled", flag, "false when it is switched off")
+    chassis = Field("Links/Chassis", links, "the enclosure it sits in")
+    endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
+    cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables to PCIe switches")
+
+
+class ComposedNode(Named):
+    """ComposedNode."""
+
+    node_state = Field("ComposedNodeState", text, "Allocating, Allocated, Assembling, Assembled, "
+                       "Failed; all of them are in use")  # fmt: skip
+    system = Field("Links/ComputerSystem", links, "the one system that it is")
+    processors = Field("Links/Processors", links, "its CPUs and FPGAs")
+    local = Field("Links/LocalDrives", links, "its drives, pooled ones too")
+    remote = Field("Links/RemoteDrives", links, "its targets, volumes or drives over a network")
+    storage = Field("Links/Storage", links, "its drives and volumes (2.5)")
+
+
+class RackRoot(Named):
+    """ServiceRoot of a pod manager."""
+
+    nodes = Link("Nodes", ComposedNode, "composed nodes (2.1)", collection=True)
+    rack_nodes = Link(f"{OEM}/Nodes", ComposedNode, "composed nodes (2.2 and later)",
+                      collection=True)  # fmt: skip
+    systems = Link("Systems", RackSystem, "all systems", collection=True, levels=5)
+    fabrics = Link("Fabrics", Fabric, "PCIe and network fabrics", collection=True, levels=4)
+    services = Link("Services", StorageService, "storage (2.1)", collection=True, levels=3)
+    rack_services = Link(f"{OEM}/Services", StorageService, "storage (2.2 and later)",
+                         collection=True, levels=3)  # fmt: skip
+    storage = Link(
+        "StorageServices", StorageService, "storage (2.3 and later)", collection=True, levels=3
+    )

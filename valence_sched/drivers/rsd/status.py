@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far the systems and pooled devices of a rack are in use, and what else keeps them from it.
+
+A composed node holds its blocks in every state: a failed one returns by itself when what it lost
+comes back. Free is what no node, zone or storage service has, and what its pod manager would
+take: Enabled, healthy, and a pooled drive erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from valence_sched.drivers.fields import Named
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.rsd.fabrics import Offer
+from valence_sched.drivers.rsd.schema import ComposedNode, Pooled, RackSystem, StorageService
+from valence_sched.errors import Remark
+from valence_sched.model.inventory import CompositionState, Status
+
+NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
+_UNDER_WAY = ("allocating", "assembling")
+
+
+class Uses:
+    """What the nodes of a rack hold, by the URI of the block."""
+
+    def __init__(
+        self,
+        service: Service,
+        nodes: Iterable[ComposedNode],
+        storages: Iterable[StorageService],
+        pooled: set[str],
+    ) -> None:
+        self._service, self._pooled = service, pooled
+        self._hosts = {
+            service.uri(link, storage.uri) for storage in storages for link in storage.host
+        }
+        self._nodes: dict[str, list[ComposedNode]] = {}
+        for node in nodes:
+            _check(node)
+            for uri in self.blocks_of(node):
+                self._nodes.setdefault(uri, []).append(node)
+
+    def blocks_of(self, node: ComposedNode) -> tuple[str, ...]:
+        """Return the system of a node and the pooled devices among what it links."""
+        systems = self._uris(node, node.system)
+        rest = node.processors + node.local + node.remote + node.storage
+        pooled = [uri for uri in self._uris(node, rest) if uri in self._pooled]
+        return tuple(dict.fromkeys([*systems, *pooled]))
+
+    def of_system(self, system: RackSystem) -> Status:
+        """Return the status of a system; one that runs a storage service makes no node."""
+        return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
+
+    def of_offer(self, offer: Offer, attached: set[str]) -> Status:
+        """Return the status of a pooled device; ``attached`` are those that systems list."""
+        device = offer.device
+        if offer.is_zoned or device.uri in attached or device.storage:
+            return self._status(device, "Composed")
+        return self._status(device, "Unused" if _is_clean(offer) else "Unavailable")
+
+    def _status(self, of: RackSystem | Pooled, state: CompositionState) -> Status:
+        nodes = self._nodes.get(of.uri, [])
+        health = of.health or of.rollup
+        if nodes:
+            states = {(node.node_state or "").casefold() for node in nodes}
+            state = "Composing" if states <= set(_UNDER_WAY) else "Composed"
+        elif state == "Unused" and (health == "Warning" or of.enabled is False):
+            state = "Unavailable"  # its pod manager takes nothing but what is OK
+        return Status(
+            state=state,
+            enabled=None if of.state is None else of.state.casefold() == "enabled",
+            health=health,  # type: ignore[arg-type]
+            compositions=len(nodes) or (1 if state == "Composed" else 0),
+        )
+
+    def _uris(self, of: Named, links: Iterable[str]) -> list[str]:
+        return [uri for uri in (self._service.uri(link, of.uri) for link in links) if uri]
+
+
+def _is_clean(offer: Offer) -> bool:
+    """Return whether nobody's data is on a device, by what it says itself."""
+    device = offer.device
+    if not offer.is_drive:
+        return device.fpga_erased is not False
+    if device.drive_erased is None:
+        path = Pooled.drive_erased.path
+        what = "found nothing, expected true or false (no node can have it)"
+        device.note(Remark(f"{device.uri}: {path}: {what}"))
+    return device.drive_erased is True
+
+
+def _check(node: ComposedNode) -> None:
+    state = node.node_state
+    if (state or "").casefold() not in NODE_STATES:
+        expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
+        path = ComposedNode.node_state.path
+        node.note(Remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)"))
+    if not node.system:
+        node.note(Remark(f"{node.uri}: {ComposedNode.system.path}: found none, expected one"))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One write to a Redfish service: sent once, and waited for where it was only accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+from valence_sched.drivers.composer import Reply, Watch, Wire
+from valence_sched.drivers.http.answer import GOING
+from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.redfish import methods
+from valence_sched.drivers.redfish.capabilities import path
+from valence_sched.drivers.refusals import refusal
+from valence_sched.errors import PodmError
+
+ACCEPTED = 202
+#: Answers after which what was asked for may still come to be: those of a gateway that gave up.
+GATEWAY = (408, 502, 504)
+#: What a monitor answers that cannot answer now; any other is how the operation itself ended.
+LATER = (*GATEWAY, 429, 503)
+
+
+class Sent(NamedTuple):
+    """What became of a write.
+
+    ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
+    have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
+    when it was accepted and did not end while there was patience.
+    """
+
+    node: str | None = None
+    reason: str = ""
+    lost: bool = False
+    unsent: bool = False
+    goes_on: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the answer came, and was no."""
+        return bool(self.reason) and not (self.lost or self.goes_on or self.unsent)
+
+
+def written(
+    wire: Wire, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
+) -> Sent:
+    """Send once to ``target``, and wait for what was only accepted."""
+    try:
+        reply = send()
+    except PodmError as error:
+        sent = getattr(error, "sent", True)
+        return Sent(reason=f"no reply: {error}", lost=sent, unsent=not sent)
+    watch("answered")
+    last, goes_on = _finished(wire, target, reply, patience, watch)
+    if goes_on:
+        return Sent(reason="its task did not end in time", goes_on=True)
+    why = refusal(last)
+    node = None if why else methods.node_of(last, target)
+    return Sent(node, why or "", lost=last.status in GATEWAY)
+
+
+def _finished(
+    wire: Wire, target: str, reply: Reply, patience: Patience, watch: Watch
+) -> tuple[Reply, bool]:
+    """Wait for what was accepted; return the last reply, and whether its task still goes on.
+
+    A monitor that does not answer well for a while says nothing about its task.
+    """
+    if reply.status != ACCEPTED:
+        return reply, False
+    told = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
+    monitor = path(urljoin(target, str(told))) if told else None
+    while monitor and patience.pause(reply.headers):
+        watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
+        try:
+            found = wire.get(monitor)
+        except PodmError:
+            continue
+        if found.status in LATER:
+            continue
+        reply = found
+        if not _runs(reply):
+            return reply, False
+    return reply, True
+
+
+def _runs(reply: Reply) -> bool:
+    """Return whether a reply is of a task that has not ended."""
+    return reply.status == ACCEPTED or (reply.body or {}).get("TaskState") in GOING

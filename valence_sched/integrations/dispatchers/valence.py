@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks an OpenStack Valence API to compose each node on the pod manager that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from valence_sched.errors import DispatchFailed, RequestError
+from valence_sched.integrations.dispatchers.http_post import post
+from valence_sched.model.dispatch import Order, Receipt
+from valence_sched.model.inventory import to_json
+from valence_sched.model.need import Ask, Need
+
+
+def valence(url: str, order: Order) -> Sequence[Receipt]:
+    """Posts each node to ``/v1/nodes`` with its pod manager and what it was asked to be.
+
+    Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
+    for is refused before anything is sent.
+    """
+    if order.unsaid is not None:
+        raise DispatchFailed(f"Valence cannot be asked for this node, nothing sent: {order.unsaid}")
+    found: list[Receipt] = []
+    for placement in order.placements:
+        several = len(order.placements) > 1
+        body = {
+            "name": f"{order.name}-{placement.node}" if several else order.name,
+            "podm_id": placement.chosen.podm,
+            "properties": order.properties,
+        }
+        try:
+            status, answer = post(f"{url.rstrip('/')}/v1/nodes", to_json(body), order.timeout_s)
+        except DispatchFailed as error:
+            before = ", ".join(str(receipt.reference) for receipt in found)
+            more = f"; taken before: {before}" if before else ""
+            raise DispatchFailed(f"node {placement.node}: {error}{more}") from None
+        found.append(
+            Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=status,
+                    reference=_uuid(answer))
+        )  # fmt: skip
+    return found
+
+
+def _uuid(answer: Any) -> str | None:
+    uuid = answer.get("uuid") if isinstance(answer, dict) else None
+    return uuid if isinstance(uuid, str) else None
+
+
+#: The amounts that Valence has a word for, and the words that may go with each.
+TOTALS = {
+    ("processor", "cores"): ("processor", "total_cores", ("model",)),
+    ("memory", "capacity_mib"): ("memory", "capacity_mib", ("type",)),
+}
+
+
+def properties(ask: Ask) -> dict[str, Any]:
+    """Return the properties of a Valence flavor that asks for the same.
+
+    Raises:
+        RequestError: Valence has no word for something; the message names it.
+    """
+    if ask.bonds:
+        raise RequestError("it has no word for devices that are to be together or apart")
+    found: dict[str, Any] = {}
+    types: list[str] = []
+    for need in ask.needs:
+        if (need.kind, need.measure) in TOTALS:
+            thing, total, words = TOTALS[need.kind, need.measure]
+            if thing in found:
+                raise RequestError(f"it has a word for one kind of {thing} only")
+            found[thing] = {total: int(need.amount), **_tests(need, words)}
+        elif need.kind == "stock" and need.resource == "storage_gib" and need.count == 1:
+            found["remote_storage"] = {"capacity_gib": int(need.amount)}
+        else:
+            types += [_type(need)] * int(need.amount)
+    if types:
+        found["pci_device"] = {"type": types}
+    return found
+
+
+def _tests(need: Need, words: Iterable[str]) -> dict[str, Any]:
+    told = {test.attribute: test.value for test in need.tests}
+    if unknown := next((name for name in told if name not in words), None):
+        raise RequestError(f"it has no word for the {unknown} of a {need.kind}")
+    return told
+
+
+def _type(need: Need) -> str:
+    """Return the type of device in Valence's list."""
+    told = {test.attribute: test.value for test in need.tests}
+    if need.kind == "accelerator" and set(told) == {"kind"}:
+        return str(told["kind"])
+    if need.kind == "drive" and told == {"media": "SSD"}:
+        return "SSD"
+    if need.kind == "nic" and not told:
+        return "NIC"
+    what = need.resource if need.kind == "stock" else need.kind
+    more = f" by its {', '.join(sorted(told))}" if told else f" as {need.measure}"
+    raise RequestError(f"it has no word for {what}{more}")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Posts the decision as it is, signed where there is a key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Sequence
+
+from valence_sched.integrations.dispatchers.http_post import post
+from valence_sched.model.dispatch import Order, Receipt
+
+TIMESTAMP, SIGNATURE = "X-Valence-Sched-Timestamp", "X-Valence-Sched-Signature"
+
+
+def webhook(url: str, order: Order) -> Sequence[Receipt]:
+    """Posts the whole decision to a URL, signed with HMAC-SHA256 where there is a key.
+
+    The signature is of the timestamp, a full stop, and the body, so that neither can be changed
+    and an old one is known by its age. Errors as for a dispatcher.
+    """
+    headers = {}
+    if order.key is not None:
+        headers[TIMESTAMP] = str(int(time.time()))
+        headers[SIGNATURE] = f"sha256={signature(order.key, headers[TIMESTAMP], order.report)}"
+    status, _ = post(url, order.report, order.timeout_s, headers)
+    podms = dict.fromkeys(placement.chosen.podm for placement in order.placements)
+    numbers = tuple(placement.node for placement in order.placements)
+    where = url.partition("?")[0]  # what comes after it may be a secret
+    return [Receipt(nodes=numbers, podm=", ".join(podms), status=status, reference=where)]
+
+
+def signature(key: bytes, timestamp: str, body: bytes) -> str:
+    """Return the hexadecimal HMAC-SHA256 of a timestamp and a body."""
+    return hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()

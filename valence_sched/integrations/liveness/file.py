@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alive is what has a file that was touched not long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from valence_sched.errors import UsageError, one_line
+from valence_sched.model.age import parse_age
+from valence_sched.model.liveness import LIMIT_S, Sign, within
+
+
+def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
+    """Looks at when the file of each was written: ``file:FOLDER`` or ``file:FOLDER:AGE``.
+
+    A file is called as its pod manager, with ``%2F`` for a slash. Without an age it is 10m.
+    """
+    folder, limit_s = _parsed(argument)
+    if not folder.is_dir():
+        raise UsageError(one_line(f"--liveness: file: {argument or 'nothing'!r} is no folder"))
+    return {sign.id: within(_age_s(folder / quote(sign.id, safe=""), now), limit_s)
+            for sign in signs}  # fmt: skip
+
+
+def _parsed(argument: str) -> tuple[Path, float]:
+    name, colon, age = argument.rpartition(":")
+    if colon and not Path(argument).is_dir():
+        with suppress(ValueError):  # then the colon is the folder's own
+            return Path(name).expanduser(), parse_age(age)
+    return Path(argument).expanduser(), LIMIT_S
+
+
+def _age_s(path: Path, now: datetime) -> float | None:
+    try:
+        return max(0.0, now.timestamp() - path.stat().st_mtime) if path.is_file() else None
+    except OSError:
+        return None

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alive is what was read, or reported, not long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from valence_sched.model.liveness import Sign, limit_of, within
+
+
+def read(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
+    """Looks at when each was last read: ``read:AGE``, 10m without an age."""
+    limit_s = limit_of(argument, "read")
+    return {sign.id: within(sign.read_s, limit_s) for sign in signs}

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alive is what reported to the state not long ago, be it nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from valence_sched.model.liveness import Sign, limit_of, within
+
+
+def store(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
+    """Looks at when each reported last, by the state's clock: ``store:AGE``, 10m without an age."""
+    limit_s = limit_of(argument, "store")
+    return {sign.id: within(sign.beat_s, limit_s) for sign in signs}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things whose places an operator wrote down, in a YAML map of kind, name and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from valence_sched.errors import InputError
+from valence_sched.model.codec import MAX_HUMAN_BYTES, convert, load_yaml
+from valence_sched.view.proximity import Place
+
+Map = dict[str, dict[str, Place]]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedThings:
+    """The things of one map."""
+
+    where: str
+    places: Map
+
+    def find(self, kind: str, name: str) -> Place | None:
+        """Return where the map says that a thing is, None when it does not name it."""
+        return self.places.get(kind, {}).get(name)
+
+    def known(self, kind: str) -> Iterable[str]:
+        """Return all things of this kind."""
+        return self.places.get(kind, {})
+
+    def kinds(self) -> Iterable[str]:
+        """Return the kinds of the map."""
+        return self.places
+
+
+def things(source: str) -> MappedThings:
+    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
+
+    Raises:
+        InputError: it cannot be read, or is no such map; with the place and what was expected.
+    """
+    try:
+        with Path(source).open("rb") as stream:
+            data = stream.read(MAX_HUMAN_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(source, "", reason, "a readable file") from None
+    return parsed(data, source)
+
+
+def parsed(data: bytes, file: str) -> MappedThings:
+    """Parse a map; errors as for reading one."""
+    kinds = convert(load_yaml(data, file), dict[str, Any], file)
+    places: Map = {kind: {} for kind in kinds}
+    for kind, named in kinds.items():
+        for name, place in convert(named, dict[str, Any], file, f"$.{kind}").items():
+            at = f"$.{kind}[{name!r}]"
+            places[kind][name] = found = convert(place, Place, file, at)
+            if not found:
+                raise InputError(file, at, "no place", "zone, aggregates or facts")
+    return MappedThings(file, places)

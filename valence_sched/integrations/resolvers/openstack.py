@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things of a cloud: volumes, ports and networks, asked of OpenStack by ID or name.
+
+=========  =====================================  ==============================================
+kind       zone                                   aggregates
+=========  =====================================  ==============================================
+volume     its availability zone
+network    its availability zone, when it is one  its physical networks (told to administrators)
+port       that of its network                    those of its network
+=========  =====================================  ==============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from valence_sched.errors import CloudError, UsageError, one_line
+from valence_sched.view.proximity import Place
+
+
+@dataclass(frozen=True, slots=True)
+class CloudThings:
+    """The things of the cloud behind an ``openstack.connection.Connection``."""
+
+    connection: Any
+    where: str = "OpenStack (volume, port, network)"
+
+    def find(self, kind: str, name: str) -> Place | None:
+        """Ask where a thing is; None for one that the cloud does not have or has no word for.
+
+        Raises:
+            CloudError: the cloud cannot be reached, or refuses to tell.
+        """
+        from keystoneauth1.exceptions import ClientException
+        from openstack.exceptions import SDKException
+
+        if kind not in _FINDERS:
+            return None
+        try:
+            return _FINDERS[kind](self.connection, name)
+        except (SDKException, ClientException) as error:
+            raise CloudError(
+                one_line(f"cannot ask OpenStack for {kind} {name!r}: {error}")
+            ) from None
+
+    def known(self, kind: str) -> Iterable[str]:
+        """Return nothing: a cloud may have a million of them."""
+        return ()
+
+    def kinds(self) -> Iterable[str]:
+        """Return the kinds that are asked of OpenStack."""
+        return _FINDERS
+
+
+def things(source: Any) -> CloudThings:
+    """Return the things behind an SDK connection.
+
+    Raises:
+        UsageError: it is a text, as after ``--near-map openstack:``.
+    """
+    if isinstance(source, str):
+        raise UsageError("openstack is no map to name: within openstack its cloud is asked anyway")
+    return CloudThings(source)
+
+
+def _volume(connection: Any, name: str) -> Place | None:
+    volume = connection.block_storage.find_volume(name, ignore_missing=True)
+    return Place(zone=volume.availability_zone) if volume else None
+
+
+def _port(connection: Any, name: str) -> Place | None:
+    port = connection.network.find_port(name, ignore_missing=True)
+    return _of_network(connection.network.get_network(port.network_id)) if port else None
+
+
+def _network(connection: Any, name: str) -> Place | None:
+    network = connection.network.find_network(name, ignore_missing=True)
+    return _of_network(network) if network else None
+
+
+def _of_network(network: Any) -> Place:
+    zones = network.availability_zones or network.availability_zone_hints or []
+    segments = [part.get("provider:physical_network") for part in network.segments or []]
+    physical = [network.provider_physical_network, *segments]
+    wires = tuple(dict.fromkeys(filter(None, physical)))
+    return Place(zone=zones[0] if len(zones) == 1 else None, aggregates=wires)
+
+
+_FINDERS: dict[str, Callable[[Any, str], Place | None]] = {
+    "volume": _volume,
+    "port": _port,
+    "network": _network,
+}

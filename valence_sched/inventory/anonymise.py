@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers without names: what matters for a decision stays, who and where it is does not.
+
+Of a pod manager of ours every text is known, so each is treated by its field. Of a Redfish
+document only what is known to be harmless stays; any other text gets an alias, also in the parts
+that a vendor added.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from valence_sched.model.custom_resource import SCHEME
+from valence_sched.model.inventory import Fact, FullBlock, FullPodm, Node, Pool, Stock
+from valence_sched.view.builder import WHOLE
+
+#: Parts of URIs that name no thing of a site: collections, services and single resources.
+WORDS = frozenset(
+    word.casefold()
+    for word in """
+    redfish v1 $metadata Systems Chassis Managers Fabrics CompositionService ResourceBlocks
+    ResourceZones Zones Endpoints Switches Ports Connections AddressPools EndpointGroups
+    Processors Memory MemoryDomains MemoryChunks MemorySummary ProcessorSummary Storage
+    StorageServices SimpleStorage Drives Volumes StoragePools StorageGroups Controllers
+    StorageControllers EthernetInterfaces NetworkInterfaces NetworkAdapters
+    NetworkDeviceFunctions NetworkPorts PCIeDevices PCIeFunctions PCIeSlots PCIeInterfaces
+    LogicalServices Services Nodes Actions Oem Members Links Capabilities Devices Thermal Power
+    PowerSubsystem ThermalSubsystem Assembly Sensors LogServices Entries Bios Boot
+    TaskService Tasks EventService Subscriptions UpdateService JsonSchemas Registries
+    TelemetryService Facilities PowerEquipment AggregationService Aggregates
+    FreePool ActivePool CompositionReservations GraphicsControllers USBControllers
+    EthernetSwitches RemoteTargets LogicalDrives Accelerators FPGA InUse Metrics
+    EnvironmentMetrics ProcessorMetrics SubProcessors OperatingConfigs MediaControllers
+    FabricAdapters HostInterfaces VirtualMedia VLANs
+    """.split()  # noqa: SIM905 - a word list reads better as text
+)
+_SHORT = re.compile(r"\d{1,3}")
+_QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
+_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+_OURS = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic)-\d{1,4})")
+
+
+class Aliases:
+    """Aliases under one key; ``originals`` is all that they stand for."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.of = functools.cache(self._of)
+        self.uri = functools.cache(self._uri)
+        self.originals: set[str] = set()
+
+    def _of(self, text: str) -> str:
+        """Return the alias of a whole text; empty text stays."""
+        if not text:
+            return text
+        self.originals.add(text)
+        digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"x{digest[:8].hex()}"
+
+    def part(self, text: str) -> str:
+        """Return the alias of one part of a URI, or an Id; standard words and short numbers stay.
+
+        Parts that are spelled differently in URIs and documents (``%20``) have one alias.
+        """
+        if text.casefold() in WORDS or _SHORT.fullmatch(text) or text == WHOLE:
+            return text
+        return text if _OURS.fullmatch(text) else self.of(unquote(text))
+
+    def path(self, text: str) -> str:
+        """Return a text of parts between slashes, such as a location, part by part."""
+        return "/".join(self.part(part) for part in text.split("/"))
+
+    def _uri(self, uri: str) -> str:
+        """Return a URI with its structure and without its names."""
+        if found := _ADDRESS.fullmatch(uri):
+            host = f"{self.of(found['host'].casefold())}.invalid" if found["host"] else ""
+            return f"{found['scheme'].casefold()}://{host}{self._uri(found['rest'])}"
+        if uri.startswith(SCHEME):
+            head, hash_, rest = uri.partition("#")
+            return f"{head}{hash_}{self.part(rest)}"
+        path, hash_, pointer = uri.partition("#")
+        path, mark, query = path.partition("?")
+        if query and not _QUERY.fullmatch(query):
+            query = self.of(query)
+        return f"{self.path(path)}{mark}{query}{hash_}{self.path(pointer)}"
+
+    def text(self, text: str) -> str:
+        """Return any text: a URI as one, all else by one alias."""
+        if text.startswith("/") or "://" in text:
+            return self.uri(text)
+        return self.part(text)
+
+
+#: Properties whose texts are words of a standard, or say which product a thing is.
+_HARMLESS = re.compile(
+    r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
+    r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
+    r"|Model|Manufacturer|Vendor|@odata\.type|Reserved|BaseModuleType|RAIDTypes|"
+    r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
+)
+_POOLS = ("Free", "Active", "Unassigned")
+#: Properties whose numbers tell who a thing is.
+_IDENTIFYING = re.compile(
+    r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
+    r"durablename|vlan|phone|latitude|longitude|altitude).*"
+)
+_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#]*(?:\d{1,2}[A-Za-z_.@#]*)*")
+_HARDWARE = re.compile(r"[^\r\n]{0,200}")
+
+
+def podm(aliases: Aliases, found: FullPodm) -> FullPodm:
+    """Return a pod manager without names; amounts, kinds, traits and capabilities stay."""
+    return replace(
+        found,
+        id=aliases.part(found.id),
+        name=_name(aliases, found.name),
+        url=aliases.uri(found.url) if found.url else found.url,
+        zone=_name(aliases, found.zone),
+        aggregates=tuple(map(aliases.part, found.aggregates)),
+        facts={key: _fact(aliases, value) for key, value in found.facts.items()},
+        pools=tuple(_pool(aliases, pool) for pool in found.pools),
+        blocks=tuple(_block(aliases, block) for block in found.blocks),
+        stocks=tuple(_stock(aliases, stock) for stock in found.stocks),
+        nodes=tuple(_node(aliases, node) for node in found.nodes),
+    )
+
+
+def documents(aliases: Aliases, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded documents by URI without names; what linked still links."""
+    first = {
+        aliases.uri(uri): _json(aliases, json, "", 200)
+        for uri, json in found.items()
+    }  # fmt: skip
+    originals = {text.casefold() for text in aliases.originals if len(text) >= 4}
+    return {uri: _keys(aliases, json, originals) for uri, json in first.items()}
+
+
+def _name(aliases: Aliases, text: str | None) -> str | None:
+    return None if text is None else aliases.text(text)
+
+
+def _fact(aliases: Aliases, value: Fact) -> Fact:
+    if isinstance(value, tuple):
+        return tuple(_word(aliases, item) for item in value)
+    return _word(aliases, value) if isinstance(value, str) else value
+
+
+def _word(aliases: Aliases, text: str) -> str:
+    """Return a text that may be a URI, or a place as in ``hall/row/rack``."""
+    return aliases.uri(text) if "://" in text else aliases.path(text)
+
+
+def _pool(aliases: Aliases, pool: Pool) -> Pool:
+    return replace(pool, id=_id(aliases, pool.id), name=_name(aliases, pool.name))
+
+
+def _id(aliases: Aliases, id_: str) -> str:
+    return aliases.text(id_)
+
+
+def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
+    status = block.status
+    if status is not None and status.client is not None:
+        status = replace(status, client=aliases.part(status.client))
+    places = block.places
+    if places is not None:
+        places = {kind: aliases.text(place) for kind, place in places.items()}
+    return replace(
+        block,
+        uri=aliases.uri(block.uri),
+        name=_name(aliases, block.name),
+        pools=tuple(_id(aliases, pool) for pool in block.pools),
+        places=places,
+        status=status,
+    )
+
+
+def _stock(aliases: Aliases, stock: Stock) -> Stock:
+    return replace(
+        stock,
+        uri=aliases.uri(stock.uri),
+        name=_name(aliases, stock.name),
+        pools=tuple(_id(aliases, pool) for pool in stock.pools),
+    )
+
+
+def _node(aliases: Aliases, node: Node) -> Node:
+    return replace(
+        node,
+        uri=aliases.uri(node.uri),
+        name=_name(aliases, node.name),
+        owner=_name(aliases, node.owner),
+        group=_name(aliases, node.group),
+        blocks=tuple(map(aliases.uri, node.blocks)),
+    )
+
+
+def _json(aliases: Aliases, json: Any, key: str, depth: int) -> Any:
+    if depth == 0:
+        return None
+    if isinstance(json, dict):
+        return {
+            _key(aliases, name): _json(aliases, value, name, depth - 1)
+            for name, value in json.items()
+        }
+    if isinstance(json, list):
+        return [_json(aliases, item, key, depth - 1) for item in json]
+    if isinstance(json, str):
+        return _text(aliases, json, key)
+    if isinstance(json, int | float) and not isinstance(json, bool) and _IDENTIFYING.fullmatch(key):
+        return aliases.of(str(json))
+    return json
+
+
+def _text(aliases: Aliases, text: str, key: str) -> str:
+    if text.startswith("/") or "://" in text:
+        return aliases.uri(text)
+    if _HARMLESS.fullmatch(key) and not _IDENTIFYING.fullmatch(key) and _HARDWARE.fullmatch(text):
+        return text
+    if key == "Pool" and text in _POOLS:
+        return text
+    return aliases.part(text)
+
+
+def _key(aliases: Aliases, key: str) -> str:
+    return key if _PROPERTY.fullmatch(key) else aliases.of(key)
+
+
+def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
+    """Return JSON in which no property is called as something that got an alias."""
+    if isinstance(json, list):
+        return [_keys(aliases, item, originals) for item in json]
+    if not isinstance(json, dict):
+        return json
+    return {
+        aliases.of(key) if key.casefold() in originals and not _known(key) else key: _keys(
+            aliases, value, originals
+        )
+        for key, value in json.items()
+    }
+
+
+def _known(key: str) -> bool:
+    """Return whether a property is one of the standard's, whatever else is called like it."""
+    return bool(_HARMLESS.fullmatch(key)) or key in ("Id", "Name", "Description", "Links", "Oem")

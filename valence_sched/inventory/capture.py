@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers recorded as they were read: without credentials, and without names if asked.
+
+Every reading is written, one after the other; what could not be read keeps its place in an
+inventory, with its status and nothing to hand out, and has no tree.
+"""
+
+from __future__ import annotations
+
+import secrets as secrets_module
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from valence_sched import files
+from valence_sched.config import credentials
+from valence_sched.drivers.crawl.pool import Reading
+from valence_sched.drivers.files import tree_writer
+from valence_sched.drivers.recorded import Record
+from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.errors import (
+    CredentialError,
+    InputError,
+    PodmError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
+from valence_sched.inventory import anonymise
+from valence_sched.inventory.anonymise import Aliases
+from valence_sched.inventory.loader import Inventories
+from valence_sched.model import redact
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_options import EVERY, Live
+from valence_sched.model.registration import Password
+from valence_sched.simulator.server.load import of_tree
+
+if TYPE_CHECKING:
+    from valence_sched.drivers.crawl.pool import Reading
+    from valence_sched.drivers.recorded import Record
+    from valence_sched.inventory.live import Readings
+
+
+class Captured(NamedTuple):
+    """What a capture holds: pod managers, blocks and, as trees, documents; and what it lacks.
+
+    ``failures`` says of each pod manager that could not be read why, by its name. ``left_out``
+    has a line for each document or pod manager that could not be a file.
+    """
+
+    podms: int
+    blocks: int
+    documents: int
+    failures: dict[str, str]
+    left_out: list[str]
+
+
+class Clean:
+    """Readings as they may be shared, and what went wrong with them so far.
+
+    ``secrets`` are known credentials, which are replaced wherever they stand.
+    """
+
+    def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
+        self._aliases, self._secrets = aliases, tuple(secrets)
+        self.failures: dict[str, str] = {}
+
+    def of(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+        """Yield readings without credentials, and without names where there are aliases."""
+        for reading in readings:
+            if reading.failure is not None:
+                why = reading.failure.removeprefix(f"{reading.podm.id}: ")
+                self.failures[reading.podm.id] = one_line(redact.clean(why, self._secrets))
+            podm = redact.podm(reading.podm, self._secrets)
+            documents = redact.documents(reading.documents, self._secrets)
+            if self._aliases is not None:
+                podm = anonymise.podm(self._aliases, podm)
+                documents = anonymise.documents(self._aliases, tree_writer.joined(documents))
+            yield Reading(podm, reading.failure, documents=documents)
+
+
+def recorded(
+    found: Iterable[tuple[FullPodm, Record]], problems: list[str], *, documents: bool = False
+) -> Iterator[Reading]:
+    """Yield pod managers of an inventory as if they had been read now.
+
+    With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
+    else those that its driver would read. ``problems`` gets a line for each that is left out.
+    """
+    for podm, record in found:
+        if not documents:
+            yield Reading(podm)
+        elif record.tree is None:
+            # Credentials go before rendering: a document spells them in other ways than a field.
+            clean = redact.podm(podm)
+            yield Reading(clean, documents=documents_of(clean))
+        else:
+            yield Reading(podm, documents=dict(of_tree(record.tree, record.file, problems)))
+
+
+def to_file(
+    readings: Iterable[Reading],
+    file: str,
+    aliases: Aliases | None = None,
+    secrets: Collection[str] = (),
+) -> Captured:
+    """Write readings as one inventory, whole or not at all.
+
+    Raises:
+        InputError: the name does not say which form, or the file cannot be written.
+    """
+    clean = Clean(aliases, secrets)
+    podms = (_emptied(reading) for reading in clean.of(readings))
+    count, blocks = files.write_inventory(podms, file)
+    return Captured(count, blocks, 0, clean.failures, [])
+
+
+def to_trees(
+    readings: Iterable[Reading],
+    folder: str,
+    aliases: Aliases | None = None,
+    secrets: Collection[str] = (),
+) -> Captured:
+    """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
+
+    Raises:
+        InputError: the folder is there already, or cannot be written.
+        PodmError: no pod manager could be read.
+    """
+    clean = Clean(aliases, secrets)
+    left_out: list[str] = []
+    counts: Counter[str] = Counter()
+
+    def fill(place: Path) -> None:
+        taken: set[str] = set()
+        for reading in clean.of(readings):
+            if reading.failure is not None:
+                continue
+            podm = reading.podm
+            fault = tree_writer.name_fault(podm.id)
+            if fault is None and podm.id.casefold() in taken:
+                fault = "found an id that another has but for its case"
+            if fault is not None:
+                left_out.append(one_line(f"{podm.id}: {fault}, expected one that can be a folder"))
+                continue
+            taken.add(podm.id.casefold())
+            inside = place / podm.id
+            inside.mkdir()
+            notes: list[str] = []
+            documents = tree_writer.write_tree(reading.documents, inside, notes.append)
+            left_out.extend(f"{podm.id}: {line}" for line in notes)
+            counts.update(podms=1, blocks=len(podm.blocks), documents=documents)
+        if not counts["podms"]:
+            _refuse(folder, clean.failures, left_out)
+
+    tree_writer.build(folder, fill)
+    return Captured(
+        counts["podms"], counts["blocks"], counts["documents"], clean.failures, left_out
+    )
+
+
+def _emptied(reading: Reading) -> FullPodm:
+    """Return the podm of a reading; one that failed hands out nothing, whatever it holds."""
+    if reading.failure is None:
+        return reading.podm
+    status = "Unknown" if reading.podm.status == "Online" else reading.podm.status
+    return replace(reading.podm, status=status, pools=(), blocks=(), stocks=(), nodes=())
+
+
+def _refuse(folder: str, failures: dict[str, str], left_out: list[str]) -> None:
+    if failures:
+        (name, why), *others = failures.items()
+        more = f", and {len(others)} more" if others else ""
+        raise PodmError(f"no pod manager could be read: {name}: {why}{more}")
+    raise InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
+
+
+LEAST_KEY = 16  # characters of a key for aliases
+
+
+class Recordings(Inventories):
+    """What is recorded of pod managers, and what comes of it."""
+
+    def serve(
+        self,
+        sources: Sequence[str],
+        ready: Callable[[list[tuple[str, str]]], None],
+        *,
+        username: str | None = None,
+        password: Password | None = None,
+        strict: bool = False,
+        **how: Any,
+    ) -> None:
+        """Serve inventories as live pod managers until the process is told to stop.
+
+        ``ready`` is called with id and URL of each when all listen; ``how`` are the fields of
+        :class:`~valence_sched.simulator.server.serve.Service`.
+
+        Raises:
+            UsageError: a user without a password, or a password without a user.
+            CredentialError: the password is not there, or others can read it.
+            InventoryIncomplete: with ``strict``, a document had to be skipped.
+            SchedulerError: as the service says.
+        """
+        from valence_sched.simulator.server import serve as serving
+        from valence_sched.simulator.server import sessions
+
+        if (username is None) != (password is None):
+            raise UsageError("a login needs --username and one of --password-env, --password-file")
+        if username is not None:
+            word = credentials.password(password, "podm serve", self.environ, None)
+            how["login"] = sessions.Login(username, word or "")
+
+        def checked(named: list[tuple[str, str]]) -> None:
+            self._check(len(named), sources, strict)
+            ready(named)
+
+        records = self._records(sources, EVERY)
+        serving.serve(records, self.problems, serving.Service(**how), checked)
+
+    def capture(
+        self,
+        sources: Sequence[str],
+        live: Live = EVERY,
+        *,
+        file: str | None = None,
+        tree: str | None = None,
+        aliases: Aliases | None = None,
+    ) -> Captured:
+        """Record pod managers: those of inventories, or else live ones, those of ``live.only``.
+
+        Written as one inventory, or with ``tree`` as a folder of Redfish documents each; without
+        credentials, and with ``aliases`` without names.
+
+        Raises:
+            UsageError: no pod manager is known.
+            UnknownName: one that is named is not there.
+            InputError: it cannot be read at all, or not be written.
+            PodmError: no pod manager could be read, so there is no tree.
+        """
+        secrets: list[str] = []
+        found: Iterable[Reading]
+        if named := self.sources(sources, live):
+            if live.chosen:
+                raise UsageError("record either inventories or live pod managers, not both")
+            whole = self._only(self.whole(named, live=live), live.only)
+            found = recorded(whole, self.problems, documents=tree is not None)
+        else:
+            readings = self.readings(live, raw=tree is not None)
+            if not readings:
+                raise UsageError(self._nobody(live))
+            secrets = readings.passwords()
+            found = self._told(readings)
+        if tree is not None:
+            return to_trees(found, tree, aliases, secrets)
+        return to_file(found, file or "", aliases, secrets)
+
+    def aliases(self, variable: str | None = None) -> Aliases:
+        """Return names in place of others: under the key in a variable, or one of this run.
+
+        Raises:
+            CredentialError: there is no such variable, or its key could be guessed.
+        """
+        if variable is None:
+            return Aliases(secrets_module.token_bytes(32))
+        key = self.environ.get(variable, "")
+        if len(key) < LEAST_KEY:
+            found = f"{len(key)} characters" if key else "nothing"
+            raise CredentialError(one_line(
+                f"--anonymize-key-env: found {found} in {variable}, expected a key of at least "
+                f"{LEAST_KEY} (whoever guesses it can look up names)"
+            ))  # fmt: skip
+        return Aliases(key.encode("utf-8", "surrogateescape"))
+
+    def _told(self, readings: Readings) -> Iterator[Reading]:
+        """Yield live readings; what is doubtful in them is told when the command ends."""
+        try:
+            for reading in readings:
+                self.live_ids.add(reading.podm.id)
+                self.problems += reading.problems
+                yield reading
+        finally:
+            self._progress(None)
+            self.remarks += readings.remarks
+
+    @staticmethod
+    def _only(
+        found: Iterable[tuple[FullPodm, Record]], names: Sequence[str]
+    ) -> Iterator[tuple[FullPodm, Record]]:
+        """Yield the pod managers of these names, all without names."""
+        known: list[str] = []
+        missing = dict.fromkeys(names)
+        for podm, record in found:
+            known.append(podm.id)
+            if not names or podm.id in names:
+                missing.pop(podm.id, None)
+                yield podm, record
+        for name in missing:
+            raise UnknownName("pod manager", name, known)
+
+
+def fault_rules() -> list[tuple[str, str]]:
+    """Return the form of every fault rule of ``podm serve``, and what it does."""
+    from valence_sched.simulator.server.faults import RULES
+
+    return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]

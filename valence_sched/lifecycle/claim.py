@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide and claim: what is chosen is held, or decided again on what moved meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from valence_sched.core.decider import Engine
+from valence_sched.core.decision import Decision
+from valence_sched.errors import ClaimLost
+from valence_sched.model.claim import Claim, parts_of
+from valence_sched.model.custom_resource import Declared, declared_supplies, replaced
+from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Mix, Request
+from valence_sched.model.stats import name_of
+from valence_sched.model.usage import NOTHING_HELD, Remaining
+from valence_sched.store.claims import TTL_S
+from valence_sched.store.snapshot import Known, Seen
+from valence_sched.store.store import Store
+from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.view import View
+
+MOST_ATTEMPTS = 32
+
+
+class Claimed(NamedTuple):
+    """What came of a request: the claim, None where nothing fits; how often somebody was faster.
+
+    ``decision`` is None where the claim was taken earlier, under the same key.
+    """
+
+    claim: Claim | None
+    decision: Decision | None
+    retries: int
+
+
+class Claims(Protocol):
+    """Whoever decides and claims: anew, or what a plan says."""
+
+    def content(self, request: Request) -> str:
+        """Return what an idempotency key stands for."""
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        owner: str | None = None,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claimed:
+        """Hold what was chosen; errors as for a claimant."""
+
+
+class Claimant:
+    """Decides on what the store knows, kept up to date, and claims what is chosen.
+
+    ``declared`` adds the resources that an operator declares; ``among`` are the pod managers
+    that are decided on, None for all that the store knows; ``statuses`` are those of who was not
+    asked. Where somebody was faster, equal blocks are from then on tried in an order drawn by
+    ``salt``: a crowd that tries them in one order would lose to each other again and again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        policies: Iterable[Policy],
+        *,
+        mix: Callable[[], Mix] = Mix,
+        declared: Declared | None = None,
+        skipped: Sequence[str] = (),
+        strict: bool = False,
+        most_attempts: int = MOST_ATTEMPTS,
+        salt: bytes | None = None,
+        among: frozenset[str] | None = None,
+        statuses: Mapping[str, PodmStatus] | None = None,
+    ) -> None:
+        self._store, self._declared = store, declared
+        self._most_attempts = most_attempts
+        self._among = among
+        self._statuses = statuses or {}
+        self._salt = salt if salt is not None else secrets.token_bytes(8)
+        self._crowded: set[str] = set()
+        self._known = Known()
+        self._podms: dict[str, LeanPodm] = {}
+        self._remaining: dict[str, Remaining] = {}
+        self._engine: Engine | None = None
+        chosen = list(policies)
+
+        def make(view: View) -> Engine:
+            return Engine(view, chosen, mix=mix, skipped=skipped, strict=strict)
+
+        self._make = make
+
+    def engine(self) -> Engine:
+        """Return the engine after a look at the store: what is held is in use there."""
+        known, self._known = self._known, Known()  # all anew, should this be broken off
+        look = self._store.look(known)
+        self._take_in(
+            [
+                self._left(seen)
+                for seen in look.seen
+                if self._among is None or seen.id in self._among
+            ]
+        )
+        self._known = look.known
+        assert self._engine is not None
+        return self._engine
+
+    def select_destinations(self, request: Request) -> Decision:
+        """Decide on what the store knows now, and hold nothing; errors as for an engine."""
+        return self.engine().select_destinations(request)
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Take in what a pod manager reports by itself, and decide on it from now on.
+
+        Returns its generation. Errors as for :meth:`Store.stats`.
+        """
+        name = name_of(podm)
+        generation = self._store.stats(name, dict(stats))
+        if self._among is not None and name not in self._among:
+            self._among, self._known = self._among | {name}, Known()
+        return generation
+
+    def content(self, request: Request) -> str:
+        """Return what an idempotency key stands for: the request."""
+        return to_json(request).decode()
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        owner: str | None = None,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claimed:
+        """Decide and hold what was chosen; where somebody was faster, look and decide again.
+
+        ``content`` is what the key stands for, the request itself where it is None.
+
+        Raises:
+            ClaimLost: somebody was faster every time; the message names the last who was.
+            NameTaken: the key stands for another request.
+        """
+        content = content if content is not None else self.content(request)
+        owner = owner or request.owner
+        for retries in range(self._most_attempts):
+            try:
+                earlier = self._store.claims.by_key(owner, key, content) if key else None
+                if earlier is not None:
+                    return Claimed(earlier, None, retries)
+                decision = self.engine().select_destinations(request)
+                if not decision.placed:
+                    return Claimed(None, decision, retries)
+                claim = self._take(decision, content, owner, key, ttl_s)
+                return Claimed(claim, decision, retries)
+            except ClaimLost as error:
+                self._spread(error.podm)
+                lost = error
+        raise ClaimLost(
+            f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
+            lost.podm, lost.claim)  # fmt: skip
+
+    def _take(
+        self, decision: Decision, content: str, owner: str | None, key: str | None, ttl_s: float
+    ) -> Claim:
+        placements = decision.placements
+        podms = {placement.chosen.podm for placement in placements}
+        generations = {podm: self._podms[podm].generation for podm in podms}
+        supplies = {podm: declared_supplies(self._podms[podm]) for podm in podms}
+        group = decision.request.group
+        return self._store.claims.take(
+            parts_of(placements, generations, supplies),
+            owner=owner,
+            group=group.name if group else None,
+            key=key,
+            content=content,
+            ttl_s=ttl_s,
+        )
+
+    def _left(self, seen: Seen) -> LeanPodm:
+        """Return what is left of a podm that moved."""
+        if seen.more:
+            remaining = self._remaining[seen.id]
+            remaining.take(seen.held)
+            return remaining.podm
+        if seen.gone:
+            base = LeanPodm(id=seen.id, status="Offline", enabled=False)
+        else:
+            told = self._with_status(seen.podm) if seen.podm else None
+            base = replaced(told, self._declared) if told else self._podms[seen.id]
+        self._podms[seen.id] = base = self._ordered(base)
+        self._remaining[seen.id] = Remaining(base, seen.held)
+        return self._remaining[seen.id].podm
+
+    def _take_in(self, podms: Sequence[LeanPodm]) -> None:
+        if self._engine is not None:
+            for podm in podms:
+                self._engine.replace(podm, self._store.address)
+            return
+        builder = ViewBuilder()
+        for podm in podms:
+            builder.add(podm, self._store.address)
+        self._engine = self._make(builder.view())
+
+    def _with_status(self, podm: LeanPodm) -> LeanPodm:
+        status = self._statuses.get(podm.id, podm.status)
+        return podm if status == podm.status else msgspec.structs.replace(podm, status=status)
+
+    def _spread(self, podm: str) -> None:
+        """Try the blocks of a podm in an order of our own from now on."""
+        if podm and podm not in self._crowded:
+            self._crowded.add(podm)
+            if podm in self._remaining:
+                left = self._ordered(self._remaining[podm].podm)
+                self._podms[podm] = self._ordered(self._podms[podm])
+                self._remaining[podm] = Remaining(left, NOTHING_HELD)
+
+    def _ordered(self, podm: LeanPodm) -> LeanPodm:
+        """Return a podm with its blocks in our own order where others try them, too."""
+        if podm.id not in self._crowded:
+            return podm
+        blocks = sorted(podm.blocks, key=lambda block: _lot(self._salt, block.uri))
+        return msgspec.structs.replace(podm, blocks=tuple(blocks))
+
+
+def _lot(salt: bytes, uri: str) -> bytes:
+    return hashlib.blake2b(uri.encode(), key=salt, digest_size=8).digest()

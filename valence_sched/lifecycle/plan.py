@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A saved plan held as it stands: its very blocks, or nothing and what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from valence_sched.errors import ClaimLost, one_line
+from valence_sched.lifecycle.claim import Claimed
+from valence_sched.model.claim import Claim, parts_of
+from valence_sched.model.diff import CAME, WENT, Difference
+from valence_sched.model.inventory import FREE, FullPodm, PodmStatus
+from valence_sched.model.plan import Plan, moved
+from valence_sched.model.request import Request
+from valence_sched.store.claims import TTL_S
+from valence_sched.store.store import Store
+
+MOST_NAMED = 3  # of what moved, in one line
+
+
+@dataclass
+class Planned:
+    """Claims what a plan says, once; ``statuses`` are those of who was not asked.
+
+    ``supplies`` is what is left of stocks that only an operator declared, by pod manager and URI.
+    Whoever asks for another node in place of one of the plan gets none; it is ``lost`` where that
+    is because somebody else was faster.
+    """
+
+    store: Store
+    plan: Plan
+    statuses: Mapping[str, PodmStatus] = field(default_factory=dict)
+    supplies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    lost: bool = False
+    _done: bool = False
+
+    def earlier(self, key: str | None) -> Claim | None:
+        """Return the claim of this plan that a key stands for, if it was given before.
+
+        Raises:
+            NameTaken: the key stands for something else.
+        """
+        owner, content = self.plan.decision.request.owner, self.plan.digest
+        if key is None:
+            return None
+        self.store.claims.by_key(owner, f"{key}#1", content)  # of a plan of several nodes
+        return self.store.claims.by_key(owner, key, content)
+
+    def content(self, request: Request) -> str:
+        """Return what an idempotency key stands for: the plan, whoever asks."""
+        return self.plan.digest
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        owner: str | None = None,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claimed:
+        """Hold what the plan says.
+
+        Raises:
+            ClaimLost: something of it moved or is in use; the message names it.
+            NameTaken: the key stands for another plan.
+        """
+        if self._done:
+            excluded = self.plan.decision.request.exclude_podms
+            self.lost |= request.exclude_podms == excluded  # else a pod manager refused
+            return Claimed(None, None, 0)
+        self._done = True
+        claim = self.earlier(key) or self._take(owner or request.owner, key, ttl_s)
+        return Claimed(claim, None, 0)
+
+    def moved(self) -> list[Difference]:
+        """Return what is another than in the plan, as far as the store knows."""
+        return list(moved(self.plan, self._known()))
+
+    def _take(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
+        decision = self.plan.decision
+        found = self._known()
+        for words in self._in_use():
+            raise ClaimLost(words)
+        if differences := list(moved(self.plan, found)):
+            raise ClaimLost(f"the plan is out of date: {moved_words(differences)}")
+        group = decision.request.group
+        generations = {name: podm.generation for name, podm in found.items()}
+        return self.store.claims.take(
+            parts_of(decision.placements, generations, self.supplies),
+            owner=owner,
+            group=group.name if group else None,
+            key=key,
+            content=self.plan.digest,
+            ttl_s=ttl_s,
+        )
+
+    def _known(self) -> dict[str, FullPodm]:
+        """Return the pod managers of the plan as they are now, each with its generation."""
+        found = self.store.last([basis.podm.id for basis in self.plan.podms])
+        return {
+            name: msgspec.structs.replace(podm, status=self.statuses.get(name, podm.status))
+            for name, podm in found.items()
+        }
+
+    def _in_use(self) -> Iterator[str]:
+        """Yield a line about each pod manager of which blocks of the plan are in use by claims."""
+        self.store.claims.sweep()
+        for basis in self.plan.podms:
+            podm = basis.podm.id
+            shared = {block.uri for block in basis.podm.blocks
+                      if (block.status or FREE).shareable}  # fmt: skip
+            chosen = (one.chosen for one in self.plan.decision.placements)
+            mine = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
+            nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
+            for claim in self.store.claims.list(podm=podm):
+                taken = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
+                         if uri in mine - shared]  # fmt: skip
+                if taken:
+                    yield _in_use_words(podm, taken, claim, nodes.get(claim.id))
+
+
+def moved_words(differences: list[Difference], most: int = MOST_NAMED) -> str:
+    """Return what moved in one line, ``most`` of it by name."""
+    named = "; ".join(_words(one) for one in differences[:most])
+    more = f"; and {len(differences) - most} more" if len(differences) > most else ""
+    return f"{named}{more}"
+
+
+def _words(one: Difference) -> str:
+    what = f"pod manager {one.podm!r}"
+    if one.kind != "podm":
+        what += f": {one.kind} {one.name}"
+    if one.change in (CAME, WENT):
+        return f"{what} {one.change}"
+    if isinstance(one.was, dict) and isinstance(one.is_, dict):
+        names = sorted(name for name in {*one.was, *one.is_}
+                       if one.was.get(name) != one.is_.get(name))  # fmt: skip
+        changes = [(f"{one.change}.{name}", one.was.get(name), one.is_.get(name))
+                   for name in names[:MOST_NAMED]]  # fmt: skip
+    else:
+        changes = [(one.change, one.was, one.is_)]
+    told = ", ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in changes)
+    return one_line(f"{what}: {told}", 300)
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "not told"
+    text = msgspec.json.encode(value).decode() if not isinstance(value, str) else value
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _in_use_words(podm: str, taken: list[str], claim: Claim, node: str | None) -> str:
+    others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+    whose = f" of {claim.owner}" if claim.owner else ""
+    user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
+    return (f"block {taken[0]}{others} of pod manager {podm!r} is in use by {user}, "
+            f"which is {claim.state}")  # fmt: skip

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes of a request: decided, claimed together, composed side by side, or all taken back.
+
+A node that its pod manager refuses goes to the next best one. When fewer come to be than the
+request must have, those that did are taken apart again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+
+from valence_sched.core.decision import Decision
+from valence_sched.errors import (
+    ClaimLost,
+    ClaimState,
+    ComposeFailed,
+    NameTaken,
+    SchedulerError,
+    StillComposing,
+    Unverified,
+    one_line,
+)
+from valence_sched.lifecycle.claim import Claims
+from valence_sched.lifecycle.compose import Composer
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import Composed
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.request import Request
+from valence_sched.store.store import Store
+from valence_sched.store.tables import key_of
+
+MOST_ATTEMPTS = 5
+AT_ONCE_PER_PODM = 2
+MOST_AT_ONCE = 32
+
+
+@dataclass
+class Provisioned:
+    """What came of a request; ``decision`` is None where its key had been given before.
+
+    ``failures`` has a line for each node that did not come to be; it is ``lost`` when one of them
+    is somebody else's by now. ``left`` are the errors about what could neither be confirmed nor
+    taken back.
+    """
+
+    decision: Decision | None
+    nodes: list[Composed] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    left: list[Unverified] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: bool = False
+
+    @property
+    def going_on(self) -> list[StillComposing]:
+        """Return those of what is left that a pod manager still works on."""
+        return [error for error in self.left if isinstance(error, StillComposing)]
+
+
+@dataclass(frozen=True)
+class Provisioner:
+    """Makes the nodes of requests; ``read`` gives a pod manager as it is, None when silent."""
+
+    store: Store
+    claimant: Claims
+    composer: Composer
+    read: Callable[[str], FullPodm | None]
+    at_once_per_podm: int = AT_ONCE_PER_PODM
+    _deciding: threading.Lock = field(default_factory=threading.Lock)
+    _doors: dict[str, threading.Semaphore] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        doors: dict[str, threading.Semaphore] = defaultdict(
+            lambda: threading.Semaphore(self.at_once_per_podm)
+        )
+        object.__setattr__(self, "_doors", doors)
+
+    def provision(
+        self, request: Request, *, key: str | None = None, ttl_s: float = 600.0
+    ) -> Provisioned:
+        """Make the nodes of a request, or as many as it must have.
+
+        Raises:
+            ClaimLost: somebody was faster every time; nothing is held.
+            ClaimState: the key stands for nodes that are being made.
+            NameTaken: the key stands for another request.
+        """
+        content = self.claimant.content(request)
+        earlier = self._earlier(request, key, content)
+        if earlier:
+            return Provisioned(None, earlier)
+        claimed = self.claimant.claim(request, key=key, ttl_s=ttl_s)
+        if claimed.claim is None:
+            return Provisioned(claimed.decision)
+        self.composer.mark("taken")
+        claims = self._one_each(claimed.claim)
+        self.composer.mark("split")
+        done = Provisioned(claimed.decision)
+        with ThreadPoolExecutor(min(MOST_AT_ONCE, len(claims))) as pool:
+            work = [pool.submit(self._node, request, claim, content, ttl_s) for claim in claims]
+        for claim, future in zip(claims, work, strict=True):
+            self._sort(done, claim, future)
+        if len(done.nodes) + len(done.going_on) < request.least:
+            self._take_back(done)
+        return done
+
+    def _sort(
+        self,
+        done: Provisioned,
+        claim: Claim,
+        future: Future[tuple[Composed | SchedulerError, list[str]]],
+    ) -> None:
+        """Put what became of one claim where it belongs; nothing that is there gets lost."""
+        try:
+            node, notes = future.result()
+        except Exception as error:
+            what = f"{type(error).__name__}: {error} (please report this)"
+            done.left.append(Unverified(one_line(f"claim {claim.id}: {what}; podm claim reap")))
+            return
+        done.notes += notes
+        if isinstance(node, Composed):
+            done.nodes.append(node)
+        elif isinstance(node, Unverified):
+            done.left.append(node)
+        else:
+            done.failures.append(str(node))
+            done.lost |= isinstance(node, ClaimLost)
+
+    def _earlier(self, request: Request, key: str | None, content: str) -> list[Composed]:
+        """Return the nodes that a key stands for already; one that is only held, is made yet."""
+        if key is None:
+            return []
+        keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
+        claims = [one for one in self.store.claims.list(owner=request.owner) if one.key in keys]
+        other = [one for one in claims if one.content != key_of(content)]
+        if other:
+            raise NameTaken(
+                f"key {key!r} stands for claim {other[0].id}, which asked for something else: "
+                "choose another key"
+            )
+        ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
+        going = [one for one in claims if one.id not in ours and (one.key != key or one.nodes == 1)
+                 and (one.key != key or one.state != "HELD")]  # fmt: skip
+        if going:
+            raise ClaimState(
+                f"key {key!r} stands for claim {going[0].id}, which is {going[0].state}: wait for "
+                "it, or run podm claim reap once its time is over"
+            )
+        return [node for node in self.store.nodes.list() if node.claim in ours]
+
+    def _one_each(self, claim: Claim) -> Sequence[Claim]:
+        return [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
+
+    def _node(
+        self, request: Request, claim: Claim, content: str, ttl_s: float
+    ) -> tuple[Composed | SchedulerError, list[str]]:
+        """Compose one claim, or what takes its place; return the node or why there is none."""
+        notes: list[str] = []
+        avoid: tuple[str, ...] = ()
+        problem: SchedulerError
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            (part,) = claim.parts
+            try:
+                with self._doors[part.podm]:
+                    return self.composer.compose(claim), notes
+            except ComposeFailed as error:
+                avoid, problem = (*avoid, part.podm), error
+            except ClaimLost as error:
+                self._read_again(part.podm)
+                problem = error
+            except SchedulerError as error:  # unverified, or nothing was begun
+                return error, notes
+            if attempt == MOST_ATTEMPTS:
+                return problem, notes
+            another = self._another(request, avoid, claim.key, content, ttl_s)
+            if another is None:
+                return problem, notes
+            notes.append(f"{problem}: tried {another.parts[0].podm} instead")
+            self.composer.mark("another")
+            claim = another
+        raise AssertionError("unreachable")
+
+    def _another(
+        self, request: Request, avoid: tuple[str, ...], key: str | None, content: str, ttl_s: float
+    ) -> Claim | None:
+        """Claim one more node anywhere but there, under the key of the one that failed."""
+        excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
+        one = msgspec.structs.replace(request, count=1, min_count=None, exclude_podms=excluded)
+        with self._deciding:
+            try:
+                return self.claimant.claim(one, key=key, ttl_s=ttl_s, content=content).claim
+            except SchedulerError:
+                return None
+
+    def _read_again(self, podm: str) -> None:
+        with contextlib.suppress(SchedulerError):  # what was refused stands, read again or not
+            fresh = self.read(podm)
+            if fresh is not None:
+                self.store.remember(fresh)
+
+    def _take_back(self, done: Provisioned) -> None:
+        """Take apart what came to be of too little."""
+        for node in done.nodes:
+            try:
+                self.composer.remove(node)
+                done.failures.append(
+                    f"{node.podm}: {node.uri} taken apart again: too few came to be"
+                )
+            except Unverified as error:
+                done.left.append(error)
+            except SchedulerError as error:
+                stays = f"{node.podm}: {node.uri} stays, though too few came to be"
+                done.left.append(Unverified(one_line(f"{stays}: {error} (podm node delete)")))
+        done.nodes = []

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of resource that an operator declares, and the stocks they are on every pod manager."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from valence_sched.errors import Remark, nearest, one_line
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import Amount, Name, Podm, Stock
+from valence_sched.model.measures import MEASURES
+from valence_sched.view.stocks import left
+
+SCHEME = "declared:"  # how the URIs of declared stocks begin
+
+
+class Resource(Noun, frozen=True, kw_only=True):
+    """A kind of resource: how much of it each pod manager has, or each pool of it.
+
+    The amount is what ``podms`` says of a pod manager's id or name, else the number that its
+    ``fact`` tells, else ``total``; a pod manager of which none is told has none of it.
+    ``used_fact`` tells how much is in use already. ``min``, ``max`` and ``step`` as of a stock.
+    """
+
+    name: Name
+    unit: str = ""
+    per: Literal["podm", "pool"] = "podm"
+    total: Amount | None = None
+    fact: str | None = None
+    podms: dict[str, Amount] = {}
+    used_fact: str | None = None
+    min: Amount = 0.0
+    max: Amount | None = None
+    step: Amount = 0.0
+
+    def __post_init__(self) -> None:
+        # Worded as msgspec words its own, so that the refusal names the place.
+        if self.name in MEASURES:  # an expression could not tell $free.cores from the blocks'
+            raise ValueError(f"Expected a name other than {', '.join(MEASURES)}")
+        if self.total is None and self.fact is None and not self.podms:
+            raise ValueError("Expected at least one of total, fact, podms")
+        if self.per == "pool" and self.used_fact is not None:
+            raise ValueError("Expected used_fact only with per: podm")
+        if self.max is not None and self.max < self.min:
+            raise ValueError("Expected max of at least min")
+
+
+class Declared:
+    """Adds the stocks of declared resources to pod managers; ``remarks`` says what is doubtful."""
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        self._resources = resources
+        self._met: set[str] = set()
+        self.remarks: list[str] = []
+
+    def added(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
+        """Return a pod manager's stocks with those declared.
+
+        A resource that the pod manager tells itself stays as it tells it, and a remark says so.
+        What an earlier declaration added (its URI says so) gives way to the present one.
+        """
+        self._met.update(name for name in (podm.id, podm.name) if name)
+        kept = list(podm.stocks)
+        for resource in self._resources:
+            uri = SCHEME + resource.name
+            kept = [stock for stock in kept if stock.uri.partition("#")[0] != uri]
+            if any(stock.resource == resource.name for stock in kept):
+                self._remark(
+                    podm.id, f"tells {resource.name!r} itself: its declaration is not used"
+                )
+            else:
+                kept += self._stocks(resource, podm)
+        return tuple(kept)
+
+    def strangers(self) -> Iterator[str]:
+        """Yield a remark on each pod manager that was declared and never met."""
+        for resource in self._resources:
+            for name in resource.podms:
+                if name not in self._met:
+                    hint = nearest(name, self._met)
+                    yield Remark(one_line(
+                        f"resource {resource.name!r}: no pod manager named {name!r} ({hint})"
+                    ))  # fmt: skip
+
+    def _stocks(self, resource: Resource, podm: Podm[Any, Any]) -> Iterator[Stock]:
+        total = self._total(resource, podm)
+        if total is None:
+            return
+        used = self._told(resource.used_fact, podm) or 0.0
+        pools = tuple(pool.id for pool in podm.pools)
+        uri = SCHEME + resource.name
+        shares = [(uri, pools)]
+        if resource.per == "pool" and pools:
+            shares = [(f"{uri}#{pool}", (pool,)) for pool in pools]
+        for name, members in shares:
+            yield Stock(uri=name, resource=resource.name, unit=resource.unit, pools=members,
+                        total=total, used=used, min=resource.min, max=resource.max,
+                        step=resource.step)  # fmt: skip
+
+    def _total(self, resource: Resource, podm: Podm[Any, Any]) -> float | None:
+        for name in (podm.id, podm.name):
+            if name in resource.podms:
+                return resource.podms[name]
+        told = self._told(resource.fact, podm)
+        return resource.total if told is None else told
+
+    def _told(self, fact: str | None, podm: Podm[Any, Any]) -> float | None:
+        """Return a fact that is an amount, None when it is not told or is none."""
+        value = podm.facts.get(fact) if fact is not None else None
+        if value is None:
+            return None
+        if isinstance(value, (int, float)) and math.isfinite(value) and value >= 0:
+            return float(value)
+        self._remark(podm.id, f"fact {fact!r} is {value!r} and no amount: counted as not told")
+        return None
+
+    def _remark(self, podm: str, text: str) -> None:
+        self.remarks.append(Remark(one_line(f"pod manager {podm!r}: {text}")))
+
+
+def replaced(podm: Any, declared: Declared | None) -> Any:
+    """Return a podm, however far it is decoded, with the stocks that are declared."""
+    if declared is None:
+        return podm
+    return msgspec.structs.replace(podm, stocks=declared.added(podm))
+
+
+def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
+    """Return what is left of the stocks that only their declaration tells of, by URI."""
+    declared = (stock for stock in podm.stocks if stock.uri.startswith(SCHEME))
+    return {stock.uri: left(stock) for stock in declared}
+
+
+def by_name(resources: Iterable[Resource]) -> list[Resource]:
+    """Return resources of which the last of each name wins."""
+    return list({resource.name: resource for resource in resources}.values())

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node of a flavor is made of, as people write it.
+
+A superset of the Valence flavor: ``memory``, ``processor``, ``pci_device`` and ``remote_storage``,
+numbers as strings accepted, and the devices Valence had no word for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from valence_sched.model.base import Noun
+
+More = Annotated[int, Meta(ge=1, le=10**15)]
+Word = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class ProcessorAsk(Noun, frozen=True):
+    """Cores in total, from CPUs of this model, architecture, instruction set, or speed."""
+
+    total_cores: More | None = None
+    sockets: More | None = None
+    model: Word | None = None
+    architecture: Word | None = None
+    instruction_set: Word | None = None
+    speed_mhz: More | None = None
+
+
+class MemoryAsk(Noun, frozen=True):
+    """Main memory in total, from modules of this type and speed."""
+
+    capacity_mib: More
+    type: Word | None = None
+    speed_mhz: More | None = None
+
+
+class GroupAsk(Noun, frozen=True, kw_only=True):
+    """A number of devices; their ``name`` is for bonds, ``same`` and ``apart`` are places."""
+
+    name: Word | None = None
+    count: More = 1
+    same: Word | None = None
+    apart: Word | None = None
+
+
+class CpuAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of CPUs, each with at least so many cores and this speed."""
+
+    cores: More | None = None
+    model: Word | None = None
+    architecture: Word | None = None
+    instruction_set: Word | None = None
+    speed_mhz: More | None = None
+
+
+class ModuleAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of memory modules, each with at least this capacity and speed."""
+
+    capacity_mib: More | None = None
+    type: Word | None = None
+    speed_mhz: More | None = None
+
+
+class AcceleratorAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of accelerators of one kind and model, each with at least this memory."""
+
+    kind: Word = "GPU"
+    model: Word | None = None
+    memory_mib: More | None = None
+
+
+class DriveAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of drives, each with at least this capacity and rotation speed."""
+
+    capacity_gib: More | None = None
+    media: Word | None = None
+    protocol: Word | None = None
+    rpm: More | None = None
+    model: Word | None = None
+    remote: bool | None = None
+
+
+class NicAsk(GroupAsk, frozen=True, kw_only=True):
+    """A number of network interfaces, each at least this fast."""
+
+    speed_mbps: More | None = None
+
+
+class StockAsk(Noun, frozen=True):
+    """``count`` separate amounts of a resource, each from one stock."""
+
+    resource: Annotated[str, Meta(min_length=1)]
+    amount: Annotated[float, Meta(gt=0, le=10**15)]
+    count: Annotated[int, Meta(ge=1, le=1000)] = 1
+
+
+class PciDevice(Noun, frozen=True):
+    """Valence's devices: a list of types, repeated for more than one."""
+
+    type: tuple[Word, ...] = ()
+
+
+class RemoteStorage(Noun, frozen=True):
+    """Valence's remote volume: an amount of the stock ``storage_gib``."""
+
+    capacity_gib: More
+
+
+class BondAsk(Noun, frozen=True, kw_only=True):
+    """Which named groups share a place (``same``) or share none (``apart``).
+
+    ``processor`` and ``memory`` are names too.
+    """
+
+    of: Annotated[tuple[Word, ...], Meta(min_length=1)]
+    same: Word | None = None
+    apart: Word | None = None
+
+    def __post_init__(self) -> None:
+        if (self.same is None) == (self.apart is None):
+            raise ValueError("Expected exactly one of same, apart")
+
+
+class Properties(Noun, frozen=True, kw_only=True):
+    """What a node of this flavor is made of; ``resources`` are amounts of one stock each."""
+
+    processor: ProcessorAsk | None = None
+    memory: MemoryAsk | None = None
+    cpus: tuple[CpuAsk, ...] = ()
+    modules: tuple[ModuleAsk, ...] = ()
+    accelerators: tuple[AcceleratorAsk, ...] = ()
+    drives: tuple[DriveAsk, ...] = ()
+    nics: tuple[NicAsk, ...] = ()
+    stocks: tuple[StockAsk, ...] = ()
+    resources: dict[Word, Annotated[float, Meta(gt=0, le=10**15)]] = {}
+    bonds: tuple[BondAsk, ...] = ()
+    pci_device: PciDevice | None = None
+    remote_storage: RemoteStorage | None = None

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod manager as an operator registers it: where it is, how to log in, and what it counts as.
+
+The password is never here, only a reference to it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import Fact, Name
+
+Auth = Literal["auto", "session", "basic"]
+
+
+class Password(Noun, frozen=True, kw_only=True):
+    """Where a password is: exactly one of an environment variable, a file, the secure file."""
+
+    env: Name | None = None
+    file: Name | None = None
+    stored: bool = False
+
+
+class Registered(Noun, frozen=True, kw_only=True):
+    """One pod manager of the registry; ``name`` is its id in every inventory.
+
+    ``driver`` is the name of a dialect, or ``auto``: the service root tells. The last fields are
+    what the operator says of it, and stand in the inventory beside what it says itself.
+    """
+
+    name: Name
+    url: Name
+    driver: Name = "auto"
+    username: str | None = None
+    password: Password | None = None
+    auth: Auth = "auto"
+    cacert: str | None = None
+    insecure: bool = False
+    enabled: bool = True
+    zone: str | None = None
+    aggregates: tuple[str, ...] = ()
+    capabilities: dict[str, tuple[str, ...]] = {}
+    traits: tuple[str, ...] = ()
+    facts: dict[str, Fact] = {}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests as people write them, in a file or on the command line, and what they compile to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from valence_sched.model import extra_specs
+from valence_sched.model.base import Noun
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor_properties import Properties
+from valence_sched.model.group import Group
+from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.request import Names, Near, Request
+
+Things = dict[str, str | tuple[str, ...]]
+
+
+class Asked(Noun, frozen=True, kw_only=True):
+    """One request: a flavor by name, or ``properties`` of its own, and what it says beyond them.
+
+    ``near`` and ``prefer_near`` name things outside by their kind: ``{volume: 9f2c}``. With
+    ``min_count`` fewer nodes are placed, at least so many; else all ``count`` or none.
+    """
+
+    id: Annotated[str, Meta(max_length=255)] = ""
+    flavor: str | None = None
+    properties: Properties | None = None
+    first_of: tuple[Properties, ...] = ()
+    count: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    min_count: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    alternates: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    podms: tuple[str, ...] = ()
+    exclude_podms: tuple[str, ...] = ()
+    zone: Annotated[str, Meta(min_length=1)] | None = None
+    aggregates: tuple[str, ...] | Names = ()
+    locations: tuple[str, ...] = ()
+    capabilities: str | dict[str, tuple[str, ...]] = {}
+    attributes: dict[str, str] = {}
+    traits: Names = Names()
+    where: Any = None
+    near: Things = {}
+    prefer_near: Things = {}
+    owner: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    group: Group | None = None
+    policy: Annotated[str, Meta(min_length=1)] | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        own = self.properties is not None or self.first_of
+        if (self.flavor is None) != bool(own):
+            raise ValueError("Expected a flavor, or else properties or first_of")
+
+
+class RequestFile(Noun, frozen=True, kw_only=True):
+    """Several requests, each decided as if the nodes of those before it had been composed."""
+
+    requests: Annotated[tuple[Asked, ...], Meta(min_length=1, max_length=10_000)]
+
+
+def own_flavor(asked: Asked) -> Flavor:
+    """Return the flavor that a request's own properties make."""
+    properties = asked.properties or Properties()
+    return Flavor(name=asked.id or "request", properties=properties, first_of=asked.first_of)
+
+
+def compiled(asked: Asked, flavor: Flavor, near: tuple[Near, ...] = ()) -> Request:
+    """Return the request: what the flavor asks for, and what is said beyond it.
+
+    Names of both must be there or must not; attributes and capabilities that are said take the
+    place of the flavor's of the same name; expressions must both hold. A group without a name
+    has that of the flavor.
+    """
+    first, *others = flavor.asks
+    return Request(
+        id=asked.id,
+        flavor=flavor.name if asked.flavor else None,
+        needs=first.needs,
+        bonds=first.bonds,
+        fallbacks=tuple(others),
+        count=asked.count,
+        min_count=asked.min_count,
+        alternates=asked.alternates,
+        podms=asked.podms,
+        exclude_podms=asked.exclude_podms,
+        zone=asked.zone or flavor.zone,
+        aggregates=flavor.wanted_aggregates.plus(_names(asked.aggregates)),
+        locations=asked.locations or flavor.locations,
+        capabilities=flavor.wanted_capabilities | _capabilities(asked.capabilities),
+        attributes=_attributes(flavor.attributes, asked.attributes),
+        traits=flavor.traits.plus(asked.traits),
+        where=_both(flavor.where, asked.where),
+        near=near,
+        owner=asked.owner,
+        group=_group(asked.group, flavor.name if asked.flavor else asked.id),
+        policy=asked.policy or flavor.policy or "default",
+        seed=asked.seed or 0,
+    )
+
+
+def _group(asked: Group | None, flavor: str) -> Group | None:
+    if asked is None or asked.name:
+        return asked
+    return msgspec.structs.replace(asked, name=flavor)
+
+
+def _names(told: tuple[str, ...] | Names) -> Names:
+    return told if isinstance(told, Names) else Names(required=told)
+
+
+def _capabilities(told: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return parse_capabilities(told) if isinstance(told, str) else told
+
+
+def _attributes(flavor: dict[str, str], said: dict[str, str]) -> dict[str, str]:
+    full = {extra_specs.full(name): text for name, text in said.items()}
+    return {
+        name: text for name, text in flavor.items() if extra_specs.full(name) not in full
+    } | full
+
+
+def _both(flavor: Any, said: Any) -> Any:
+    found = [expression for expression in (flavor, said) if expression is not None]
+    return ["and", *found] if len(found) == 2 else next(iter(found), None)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claims hold taken away from what a pod manager has, before anybody decides on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Raw
+
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import (
+    FREE,
+    FullPodm,
+    LeanBlock,
+    LeanPodm,
+    Node,
+    Status,
+    Stock,
+    to_json,
+)
+
+IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
+
+
+class Held(Noun, frozen=True, kw_only=True):
+    """What is held of one podm: nodes per block URI, amounts per stock URI, nodes to be."""
+
+    blocks: dict[str, int] = {}
+    amounts: dict[str, float] = {}
+    nodes: tuple[Node, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.blocks or self.amounts or self.nodes)
+
+    def plus(self, other: Held) -> Held:
+        """Return both together."""
+        blocks, amounts = dict(self.blocks), dict(self.amounts)
+        for uri, nodes in other.blocks.items():
+            blocks[uri] = blocks.get(uri, 0) + nodes
+        for uri, amount in other.amounts.items():
+            amounts[uri] = amounts.get(uri, 0.0) + amount
+        return Held(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+
+
+NOTHING_HELD = Held()
+
+
+def less(podm: LeanPodm, held: Held) -> LeanPodm:
+    """Return the podm without what is held: blocks in use, amounts used, nodes to be listed."""
+    if not held:
+        return podm
+    return msgspec.structs.replace(
+        podm,
+        blocks=_blocks(podm.blocks, held.blocks),
+        stocks=tuple(_stock(stock, held.amounts) for stock in podm.stocks),
+        nodes=(*podm.nodes, *held.nodes),
+    )
+
+
+class Remaining:
+    """What is left of a podm while claims take of it; ``podm`` is that podm as it is by now."""
+
+    def __init__(self, podm: LeanPodm, held: Held) -> None:
+        self.podm = less(podm, held)
+        self._places: dict[str, int] | None = None  # of blocks, once claims are counted one by one
+        self._written: dict[tuple[bytes, int], Raw] = {}
+
+    def take(self, held: Held) -> None:
+        """Take away what is held besides; only the blocks that are meant are touched."""
+        if self._places is None:
+            self._places = {block.uri: at for at, block in enumerate(self.podm.blocks)}
+        blocks = list(self.podm.blocks)
+        for uri, nodes in held.blocks.items():
+            at = self._places.get(uri)
+            if at is not None:  # it may be one that is there no longer
+                blocks[at] = _taken(blocks[at], nodes, self._written)
+        rest = less(self.podm, Held(amounts=held.amounts, nodes=held.nodes))
+        self.podm = msgspec.structs.replace(rest, blocks=tuple(blocks))
+
+
+def used(status: Status, nodes: int) -> Status:
+    """Return the status of a block that ``nodes`` more nodes use."""
+    if not status.shareable or status.max_compositions is None:
+        return msgspec.structs.replace(status, reserved=True)
+    return msgspec.structs.replace(
+        status,
+        state="ComposedAndAvailable" if status.state == "Unused" else status.state,
+        compositions=status.compositions + nodes,
+    )
+
+
+def foreign(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
+    """Return the URIs of blocks in use that are not ``ours``: somebody else composed them."""
+    known = frozenset(ours)
+    return tuple(
+        block.uri
+        for block in podm.blocks
+        if block.uri not in known and block.status is not None and _in_use(block.status)
+    )
+
+
+def _in_use(status: Status) -> bool:
+    return status.state in IN_USE or status.reserved or status.compositions > 0
+
+
+def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
+    """Return the blocks with those held in use; statuses that are alike are written once."""
+    written: dict[tuple[bytes, int], Raw] = {}
+    return tuple(
+        _taken(block, held[block.uri], written) if block.uri in held else block for block in blocks
+    )
+
+
+def _taken(block: LeanBlock, nodes: int, written: dict[tuple[bytes, int], Raw]) -> LeanBlock:
+    key = bytes(block.status or b""), nodes
+    if key not in written:
+        written[key] = Raw(to_json(used(_status(key[0]), nodes)))
+    return msgspec.structs.replace(block, status=written[key])
+
+
+def _status(text: bytes) -> Status:
+    return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE
+
+
+def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:
+    amount = held.get(stock.uri)
+    if not amount:
+        return stock
+    return msgspec.structs.replace(stock, used=round(stock.used + amount, 9))

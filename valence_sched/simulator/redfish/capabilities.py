@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the capabilities of a simulated pod manager ask of a composition, and in which zones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from valence_sched.simulator.redfish.blocks import ROOT, zones
+from valence_sched.simulator.server.documents import Documents, Json, part, uri_of, uris
+from valence_sched.simulator.server.errors import Refused
+
+SPECIFIC = "ComputerSystemComposition"
+CONSTRAINED = "ComputerSystemConstrainedComposition"
+
+
+class Capability(NamedTuple):
+    """One way to compose: for what, in which zones (none means all), to which collection."""
+
+    use_case: str
+    zones: tuple[str, ...]
+    target: str
+    object: Json
+
+
+def capabilities(documents: Documents) -> list[Capability]:
+    """Return the capabilities that collections and zones state."""
+    root = documents.get(ROOT)
+    service = documents.get(uri_of(part(root, "CompositionService")))
+    holders = [
+        uri_of(link)
+        for link in (
+            part(root, "Systems"),
+            part(root, "ResourceBlocks"),
+            part(service, "ResourceBlocks"),
+            part(service, "ResourceZones"),
+        )
+    ]
+    found = [one for uri in holders for one in _stated(documents, uri, ())]
+    for uri, _, _ in zones(documents):
+        found += _stated(documents, uri, (uri,))
+    return found
+
+
+def _stated(documents: Documents, holder: str, zone: tuple[str, ...]) -> Iterator[Capability]:
+    stated = part(documents.get(holder), "@Redfish.CollectionCapabilities", "Capabilities")
+    for json in stated if isinstance(stated, list) else []:
+        related = zone or tuple(uris(part(json, "Links", "RelatedItem")))
+        target = uri_of(part(json, "Links", "TargetCollection"))
+        document = documents.get(uri_of(part(json, "CapabilitiesObject"))) or {}
+        yield Capability(str(part(json, "UseCase")), related, target, document)
+
+
+def check_required(every: Iterable[Capability], use_case: str, body: Json) -> None:
+    """Check that a body says all that every capability of a use case requires.
+
+    Raises:
+        Refused: a property is missing.
+    """
+    objects = [one.object for one in every if one.use_case == use_case]
+    required = [set(_required(json)) for json in objects]
+    for name in sorted(set.intersection(*required)) if required else []:
+        if name not in body:
+            text = f"The property {name} is required to compose a system."
+            raise Refused(400, "CreateFailedMissingReqProperties", text, name)
+
+
+def over_limits(every: Iterable[Capability], zone: str, kinds: Iterable[Iterable[str]]) -> str:
+    """Return what is wrong with the number of blocks of a type in a zone, empty for nothing."""
+    counts: dict[str, int] = {}
+    for types in kinds:
+        for kind in map(str, types):
+            counts[kind] = counts.get(kind, 0) + 1
+    for one in every:
+        if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
+            continue
+        for name, limit in _limits(one.object):
+            count = counts.get(name[3:], 0)
+            if (name[:3] == "Max" and count > limit) or (name[:3] == "Min" and count < limit):
+                return f"{count} blocks of type {name[3:]}, and {name} is {limit}"
+    return ""
+
+
+def _limits(json: Json) -> Iterator[tuple[str, int]]:
+    stated: Any = json.get("@Redfish.ResourceBlockLimits") or {}
+    for limits in stated if isinstance(stated, list) else [stated]:
+        for name, limit in limits.items() if isinstance(limits, dict) else ():
+            if name[:3] in ("Min", "Max") and isinstance(limit, int):
+                yield name, limit
+
+
+def _required(json: Json) -> Iterator[str]:
+    for key, value in json.items():
+        name, mark, annotation = key.partition("@Redfish.")
+        if name and mark and annotation == "RequiredOnCreate" and value is True:
+            yield name

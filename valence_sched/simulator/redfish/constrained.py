@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constrained composition: the pod manager chooses blocks that have the devices asked for.
+
+It is greedy: shapes in their order, and for each the first blocks of the zone that have such
+devices. A search could find blocks where this does not; pod managers do not search either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from valence_sched.simulator.redfish.assembly import COLLECTIONS, devices_of
+from valence_sched.simulator.server.documents import Documents, Json, array_of, members
+from valence_sched.simulator.server.errors import Refused
+
+#: Properties of a shape in which more is as good, if the client accepts more.
+AMOUNTS = (
+    "TotalCores",
+    "TotalThreads",
+    "MaxSpeedMHz",
+    "CapacityMiB",
+    "CapacityBytes",
+    "OperatingSpeedMhz",
+    "SpeedMbps",
+)
+
+
+class Shape(NamedTuple):
+    """Devices that a system is to have: kind, how many, properties, whether more will do."""
+
+    kind: str
+    wanted: int
+    properties: Json
+    more: bool
+
+
+def shapes(body: Json) -> list[Shape]:
+    """Return the devices that a body asks for.
+
+    Raises:
+        Refused: a count is no number.
+    """
+    found: list[Shape] = []
+    for kind in COLLECTIONS:
+        asked = body.get(kind)
+        rows = asked.get("Members") if isinstance(asked, dict) else asked
+        for row in rows if isinstance(rows, list) else []:
+            if isinstance(row, dict):
+                found += _shapes(kind, row)
+    return found
+
+
+def _shapes(kind: str, row: Json) -> Iterator[Shape]:
+    count = row.get("@Redfish.RequestedCount", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
+        text = f"@Redfish.RequestedCount of {kind} is {count!r}, expected 1 or more."
+        raise Refused(400, "PropertyValueTypeError", text, str(count), "@Redfish.RequestedCount")
+    more = row.get("@Redfish.AllowOverprovisioning") is True
+    inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
+    if isinstance(inner, list) and inner:
+        for drive in inner:
+            if isinstance(drive, dict):
+                yield from (
+                    shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
+                    for shape in _shapes("Drives", drive)
+                )
+        return
+    plain = {key: value for key, value in row.items() if "@" not in key}
+    yield Shape(kind, count, plain, more)
+
+
+def chosen(
+    documents: Documents, wanted: Sequence[Shape], free: Sequence[str], named: Sequence[str]
+) -> tuple[str, ...]:
+    """Return blocks that together have the devices, empty when the greedy way finds none."""
+    devices = {uri: _flat(documents, uri) for uri in free}
+    found = list(named)
+    for shape in wanted:
+        for uri in free:
+            if _count(shape, devices, found) >= shape.wanted:
+                break
+            if uri not in found and any(_fits(shape, kind, one) for kind, one in devices[uri]):
+                found.append(uri)
+        have = _count(shape, devices, found)
+        if have < shape.wanted or (have > shape.wanted and not shape.more):
+            return ()
+    return tuple(found)
+
+
+def _flat(documents: Documents, uri: str) -> list[tuple[str, Json]]:
+    """Return the devices of a block, drives behind a storage as drives."""
+    found = devices_of(documents, documents.get(uri) or {})
+    flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
+    for json in found["Storage"].values():
+        flat += [("Drives", drive) for _, drive in members(documents, json.get("Drives"))]
+    for json in found["SimpleStorage"].values():
+        flat += [("Drives", one) for one in array_of(json, "Devices") if isinstance(one, dict)]
+    return flat
+
+
+def _count(shape: Shape, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]) -> int:
+    return sum(_fits(shape, kind, one) for uri in found for kind, one in devices[uri])
+
+
+def _fits(shape: Shape, kind: str, device: Json) -> bool:
+    return kind == shape.kind and all(
+        _value_fits(key, value, device.get(key), shape.more)
+        for key, value in shape.properties.items()
+        if not isinstance(value, (dict, list))
+    )
+
+
+def _value_fits(key: str, wanted: Any, found: Any, more: bool) -> bool:
+    if key == "ProcessorType" and found is None:
+        found = "CPU"
+    if key in AMOUNTS and more:
+        return isinstance(found, (int, float)) and found >= wanted
+    return bool(found == wanted)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Nodes service of a rack's pod manager: it allocates, assembles and deletes composed nodes.
+
+It changes documents and nothing else. One node is the first system that is left after all
+filters; what is asynchronous happens in :meth:`Rsd.tick` by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from valence_sched.simulator.rsd import bodies as replies
+from valence_sched.simulator.rsd import nodes, tree
+from valence_sched.simulator.rsd import volumes as rsd_volumes
+from valence_sched.simulator.rsd.bodies import resources, violations
+from valence_sched.simulator.rsd.choice import AWAY, Choice
+from valence_sched.simulator.server.documents import Answer, Documents, Json
+
+_POWER = {
+    "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
+    "ForceOff": "Off", "GracefulShutdown": "Off",
+}  # fmt: skip
+
+
+class Rsd:
+    """The Nodes service over some documents.
+
+    ``assemble_s`` is how long Assemble takes by the clock. Locations are absolute below ``host``
+    (``https://podm``) and relative without it.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        clock: Callable[[], float],
+        *,
+        assemble_s: float = 1.0,
+        host: str = "",
+    ) -> None:
+        self._documents, self._clock = documents, clock
+        self._assemble_s, self._host = assemble_s, host
+        self._due: dict[str, float] = {}
+        self._before: dict[str, str] = {}
+        self._status: dict[str, Any] = {}
+        self._broken: list[str] = []
+
+    def break_next(self, verb: str) -> None:
+        """Let the next call of a verb (``allocate``, ``delete`` …) answer 500 and do nothing."""
+        self._broken.append(verb)
+
+    def lose(self, uri: str) -> None:
+        """Let an asset be away; nodes that have it fail until it comes back."""
+        if (json := self._documents.get(uri)) is not None and uri not in self._status:
+            self._status[uri] = json.get("Status")
+            status = {"State": "Absent", "Health": "Critical"}
+            tree.change(self._documents, uri, lambda json: json.update(Status=status))
+        self.tick()
+
+    def bring_back(self, uri: str) -> None:
+        """Let an asset that was lost come back as it was."""
+        if uri in self._status:
+            status = self._status.pop(uri)
+            tree.change(self._documents, uri, lambda json: json.update(Status=status))
+        self.tick()
+
+    def tick(self) -> None:
+        """Bring the states of all nodes up to now."""
+        for uri in self._nodes():
+            self._settle(uri, self._node(uri))
+
+    def reply(self, method: str, uri: str, body: Any = None) -> Answer | None:
+        """Answer a request, None when it is not for the Nodes service.
+
+        Actions are told by the last part of their URI, so targets are found as documents name
+        them.
+        """
+        uri, _, action = uri.rstrip("/").partition("/Actions/")
+        verb = action.rpartition(".")[2]
+        if method == "DELETE" and not action:
+            return self.delete(uri) if uri in self._nodes() else None
+        if method != "POST" or not verb:
+            return None
+        if verb == "Allocate":
+            here = uri in tree.root_links(self._documents, "Nodes")
+            return self.allocate(body) if here else None
+        if uri not in self._nodes():
+            return None
+        if verb == "Reset":
+            return self.reset(uri, body)
+        verbs = {"Assemble": self.assemble, "ForceDelete": self.force_delete}
+        return verbs[verb](uri) if verb in verbs else None
+
+    def allocate(self, body: Any) -> Answer:
+        """Allocate a node: 201 with its Location, 400, 409 with the counts, or 503."""
+        if refusal := self._stopped("allocate"):
+            return refusal
+        collections = tree.root_links(self._documents, "Nodes")
+        if not collections:
+            return replies.missing(tree.ROOT)
+        if wrong := violations(body, lambda uri: uri in self._documents):
+            return replies.invalid(wrong)
+        named = {uri for some in resources(body).values() for uri in some}
+        if away := sorted(filter(self._is_away, named)):
+            return replies.away(away)
+        chosen, counts = Choice(self._documents).choose(body)
+        if chosen is None:
+            none = "There are no computer systems available for this allocation request."
+            return replies.conflict("Conflict during allocation", [none, counts])
+        volumes: list[str] = []
+        for asked in body.get("RemoteDrives") or ():
+            uri = rsd_volumes.cut(self._documents, asked)
+            if uri is None:
+                for volume in volumes:
+                    rsd_volumes.give_back(self._documents, volume)
+                what = f"{asked['CapacityGiB']} GiB over {asked.get('Protocol') or 'any protocol'}"
+                reason = f"There is no storage pool with room for {what}."
+                return replies.conflict("Conflict during allocation", [reason])
+            volumes.append(uri)
+        collection = collections[0]
+        uri = f"{collection}/{tree.free_id(self._documents, collection)}"
+        node = nodes.document(uri, body, chosen, volumes, self._version())
+        tree.add_member(self._documents, collection, node)
+        return Answer(201, None, {"Location": f"{self._host}{uri}"})
+
+    def assemble(self, uri: str) -> Answer:
+        """Begin to assemble an allocated node: 204, and 409 in every other state."""
+        uri = _node_uri(uri)
+        if refusal := self._refusal(uri, "assemble"):
+            return refusal
+        node = self._node(uri)
+        if (state := node.get("ComposedNodeState")) != "Allocated":
+            reason = f"Only an Allocated node can be assembled; this one is {state}."
+            return replies.conflict("Assembly action could not be completed", [reason])
+        host, *devices = nodes.assets(node) or [""]
+        tree.connect(self._documents, [*devices, *nodes.volumes(node)], host)
+        self._due[uri] = self._clock() + self._assemble_s
+        self._put(uri, ComposedNodeState="Assembling")
+        return replies.DONE
+
+    def reset(self, uri: str, body: Any) -> Answer:
+        """Reset a node that is assembled: 204, 400 for an unknown type, 409 in other states."""
+        uri = _node_uri(uri)
+        if refusal := self._refusal(uri, "reset"):
+            return refusal
+        kind = body.get("ResetType") if isinstance(body, dict) else None
+        if kind not in nodes.RESETS:
+            return replies.invalid([f"ResetType: expected one of {', '.join(nodes.RESETS)}"])
+        node = self._node(uri)
+        if (state := node.get("ComposedNodeState")) != "Assembled":
+            reason = f"Only an Assembled node can be reset; this one is {state}."
+            return replies.conflict("Reset action could not be completed", [reason])
+        power = _POWER.get(kind, node.get("PowerState"))
+        if kind == "PushPowerButton":
+            power = "Off" if node.get("PowerState") == "On" else "On"
+        self._power(uri, power)
+        return replies.DONE
+
+    def delete(self, uri: str) -> Answer:
+        """Delete a node and free all it has: 204; 409 while it assembles, 503 without an asset."""
+        uri = _node_uri(uri)
+        if refusal := self._refusal(uri, "delete"):
+            return refusal
+        if self._node(uri).get("ComposedNodeState") == "Assembling":
+            reason = "A node that is Assembling cannot be deleted."
+            return replies.conflict("The node could not be disassembled", [reason])
+        return self._free(uri)
+
+    def force_delete(self, uri: str) -> Answer:
+        """Delete a node in whatever state, though assets of it are away: 204."""
+        uri = _node_uri(uri)
+        if refusal := self._stopped("force_delete"):
+            return refusal
+        return self._free(uri) if uri in self._nodes() else replies.missing(uri)
+
+    def _free(self, uri: str) -> Answer:
+        node = self._node(uri)
+        self._power(uri, "Off")
+        assets, volumes = nodes.assets(node), nodes.volumes(node)
+        tree.disconnect(self._documents, [*assets, *volumes])
+        for volume in volumes:
+            rsd_volumes.give_back(self._documents, volume)
+        for asset in assets:
+            tree.change(self._documents, asset, _erase)
+        for collection in tree.root_links(self._documents, "Nodes"):
+            tree.remove_member(self._documents, collection, uri)
+        self._due.pop(uri, None)
+        self._before.pop(uri, None)
+        return replies.DONE
+
+    def _refusal(self, uri: str, verb: str) -> Answer | None:
+        """Return why nothing can be done with a node now, None when something can."""
+        if refusal := self._stopped(verb):
+            return refusal
+        if uri not in self._nodes():
+            return replies.missing(uri)
+        away = [it for it in nodes.assets(self._node(uri)) if self._is_away(it)]
+        return replies.away(away) if away else None
+
+    def _node(self, uri: str) -> Json:
+        return self._documents.get(uri) or {}
+
+    def _stopped(self, verb: str) -> Answer | None:
+        self.tick()
+        if verb not in self._broken:
+            return None
+        self._broken.remove(verb)
+        return replies.broken()
+
+    def _settle(self, uri: str, node: Json) -> None:
+        state = node.get("ComposedNodeState")
+        if any(self._is_away(asset) for asset in nodes.assets(node)):
+            if state != "Failed":
+                self._before[uri] = str(state)
+                self._put(uri, ComposedNodeState="Failed", Status=_status("Critical"))
+            return
+        if state == "Failed":
+            state = self._before.pop(uri, "Assembled")
+            self._put(uri, ComposedNodeState=state, Status=_status("OK"))
+        if state == "Assembling":
+            now = self._clock()
+            if now >= self._due.setdefault(uri, now + self._assemble_s):
+                del self._due[uri]
+                self._put(uri, ComposedNodeState="Assembled")
+                self._power(uri, "On")
+
+    def _is_away(self, uri: str) -> bool:
+        state = tree.at(self._documents.get(uri), "Status", "State")
+        return uri not in self._documents or str(state or "").casefold() in AWAY
+
+    def _power(self, uri: str, power: Any) -> None:
+        for one in (uri, tree.link(self._node(uri), "Links", "ComputerSystem")):
+            if one:
+                tree.change(self._documents, one, lambda json: json.update(PowerState=power))
+
+    def _put(self, uri: str, **what: Any) -> None:
+        tree.change(self._documents, uri, lambda json: json.update(what))
+
+    def _nodes(self) -> list[str]:
+        found = tree.root_links(self._documents, "Nodes")
+        listed = (uri for some in found for uri in tree.members(self._documents, some))
+        return [uri.rstrip("/") for uri in listed if uri in self._documents]
+
+    def _version(self) -> str:
+        root = self._documents.get(tree.ROOT)
+        return str(tree.at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
+
+
+def _node_uri(uri: str) -> str:
+    """Return the node that a URI names, also as the target of one of its actions."""
+    return uri.partition("/Actions/")[0].rstrip("/")
+
+
+def _status(health: str) -> Json:
+    return {"State": "Enabled", "Health": health, "HealthRollup": health}
+
+
+def _erase(device: Json) -> None:
+    """Erase a pooled device, unless it says that it keeps what is on it."""
+    rack = tree.at(device, "Oem", "Intel_RackScale")
+    if not isinstance(rack, dict):
+        return
+    erased = rack.get("EraseOnDetach") is not False
+    if "FPGA" in rack and isinstance(rack["FPGA"], dict):
+        rack["FPGA"]["Erased"] = erased
+    else:
+        rack["DriveErased"] = erased
+        rack["Storage"] = None

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes of storage services: cut from the first pool with room and the right protocol.
+
+A RemoteDrive becomes a volume of a storage pool, or in services of the older kind a logical
+drive of a group with an iSCSI target. It is cut when the node is allocated, so that what is
+promised is used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from valence_sched.drivers.fields import links, objects
+from valence_sched.drivers.links import Service
+from valence_sched.drivers.redfish.device_schema import DriveDevice
+from valence_sched.drivers.rsd.schema import StoragePool, StorageService
+from valence_sched.drivers.rsd.stocks import GIB, stocks
+from valence_sched.simulator.rsd import tree
+from valence_sched.simulator.server.documents import Documents, Json
+from valence_sched.view.stocks import left
+
+WELL = {"State": "Enabled", "Health": "OK"}
+
+
+def cut(documents: Documents, asked: Json) -> str | None:
+    """Cut what a RemoteDrive asks for; return what a node links, None where no pool has room."""
+    size_gib, protocol = asked["CapacityGiB"], asked.get("Protocol")
+    for storage in _storages(documents):
+        service = Service(documents.get, lambda note: None, documents)
+        for stock in stocks(service, [storage], ()):
+            if left(stock) < size_gib:
+                continue
+            is_pool = "Capacity" in (documents.get(stock.uri) or {})
+            if protocol not in (None, _protocol(documents, storage) if is_pool else "iSCSI"):
+                continue
+            make = _cut_volume if is_pool else _cut_logical_drive
+            if uri := make(documents, storage, stock.uri, size_gib):
+                return uri
+    return None
+
+
+def give_back(documents: Documents, uri: str) -> None:
+    """Remove a volume, or a target with its logical drives; what they held is free again."""
+    json = documents.get(uri)
+    if json is None:
+        return
+    for storage in _storages(documents):
+        for name, end in (("Volumes", _end_volume), ("RemoteTargets", _end_target)):
+            collection = tree.link(storage.json, name)
+            if collection and uri in tree.members(documents, collection):
+                end(documents, storage, json)
+                tree.remove_member(documents, collection, uri)
+
+
+def _storages(documents: Documents) -> Iterator[StorageService]:
+    seen: set[str] = set()
+    for name in ("StorageServices", "Services"):
+        for collection in tree.root_links(documents, name):
+            for uri in tree.members(documents, collection):
+                json = documents.get(uri)
+                if json is not None and uri not in seen:
+                    seen.add(uri)
+                    yield StorageService(uri, json, lambda note: None)
+
+
+def _protocol(documents: Documents, storage: StorageService) -> str:
+    """Return what a storage service speaks: the type of the fabric where its endpoints are."""
+    ends = tree.link(storage.json, "Endpoints")
+    for fabric in tree.fabrics(documents):
+        if ends and tree.link(fabric, "Endpoints") == ends:
+            return "NVMeOverFabrics" if fabric.get("FabricType") == "NVMeOverFabrics" else "iSCSI"
+    return "iSCSI"
+
+
+def _cut_volume(
+    documents: Documents, storage: StorageService, pool: str, size_gib: float
+) -> str | None:
+    collection = tree.link(storage.json, "Volumes")
+    if collection is None or collection not in documents:
+        return None
+    id_, size = tree.free_id(documents, collection), round(size_gib * GIB)
+    capacity = {"Data": {"AllocatedBytes": size}}
+    volume = {
+        "@odata.type": "#Volume.v1_1_0.Volume",
+        "@odata.id": f"{collection}/{id_}",
+        "Id": id_,
+        "Name": f"Volume {id_}",
+        "Status": WELL,
+        "CapacityBytes": size,
+        "Capacity": capacity,
+        "CapacitySources": [
+            {"ProvidingPools": [{"@odata.id": pool}], "ProvidedCapacity": capacity}
+        ],
+        "Links": {"Oem": {"Intel_RackScale": {"Endpoints": []}}},
+    }
+    tree.add_member(documents, collection, volume)
+    tree.change(documents, pool, lambda json: _consume(json, size))
+    return str(volume["@odata.id"])
+
+
+def _cut_logical_drive(
+    documents: Documents, storage: StorageService, group: str, size_gib: float
+) -> str | None:
+    drives = tree.link(storage.json, "LogicalDrives")
+    targets = tree.link(storage.json, "RemoteTargets")
+    if not drives or not targets or targets not in documents:
+        return None
+    id_ = tree.free_id(documents, drives)
+    uri, link = f"{drives}/{id_}", {"@odata.id": group}
+    drive = {
+        "@odata.id": uri,
+        "Id": id_,
+        "Name": f"Logical drive {id_}",
+        "Status": WELL,
+        "Type": "LVM",
+        "Mode": "LV",
+        "CapacityGiB": size_gib,
+        "Links": {"LogicalDrives": [link], "PhysicalDrives": [], "UsedBy": [], "Targets": []},
+    }
+    tree.add_member(documents, drives, drive)
+    number = tree.free_id(documents, targets)
+    target = {
+        "@odata.id": f"{targets}/{number}",
+        "Id": number,
+        "Name": f"Target {number}",
+        "Status": WELL,
+        "Type": "Network Storage",
+        "Addresses": [{"iSCSI": {"TargetLUN": [{"LUN": 1, "LogicalDrive": uri}]}}],
+    }
+    tree.add_member(documents, targets, target)
+    return str(target["@odata.id"])
+
+
+def _end_volume(documents: Documents, storage: StorageService, volume: Json) -> None:
+    size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, lambda note: None)) or 0
+    for source in objects(volume.get("CapacitySources")):
+        for pool in links(source.get("ProvidingPools")):
+            tree.change(documents, pool, lambda json: _consume(json, -size))
+
+
+def _end_target(documents: Documents, storage: StorageService, target: Json) -> None:
+    drives = tree.link(storage.json, "LogicalDrives") or ""
+    for address in objects(target.get("Addresses")):
+        for unit in objects(tree.at(address, "iSCSI", "TargetLUN")):
+            for uri in links(unit.get("LogicalDrive")):
+                tree.remove_member(documents, drives, uri)
+                for group in tree.members(documents, drives):
+                    tree.change(documents, group, partial(_forget, uri=uri))
+
+
+def _consume(pool: Json, size: int) -> None:
+    data = tree.at(pool, "Capacity", "Data")
+    if isinstance(data, dict):
+        used = StoragePool.used_bytes.of(StoragePool("", pool, lambda note: None))
+        data["ConsumedBytes"] = max(0, int(used or 0) + size)
+
+
+def _forget(drive: Json, uri: str) -> None:
+    used = tree.at(drive, "Links", "UsedBy")
+    if isinstance(used, list):
+        drive["Links"]["UsedBy"] = [link for link in used if tree.at(link, "@odata.id") != uri]

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated pod manager as a web application, with the faults that only a network has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from aiohttp import web
+
+from valence_sched.simulator.server.errors import error, refused
+from valence_sched.simulator.server.podm import Reply, SimulatedPodm, encoded
+from valence_sched.simulator.server.reads import Asked
+
+WRITES = ("POST", "PATCH", "PUT", "DELETE")
+HUGE_BYTES = 1 << 30
+DEEP = 100_000
+_PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64 KiB
+
+
+class Seen(NamedTuple):
+    """One request that came in: method, path with query, and the status that went out.
+
+    The status is 0 where the connection was cut, and -1 where no answer has come yet.
+    """
+
+    method: str
+    path: str
+    status: int
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What came in: how many requests, the last of them, and how many at once."""
+
+    requests: int = 0
+    writes: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
+    last: deque[Seen] = field(default_factory=lambda: deque(maxlen=100_000))
+
+
+class App:
+    """One pod manager behind HTTP; every answer comes ``latency_s`` late."""
+
+    def __init__(self, podm: SimulatedPodm, latency_s: float = 0.0, *, keep: int = 0) -> None:
+        self.podm, self._latency_s = podm, latency_s
+        self.traffic = Traffic(last=deque(maxlen=keep))
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        traffic = self.traffic
+        traffic.requests += 1
+        traffic.at_once += 1
+        traffic.most_at_once = max(traffic.most_at_once, traffic.at_once)
+        status = -1
+        try:
+            response = await self._answered(request)
+            status = 0 if response is None else response.status
+            return _cut(request) if response is None else response
+        except ConnectionError:  # the client has had enough
+            status = 0
+            return _cut(request)
+        finally:
+            traffic.at_once -= 1
+            traffic.last.append(Seen(request.method, request.path_qs, status))
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        """Return the response, None when the connection is to be cut."""
+        body = await request.read() if request.can_read_body else b""
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        ask = Asked(request.method, request.path, dict(request.query), headers, body)
+        if self._dead(ask):
+            return None
+        await self._wait(ask, request.path_qs)
+        if (broken := await self._broken(ask, request)) is not None:
+            return broken
+        reply = self.podm.reply(ask)
+        if self._take("drop-reply", ask, request.path_qs):
+            return None
+        content = reply.body
+        if self._take("malformed", ask, request.path_qs):
+            content = content[: max(1, len(content) // 2)]
+        return web.Response(status=reply.status, body=content, headers=reply.headers)
+
+    def _dead(self, ask: Asked) -> bool:
+        """Return whether the pod manager has died of too many writes; logins are none."""
+        most = self.podm.faults.number("die-after")
+        if ask.method in WRITES and not ask.path.startswith(self.podm.sessions.collection):
+            self.traffic.writes += 1
+        return most is not None and self.traffic.writes > most
+
+    async def _wait(self, ask: Asked, path_qs: str) -> None:
+        if self._latency_s:
+            await asyncio.sleep(self._latency_s)
+        fault = self.podm.faults.take("delay", ask.method, ask.path, path_qs)
+        if fault:
+            await asyncio.sleep(fault.number / 1000)
+        if self._take("hang", ask, path_qs):
+            await asyncio.Event().wait()
+
+    async def _broken(self, ask: Asked, request: web.BaseRequest) -> web.StreamResponse | None:
+        """Return the response that a fault rule gives in place of the right one, if one does."""
+        path_qs = request.path_qs
+        if fault := self.podm.faults.take("status", ask.method, ask.path, path_qs):
+            text = "This service is told to answer so."
+            return _response(encoded(refused(fault.number, "GeneralError", text)))
+        if self._take("html", ask, path_qs):
+            page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
+            return web.Response(text=page, content_type="text/html")
+        if self._take("lie", ask, path_qs):
+            body = error("InternalError", "The request failed, whatever its status says.")
+            return web.json_response(body)
+        if self._take("deep", ask, path_qs):
+            nested = b'{"Members":' + b"[" * DEEP + b"]" * DEEP + b"}"
+            return web.Response(body=nested, content_type="application/json")
+        if self._take("huge", ask, path_qs):
+            return await _streamed(request)
+        return None
+
+    def _take(self, name: str, ask: Asked, path_qs: str) -> bool:
+        return self.podm.faults.take(name, ask.method, ask.path, path_qs) is not None
+
+
+def _response(reply: Reply) -> web.Response:
+    return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+
+
+def _cut(request: web.BaseRequest) -> web.Response:
+    """Cut the connection; what is returned goes nowhere."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+async def _streamed(request: web.BaseRequest) -> web.StreamResponse:
+    """Send a list that goes on until the client has had enough, or 1 GB."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b'{"Members":[')
+    sent = 0
+    while sent < HUGE_BYTES:
+        await response.write(_PIECE)
+        sent += len(_PIECE)
+    return response

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``$expand``: documents in place of the links that lead to them (DSP0266, 7.3)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from valence_sched.simulator.server.documents import Documents, Json
+from valence_sched.simulator.server.errors import Refused
+
+MAX_LEVELS = 6
+#: Links that one answer replaces at most; the rest stay links.
+MAX_DOCUMENTS = 20_000
+
+#: What this service says of itself in its root.
+ADVERTISED: Json = {
+    "ExpandAll": True,
+    "Levels": True,
+    "MaxLevels": MAX_LEVELS,
+    "Links": True,
+    "NoLinks": True,
+}
+
+_FORM = re.compile(r"([.~*])(?:\(\$levels=(\d{1,9})\))?")
+_FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
+
+
+class Expand(NamedTuple):
+    """What an ``$expand`` asks for: ``.`` no Links, ``~`` only Links, ``*`` both; how deep."""
+
+    kind: str
+    levels: int
+
+
+def asked(value: str, offered: Json) -> Expand:
+    """Return what the value of ``$expand`` asks for, as far as the root offers it.
+
+    Raises:
+        Refused: it is no such value, or not offered.
+    """
+    found = _FORM.fullmatch(value)
+    if not found:
+        text = f"{value} is no value of $expand."
+        raise Refused(400, "QueryParameterValueFormatError", text, value, "$expand")
+    kind, levels = found[1], int(found[2] or 1)
+    stated = offered.get("MaxLevels", 1)
+    most = stated if offered.get("Levels") and isinstance(stated, int) else 1
+    if not offered.get(_FLAGS[kind]):
+        raise Refused(501, "QueryNotSupported", f"$expand={kind} is not supported.")
+    if not 1 <= levels <= most:
+        text = f"{levels} levels are out of the range 1 to {most}."
+        raise Refused(400, "QueryParameterOutOfRange", text, str(levels), "$expand", f"1..{most}")
+    return Expand(kind, levels)
+
+
+def expanded(documents: Documents, json: Json, uri: str, expand: Expand) -> Json:
+    """Return a document with the documents it links; a link back to an outer one stays."""
+    return _Expansion(documents, expand).document(json, expand.levels, (uri,))
+
+
+class _Expansion:
+    def __init__(self, documents: Documents, expand: Expand) -> None:
+        self._documents, self._kind = documents, expand.kind
+        self._left = MAX_DOCUMENTS
+
+    def document(self, json: Json, levels: int, above: tuple[str, ...]) -> Json:
+        return {
+            key: self._value(value, levels, above, key == "Links") for key, value in json.items()
+        }
+
+    def _value(self, value: Any, levels: int, above: tuple[str, ...], in_links: bool) -> Any:
+        if isinstance(value, list):
+            return [self._value(part, levels, above, in_links) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1 and isinstance(link := value.get("@odata.id"), str):
+            return self._followed(value, link, levels, above, in_links)
+        return {
+            key: self._value(part, levels, above, in_links or key == "Links")
+            for key, part in value.items()
+        }
+
+    def _followed(
+        self, link: Json, uri: str, levels: int, above: tuple[str, ...], in_links: bool
+    ) -> Json:
+        wanted = self._kind == "*" or (self._kind == "~") == in_links
+        found = self._documents.get(uri) if wanted and "#" not in uri else None
+        if found is None or self._left <= 0 or uri.rstrip("/") in above:
+            return link
+        self._left -= 1
+        if levels <= 1:
+            return found
+        return self.document(found, levels - 1, (*above, uri.rstrip("/")))

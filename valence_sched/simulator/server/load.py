@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording lacks to be a service: a root, a collection of systems, what $expand offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from valence_sched.drivers.files.tree import Tree
+from valence_sched.drivers.recorded import Record
+from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.errors import DuplicateId, InputError
+from valence_sched.model.codec import decode
+from valence_sched.model.inventory import FullPodm
+from valence_sched.simulator.redfish.blocks import ROOT, blocks
+from valence_sched.simulator.server.documents import (
+    Documents,
+    Json,
+    array_of,
+    listed,
+    object_of,
+    part,
+    uri_of,
+)
+from valence_sched.simulator.server.expand import ADVERTISED
+from valence_sched.simulator.server.faults import Faults
+
+#: What the root links when the tree has it and no root of its own.
+PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
+
+
+def furnish(documents: Documents, faults: Faults) -> None:
+    """Complete the documents of a pod manager, and put in them what a fault rule puts there."""
+    root = documents.get(ROOT) or _root(documents)
+    features = dict(object_of(root, "ProtocolFeaturesSupported"))
+    features.setdefault("ExpandQuery", ADVERTISED)
+    if "no-expand" in faults:
+        del features["ExpandQuery"]
+    documents.put(ROOT, {**root, "ProtocolFeaturesSupported": features})
+    if "Systems" not in root and any(True for _ in blocks(documents)):
+        _put_systems(documents)
+    collection = _blocks_collection(documents)
+    members = listed(documents, collection)
+    if "foreign-link" in faults:
+        host = "https://elsewhere.example.net"
+        _add(documents, collection, host + (members[0] if members else f"{collection}/1"))
+    if "dangle" in faults:
+        _add(documents, collection, f"{collection}/There-Is-None")
+
+
+def _root(documents: Documents) -> Json:
+    root: Json = {
+        "@odata.type": "#ServiceRoot.v1_16_1.ServiceRoot",
+        "@odata.id": ROOT,
+        "Id": "RootService",
+        "Name": "Root Service",
+        "RedfishVersion": "1.18.0",
+    }
+    for name in PARTS:
+        if f"{ROOT}/{name}" in documents:
+            root[name] = {"@odata.id": f"{ROOT}/{name}"}
+    return root
+
+
+def _put_systems(documents: Documents) -> None:
+    uri = f"{ROOT}/Systems"
+    documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
+    if uri not in documents:
+        documents.put(uri, {
+            "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection",
+            "@odata.id": uri,
+            "Name": "Systems",
+            "Members@odata.count": 0,
+            "Members": [],
+        })  # fmt: skip
+
+
+def _blocks_collection(documents: Documents) -> str:
+    root = documents.get(ROOT)
+    service = documents.get(uri_of(part(root, "CompositionService")))
+    return uri_of(part(service, "ResourceBlocks")) or uri_of(part(root, "ResourceBlocks"))
+
+
+def _add(documents: Documents, collection: str, link: str) -> None:
+    """Add a member without a second look: this one is meant to be wrong."""
+    json = documents.get(collection)
+    if json is not None:
+        members = [*array_of(json, "Members"), {"@odata.id": link}]
+        changed = {**json, "Members": members, "Members@odata.count": len(members)}
+        documents.put(collection, changed)
+
+
+def documented(records: Iterable[Record], problems: list[str]) -> Iterator[tuple[str, Documents]]:
+    """Yield id and documents of every pod manager; ``problems`` gets a line for what is left out.
+
+    Raises:
+        InputError: a source cannot be read as a whole.
+        DuplicateId: two pod managers have one id.
+    """
+    seen: dict[str, str] = {}
+    for record in records:
+        try:
+            podm = decode(record.json, FullPodm, record.file, record.place)
+            if podm.id in seen:
+                hint = f"the first is in {seen[podm.id]}"
+                place = f"{record.place}.id"
+                raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
+            seen[podm.id] = record.file
+            yield podm.id, _documents(record, podm, problems)
+        except DuplicateId:
+            raise
+        except InputError as error:
+            problems.append(str(error))
+
+
+def _documents(record: Record, podm: FullPodm, problems: list[str]) -> Documents:
+    if record.tree is None:
+        return Documents(documents_of(podm))
+    return Documents(dict(of_tree(record.tree, record.file, problems)))
+
+
+def of_tree(tree: Tree, file: str, problems: list[str]) -> Iterator[tuple[str, Json]]:
+    """Yield URI and content of every document; ``problems`` as for :func:`documented`."""
+    for uri in tree.documents:
+        try:
+            json = tree.get(uri)
+        except InputError as error:
+            line = f"{file}: {error}"
+            if line not in problems:
+                problems.append(line)
+            continue
+        if json is not None:
+            yield uri, json

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PATCH: which properties of which document a client may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valence_sched.simulator.redfish import blocks
+from valence_sched.simulator.redfish.composition import Composition
+from valence_sched.simulator.server.documents import Answer, Documents, Json, part, uris
+from valence_sched.simulator.server.errors import Refused, missing
+
+POOLS = ("Free", "Active", "Unassigned")
+
+#: What may be written, by what kind of document it is.
+WRITABLE = {
+    "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
+    "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
+    "service": ("Name", "Description", "AllowOverprovisioning", "ReservationDuration"),
+    "other": ("Name", "Description"),
+}
+
+_STATUS = ("Reserved", "SharingEnabled")
+
+
+def patched(
+    documents: Documents,
+    composition: Composition,
+    uri: str,
+    body: Json,
+    client: str,
+    *,
+    replaces: bool = False,
+) -> Answer:
+    """Change a document: 200 with what it is now. ``replaces`` loses what was not sent.
+
+    Raises:
+        Refused: a property cannot be written, or not like that; nothing is changed.
+    """
+    json = documents.get(uri)
+    if json is None:
+        return missing(uri)
+    kind = _kind(json)
+    for name, value in body.items():
+        if name not in WRITABLE[kind] and value != json.get(name):
+            text = f"The property {name} cannot be written."
+            raise Refused(400, "PropertyNotWritable", text, name)
+    change = dict(body)
+    if kind == "block":
+        change = _checked_block(json, change, replaces)
+        _keep_owner(composition, uri, json, change, client)
+    if kind == "system" and "Links" in change:
+        wanted = uris(part(change.pop("Links"), "ResourceBlocks"))
+        composition.change(uri, wanted, client)
+        json = documents.get(uri) or json
+    documents.put(uri, {**json, **change})
+    return Answer(200, documents.get(uri))
+
+
+def _kind(json: Json) -> str:
+    if blocks.is_block(json):
+        return "block"
+    if json.get("SystemType") == "Composed":
+        return "system"
+    type_ = str(json.get("@odata.type"))
+    return "service" if type_.startswith("#CompositionService.") else "other"
+
+
+def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
+    """Return what a change of a block makes of its properties."""
+    if "Pool" in change and change["Pool"] not in POOLS:
+        text = f"Pool is {change['Pool']}, expected one of {', '.join(POOLS)}."
+        raise Refused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
+    if "CompositionStatus" not in change:
+        return change
+    sent, status = change["CompositionStatus"], json["CompositionStatus"]
+    if not isinstance(sent, dict):
+        text = "CompositionStatus is no object."
+        raise Refused(400, "PropertyValueTypeError", text, str(sent)[:200], "CompositionStatus")
+    for name, value in sent.items():
+        _check_status(name, value, status)
+    return {**change, "CompositionStatus": sent if replaces else {**status, **sent}}
+
+
+def _check_status(name: str, value: Any, status: Json) -> None:
+    if name in status and value == status[name]:
+        return
+    if name not in _STATUS:
+        text = f"The property {name} cannot be written."
+        raise Refused(400, "PropertyNotWritable", text, name)
+    if not isinstance(value, bool) and (value is not None or name != "Reserved"):
+        text = f"{name} is neither true nor false."
+        raise Refused(400, "PropertyValueTypeError", text, str(value)[:200], name)
+    if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
+        text = "SharingEnabled cannot be changed while the block is composed."
+        raise Refused(400, "PropertyNotWritable", text, name)
+
+
+def _keep_owner(composition: Composition, uri: str, json: Json, change: Json, client: str) -> None:
+    """Remember who reserved a block; it stays with whom reserved it first."""
+    now = part(change, "CompositionStatus", "Reserved")
+    if "CompositionStatus" not in change or now == json["CompositionStatus"].get("Reserved"):
+        return
+    if now is True:
+        composition.owners[uri] = client
+    else:
+        composition.owners.pop(uri, None)

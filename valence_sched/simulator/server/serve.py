@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``podm serve``: pod managers of an inventory, from their records to listening ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from valence_sched.drivers.recorded import Record
+from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
+from valence_sched.simulator.redfish.blocks import blocks
+from valence_sched.simulator.server.documents import Documents
+from valence_sched.simulator.server.faults import Faults, faults_of
+from valence_sched.simulator.server.load import documented
+from valence_sched.simulator.server.podm import Settings, SimulatedPodm
+from valence_sched.simulator.server.sessions import Login
+
+if TYPE_CHECKING:
+    from valence_sched.simulator.server.app import App
+
+#: Called once with the id and the URL of every pod manager, when all of them listen.
+Ready = Callable[[list[tuple[str, str]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Which pod managers are served (none named means all), where and how.
+
+    Port 0 is any that is free.
+    """
+
+    podms: Sequence[str] = ()
+    port: int = 0
+    latency_ms: float = 0.0
+    fail: Sequence[str] = ()
+    page_size: int = 0
+    session_limit: int = 64
+    session_timeout_s: float = 300.0
+    login: Login = field(default_factory=Login)
+
+
+def serve(records: Iterable[Record], problems: list[str], service: Service, ready: Ready) -> None:
+    """Serve until the process is told to stop.
+
+    Raises:
+        SchedulerError: the web framework is not installed.
+        InputError: there is nothing to serve.
+        UsageError, UnknownName: a fault rule or port is wrong.
+        PodmError: a port is taken.
+    """
+    try:
+        from valence_sched.simulator.server import app
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
+        raise SchedulerError(text) from None
+    found = dict(documented(records, problems))
+    if not found:
+        raise InputError("the inventory", "$", "no pod manager", "at least one")
+    for id_ in service.podms:
+        if id_ not in found:
+            raise UnknownName("pod manager", id_, found)
+    if service.podms:
+        found = {id_: found[id_] for id_ in dict.fromkeys(service.podms)}
+    faults = faults_of(service.fail, list(found))
+    _check_blocks(found, faults)
+    settings = Settings(
+        login=service.login,
+        page_size=service.page_size,
+        session_limit=service.session_limit,
+        session_timeout_s=service.session_timeout_s,
+    )
+    apps = [
+        app.App(SimulatedPodm(id_, documents, settings, faults[id_]), service.latency_ms / 1000)
+        for id_, documents in found.items()
+    ]
+    sockets = bound(len(apps), service.port)
+    named = [
+        (one.podm.id, url_of(sock.getsockname()[1]))
+        for one, sock in zip(apps, sockets, strict=True)
+    ]
+    asyncio.run(run(apps, sockets, lambda: ready(named)))
+
+
+def _check_blocks(found: Mapping[str, Documents], faults: Mapping[str, Faults]) -> None:
+    """Refuse a block in a fault rule that none of the pod managers has whom the rule is for."""
+    for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
+        meant = [found[id_] for id_, one in faults.items() if name in one.paths("steal")]
+        uris = [uri for documents in meant for uri, _ in blocks(documents)]
+        ids = [uri.rpartition("/")[2] for uri in uris]
+        if name not in uris and name not in ids:
+            raise UnknownName("resource block", name, ids, f"--fail steal:{name}")
+
+
+HOST = "127.0.0.1"
+
+
+def url_of(port: int) -> str:
+    """Return where a pod manager answers."""
+    return f"http://{HOST}:{port}/redfish/v1"
+
+
+def bound(count: int, port: int = 0) -> list[socket.socket]:
+    """Return sockets on consecutive ports from ``port``, or on any that are free when it is 0.
+
+    Raises:
+        UsageError: there are not that many ports.
+        PodmError: a port is taken; none is left bound.
+    """
+    if not 0 <= port <= 65535 or (port and port + count - 1 > 65535):
+        raise UsageError(f"--port {port}: {count} ports from there go beyond 65535")
+    found: list[socket.socket] = []
+    for number in range(count):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.append(sock)
+        try:
+            sock.bind((HOST, port + number if port else 0))
+        except OSError as error:
+            for one in found:
+                one.close()
+            said = (error.strerror or "no reason told").lower()
+            text = f"{HOST}:{port + number}: {said}: name another --port, or 0 for free ones"
+            raise PodmError(text) from None
+    return found
+
+
+@contextlib.asynccontextmanager
+async def listening(apps: Sequence[App], sockets: Sequence[socket.socket]) -> AsyncIterator[None]:
+    """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
+    from aiohttp import web  # an extra: only for those who serve
+
+    runners = []
+    try:
+        for app, sock in zip(apps, sockets, strict=True):
+            if "refuse" in app.podm.faults:
+                continue  # bound and not listening: the port is kept, and refuses
+            runner = web.ServerRunner(
+                web.Server(app.handle, access_log=None), shutdown_timeout=0.5, access_log=None
+            )
+            await runner.setup()
+            runners.append(runner)
+            await web.SockSite(runner, sock, backlog=512).start()
+        yield
+    finally:
+        await asyncio.gather(*(runner.cleanup() for runner in runners))
+        for sock in sockets:
+            sock.close()
+
+
+async def run(
+    apps: Sequence[App], sockets: Sequence[socket.socket], ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``ready`` is called once all listen."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with listening(apps, sockets):
+        ready()
+        await stop.wait()

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may ask: sessions with a limit and an end, and basic authentication."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from valence_sched.simulator.server.documents import (
+    Answer,
+    Documents,
+    Json,
+    added,
+    listed,
+    object_of,
+    part,
+    removed,
+    uri_of,
+)
+from valence_sched.simulator.server.errors import missing, refused
+
+SERVICE = "/redfish/v1/SessionService"
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who may log in; without a name anybody may, and nobody must."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    def knows(self, username: str, password: str) -> bool:
+        """Return whether this is the user."""
+        known = hmac.compare_digest(self.username.encode(), username.encode())
+        right = hmac.compare_digest(self.password.encode(), password.encode())
+        return not self.username or (known and right)
+
+
+@dataclass(slots=True)
+class _Session:
+    username: str
+    token: str = field(repr=False)
+    used: float
+
+
+class Sessions:
+    """The sessions of one pod manager; each ends when it is not used for ``timeout_s``.
+
+    ``changes`` is how many changes of the documents were theirs.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        clock: Clock,
+        login: Login,
+        *,
+        limit: int = 64,
+        timeout_s: float = 300.0,
+        collection: str = f"{SERVICE}/Sessions",
+    ) -> None:
+        self._documents, self._clock, self._login = documents, clock, login
+        self._limit, self._timeout_s = limit, timeout_s
+        self.collection = collection
+        self._open: dict[str, _Session] = {}
+        self._count = self.changes = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def user(self, headers: Mapping[str, str]) -> str | None:
+        """Return who sends a request, None for nobody we know; headers in lower case."""
+        if token := headers.get("x-auth-token"):
+            for session in self._open.values():
+                if hmac.compare_digest(session.token.encode(), token.encode()):
+                    session.used = self._clock()
+                    return session.username
+            return None
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                plain = base64.b64decode(text, validate=True).decode()
+            except (binascii.Error, ValueError):
+                return None
+            username, _, password = plain.partition(":")
+            return username if self._login.knows(username, password) else None
+        return None if self._login.username else ""
+
+    def create(self, body: Json) -> Answer:
+        """Log in: 201 with the token, or why not."""
+        username, password = body.get("UserName"), body.get("Password")
+        if not isinstance(username, str) or not isinstance(password, str):
+            text = "A session needs UserName and Password."
+            return refused(400, "CreateFailedMissingReqProperties", text, "UserName")
+        if not self._login.knows(username, password):
+            text = "Nobody with this name and password is known here."
+            return refused(401, "ResourceAtUriUnauthorized", text)
+        if len(self._open) >= self._limit:
+            text = f"There are {len(self._open)} sessions, and no more are allowed."
+            return refused(503, "SessionLimitExceeded", text)
+        self._count += 1
+        uri = f"{self.collection}/{self._count}"
+        session = _Session(username, secrets.token_hex(16), self._clock())
+        self._open[uri] = session
+        json = {
+            "@odata.type": "#Session.v1_7_0.Session",
+            "@odata.id": uri,
+            "Id": str(self._count),
+            "Name": f"Session {self._count}",
+            "UserName": username,
+        }
+        before = self._documents.changes
+        self._documents.put(uri, json)
+        added(self._documents, self.collection, uri)
+        self.changes += self._documents.changes - before
+        return Answer(201, json, {"Location": uri, "X-Auth-Token": session.token})
+
+    def delete(self, uri: str) -> Answer:
+        """Log out."""
+        if self._open.pop(uri.rstrip("/"), None) is None:
+            return missing(uri)
+        before = self._documents.changes
+        self._documents.remove(uri)
+        removed(self._documents, self.collection, uri)
+        self.changes += self._documents.changes - before
+        return Answer(204)
+
+    def tick(self) -> None:
+        """End the sessions that were not used for long."""
+        now = self._clock()
+        for uri, session in tuple(self._open.items()):
+            if now - session.used > self._timeout_s:
+                self.delete(uri)
+
+
+def furnish(documents: Documents, timeout_s: float) -> str:
+    """Give a tree a session service without sessions; return the URI of their collection."""
+    root = documents.get("/redfish/v1") or {}
+    service_uri = uri_of(part(root, "SessionService")) or SERVICE
+    service = documents.get(service_uri) or {
+        "@odata.type": "#SessionService.v1_1_9.SessionService",
+        "@odata.id": service_uri,
+        "Id": "SessionService",
+        "Name": "Session Service",
+        "ServiceEnabled": True,
+    }
+    uri = uri_of(part(service, "Sessions")) or f"{service_uri}/Sessions"
+    for old in listed(documents, uri):
+        documents.remove(old)
+    documents.put(
+        service_uri,
+        {**service, "SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}},
+    )
+    collection = documents.get(uri) or {
+        "@odata.type": "#SessionCollection.SessionCollection",
+        "@odata.id": uri,
+        "Name": "Sessions",
+    }
+    documents.put(uri, {**collection, "Members": [], "Members@odata.count": 0})
+    links = {**object_of(root, "Links"), "Sessions": {"@odata.id": uri}}
+    documents.put(
+        "/redfish/v1", {**root, "SessionService": {"@odata.id": service_uri}, "Links": links}
+    )
+    return uri

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims whose time is over: ended by the database's clock, and what they held freed.
+
+A claim ends by its state alone; its rows on each pod manager are then dropped one pod manager
+after another, by whoever comes by, so that no transaction spans two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from valence_sched.model.claim import ENDED, Claim
+from valence_sched.store import change_log, claim_rows, holds, podms, tables
+from valence_sched.store.database import Database
+from valence_sched.store.tables import CHUNK, began, now
+
+_of = tables.claims.c
+
+
+def over(connection: sa.Connection) -> list[Claim]:
+    """Return claims that hold what they may no longer hold."""
+    return claim_rows.found(connection, _of.sweep_at <= began())
+
+
+def stuck(connection: sa.Connection) -> list[Claim]:
+    """Return claims that are being composed for longer than was meant."""
+    return claim_rows.found(connection, _of.state == "COMPOSING", _of.expires_at <= began())
+
+
+def sweep(database: Database) -> int:
+    """End all claims whose time is over and free what they held; return how many."""
+    ids = database.read(
+        lambda c: c.scalars(sa.select(_of.id).where(_of.sweep_at <= began())).all(),
+        "reading claims",
+    )
+    for claim_id in ids:
+        database.write(lambda c, id_=claim_id: _expire(c, id_), "ending a claim")  # type: ignore[misc]
+        free(database, claim_id)
+    return len(ids)
+
+
+def free(database: Database, claim_id: str) -> None:
+    """Drop what an ended claim held, one pod manager after another."""
+    parts = tables.claim_parts.c
+    keys = database.read(
+        lambda c: c.scalars(sa.select(parts.podm_key).where(parts.claim_id == claim_id)).all(),
+        "reading claims",
+    )
+    for key in sorted(keys):
+        database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]
+    database.write(lambda c: _done(c, claim_id), "freeing a claim")
+
+
+def _expire(connection: sa.Connection, claim_id: str) -> bool:
+    return claim_rows.move(
+        connection, claim_id, ("PREPARED", "HELD"), "EXPIRED", _of.sweep_at <= now(),
+        consumer_key=None, sweep_at=0.0,
+    )  # fmt: skip
+
+
+def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
+    podms.locked(connection, key)
+    ended = connection.scalar(sa.select(_of.sweep_at <= now()).where(_of.id == claim_id))
+    if ended and holds.drop(connection, claim_id, key):
+        change_log.moved(connection, [key])
+
+
+def _done(connection: sa.Connection, claim_id: str) -> None:
+    """Note that an ended claim holds nothing any more."""
+    parts = tables.claim_parts
+    held = sa.exists().where(parts.c.claim_id == claim_id)
+    connection.execute(
+        sa.update(tables.claims)
+        .where(_of.id == claim_id, _of.sweep_at <= now(), ~held)
+        .values(sweep_at=None)
+    )
+
+
+_claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
+_events, _decisions = tables.events, tables.decisions
+
+
+class Purged(NamedTuple):
+    """How many were forgotten, or would be."""
+
+    claims: int
+    events: int
+    decisions: int
+
+
+def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> Purged:
+    """Forget claims that ended, and what else happened, longer ago than so many seconds.
+
+    A claim that a node or a row of what is held still names stays. Some rows a transaction, so
+    that nobody waits long.
+    """
+    if dry_run:
+        return database.read(lambda c: _counted(c, older_than_s), "reading what is over")
+    claims = events = 0
+    while True:
+        some = database.write(lambda c: _claims_gone(c, older_than_s), "forgetting claims")
+        claims, events = claims + some.claims, events + some.events
+        if some.claims < CHUNK:
+            break
+    rest = database.write(lambda c: _rest_gone(c, older_than_s), "forgetting what happened")
+    return Purged(claims, events + rest.events, rest.decisions)
+
+
+def _ended(older_than_s: float) -> sa.ColumnElement[bool]:
+    """Return what is true of claims that may go; when one ended, its last event says."""
+    before = began() - older_than_s
+    of = _claims.c.id
+    return sa.and_(
+        _claims.c.state.in_(ENDED),
+        _claims.c.created_at < before,
+        ~sa.exists().where(_parts.c.claim_id == of),
+        ~sa.exists().where(_nodes.c.claim_id == of),
+        ~sa.exists().where(_events.c.claim_id == of, _events.c.at >= before),
+    )
+
+
+def _old_events(older_than_s: float) -> sa.ColumnElement[bool]:
+    """Return what is true of events of claims that are not there any more."""
+    known = sa.exists().where(_claims.c.id == _events.c.claim_id)
+    return sa.and_(_events.c.at < began() - older_than_s, ~known)
+
+
+def _claims_gone(connection: sa.Connection, older_than_s: float) -> Purged:
+    query = sa.select(_claims.c.id).where(_ended(older_than_s)).order_by(_claims.c.id)
+    ids: Sequence[str] = connection.scalars(query.limit(CHUNK)).all()
+    if not ids:
+        return Purged(0, 0, 0)
+    events = connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
+    connection.execute(sa.delete(_claims).where(_claims.c.id.in_(ids)))
+    return Purged(len(ids), events.rowcount, 0)
+
+
+def _rest_gone(connection: sa.Connection, older_than_s: float) -> Purged:
+    events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
+    decisions = connection.execute(
+        sa.delete(_decisions).where(_decisions.c.decided_at < began() - older_than_s)
+    )
+    return Purged(0, events.rowcount, decisions.rowcount)
+
+
+def _counted(connection: sa.Connection, older_than_s: float) -> Purged:
+    def count(table: sa.Table, where: sa.ColumnElement[bool]) -> int:
+        query = sa.select(sa.func.count()).select_from(table).where(where)
+        return connection.scalar(query) or 0
+
+    ended = sa.select(_claims.c.id).where(_ended(older_than_s))
+    events = sa.or_(_old_events(older_than_s), _events.c.claim_id.in_(ended))
+    old = _decisions.c.decided_at < began() - older_than_s
+    return Purged(
+        count(_claims, _ended(older_than_s)), count(_events, events), count(_decisions, old)
+    )

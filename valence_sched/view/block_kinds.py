@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distinct kinds of block there are, and how much of a need one block of each kind brings.
+
+A kind is what blocks have in common: their types and their devices. A site has a million blocks
+of a few dozen kinds, so everything that asks about devices asks here, once a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw, Struct
+
+from valence_sched.model.codec import decode
+from valence_sched.model.inventory import NOTHING, BlockType, Devices, to_json
+from valence_sched.model.need import Need, Test
+
+Floats = npt.NDArray[np.float64]
+
+#: What a device is worth when two sets of blocks would do: the cheaper set wastes less.
+PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20_000, 1_000, 200
+MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
+
+MOST_KEPT = 10_000  # needs whose amounts are remembered
+MOST_TABLES = 16  # of the needs of a request or a mix, which are asked again and again
+
+_GROUPS = {
+    "processor": "processors",
+    "accelerator": "accelerators",
+    "memory": "memory",
+    "drive": "drives",
+    "nic": "nics",
+}
+_WORD = re.compile(r"[^\W_]+")
+_MARKS = re.compile(r"\((?:r|tm|c)\)")
+
+
+class Kind(Struct, frozen=True):
+    """One kind of block: its types, its devices, their price, and a text that orders kinds."""
+
+    types: tuple[BlockType, ...]
+    devices: Devices
+    price: int
+    order: bytes
+
+
+class Kinds:
+    """All kinds seen so far, by number; grows, never shrinks. Kind 0 is a block of nothing."""
+
+    def __init__(self) -> None:
+        self.kinds: list[Kind] = []
+        #: The number of each kind by its types and the text of its devices, as it was read.
+        self.known: dict[tuple[tuple[BlockType, ...], bytes], int] = {}
+        self._lines: list[tuple[str, Any]] = []
+        self._line_numbers: dict[tuple[str, Any], int] = {}
+        self._kind_of: list[int] = []
+        self._line_of: list[int] = []
+        self._amounts: dict[Need, Floats] = {}
+        self._tables: dict[tuple[Need, ...], Floats] = {}
+        self._by_worth: dict[Need, tuple[int, list[int]]] = {}
+        self.number((), Raw(b""), "", "")
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def number(
+        self, types: tuple[BlockType, ...], devices: Raw | None, file: str, place: str
+    ) -> int:
+        """Return the number of this kind, decoding its devices when they are new.
+
+        Raises:
+            InputError: the devices are not what they must be.
+        """
+        key = (types, bytes(devices) if devices else b"")
+        if key in self.known:
+            return self.known[key]
+        found = decode(devices, Devices, file, place) if devices else NOTHING
+        canonical = (types, to_json(found))
+        number = self.known.get(canonical)
+        if number is None:
+            number = self._add(Kind(types, found, price(found), to_json((types, found))))
+            self.known[canonical] = number
+        self.known[key] = number
+        return number
+
+    def _add(self, kind: Kind) -> int:
+        number = len(self.kinds)
+        self.kinds.append(kind)
+        for name, group in _GROUPS.items():
+            for device in getattr(kind.devices, group):
+                line = self._line_numbers.setdefault((name, device), len(self._lines))
+                if line == len(self._lines):
+                    self._lines.append((name, device))
+                self._kind_of.append(number)
+                self._line_of.append(line)
+        return number
+
+    def amounts(self, need: Need) -> Floats:
+        """Return per kind how much of ``need`` one block brings; shape ``(len(self),)``."""
+        known = self._amounts.get(need)
+        if known is not None and len(known) == len(self.kinds):
+            return known
+        per_line = np.array([amount(need, *line) for line in self._lines], dtype=np.float64)
+        weights = per_line[self._line_of] if self._line_of else None
+        counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
+        found = counted.astype(np.float64)
+        found.flags.writeable = False
+        if len(self._amounts) >= MOST_KEPT:
+            self._amounts.clear()
+        self._amounts[need] = found
+        return found
+
+    def table(self, needs: tuple[Need, ...]) -> Floats:
+        """Return the amounts of several needs; shape ``(needs, len(self))``."""
+        known = self._tables.get(needs)
+        if known is None or known.shape[1] != len(self.kinds):
+            known = np.array([self.amounts(need) for need in needs])
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            self._tables[needs] = known
+        return known
+
+    def by_worth(self, need: Need) -> list[int]:
+        """Return the kinds that bring any of ``need``, those that cost least for all of it first.
+
+        Blocks go whole: of kinds that bring more than enough, the cheapest one is first.
+        """
+        known = self._by_worth.get(need)
+        if known is None or known[0] != len(self.kinds):
+            gives = self.amounts(need)
+            useful = np.flatnonzero(gives > 0.0).tolist()
+            number = np.ceil(need.amount / np.maximum(gives, 1.0))
+            useful.sort(key=lambda kind: (self.kinds[kind].price * number[kind],
+                                          self.kinds[kind].price / gives[kind],
+                                          self.kinds[kind].order))  # fmt: skip
+            if len(self._by_worth) >= MOST_KEPT:
+                self._by_worth.clear()
+            known = self._by_worth[need] = len(self.kinds), useful
+        return known[1]
+
+    def devices(self, kind: str) -> list[Any]:
+        """Return the different devices of a kind of need that were ever seen."""
+        return [device for name, device in self._lines if name == kind]
+
+    def lines(self, number: int) -> list[tuple[str, Any]]:
+        """Return the device lines of a kind as ``(need kind, device)``."""
+        devices = self.kinds[number].devices
+        return [
+            (name, device) for name, group in _GROUPS.items() for device in getattr(devices, group)
+        ]
+
+
+def amount(need: Need, kind: str, device: Any) -> int:
+    """Return how much of ``need`` one device line brings: 0 when it is of another kind.
+
+    An amount that nobody told counts as nothing, or as all that is asked when the need allows
+    the unknown.
+    """
+    if kind != need.kind or not all(passes(test, device, need.unknown) for test in need.tests):
+        return 0
+    if need.measure in ("devices", "sockets"):
+        return int(device.count)
+    each = getattr(device, need.measure)
+    if each is None:
+        return int(need.amount) if need.unknown == "allow" else 0
+    return int(device.count * each)
+
+
+def passes(test: Test, device: Any, unknown: str = "reject") -> bool:
+    """Return whether a device passes a test; what it does not tell passes only if allowed."""
+    found = getattr(device, test.attribute)
+    if found is None:
+        return unknown == "allow"
+    return bool(_OPERATORS[test.operator](found, test.value))
+
+
+def price(devices: Devices) -> int:
+    """Return what the devices are worth in points; unknown amounts are worth nothing."""
+    points = PRICE_BLOCK
+    for cpu in devices.processors:
+        points += cpu.count * (cpu.cores or 0) * PRICE_CORE
+    for module in devices.memory:
+        points += module.count * (module.capacity_mib or 0) // MIB_PER_POINT
+    for drive in devices.drives:
+        size = (drive.capacity_bytes or 0) // BYTES_PER_POINT
+        points += drive.count * (PRICE_DRIVE + size)
+    points += sum(card.count for card in devices.accelerators) * PRICE_ACCELERATOR
+    points += sum(nic.count for nic in devices.nics) * PRICE_NIC
+    return points
+
+
+def has_words(text: str, words: str) -> bool:
+    """Return whether the words stand in the text in order, whole, side by side.
+
+    Case and the marks (R), (TM) and (C) do not count.
+    """
+    have, want = words_of(text), words_of(words)
+    return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a model as they are compared."""
+    return _WORD.findall(_MARKS.sub(" ", text.casefold()))
+
+
+def _same(found: Any, value: str | int) -> bool:
+    return str(found).casefold() == str(value).casefold()
+
+
+def _at_least(found: Any, value: str | int) -> bool:
+    return float(found) >= float(value)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "words": has_words,
+    "equal": _same,
+    "at_least": _at_least,
+}

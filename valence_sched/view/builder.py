@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers become a View: read one after another, counted together at the end."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from valence_sched.errors import DuplicateId, InputError, nearest
+from valence_sched.model.codec import decode
+from valence_sched.model.inventory import FREE, LeanBlock, LeanPodm, Pool, Status, Stock
+from valence_sched.view import block_counts, stocks
+from valence_sched.view.block_kinds import Kinds
+from valence_sched.view.blocks import Places, Positions, Shelf
+from valence_sched.view.view import Ints, Labels, View, lot_of
+
+Layout = dict[tuple[str, ...], Positions]
+
+WHOLE = "all"  # the pool of a podm that names none
+
+_places_of = operator.attrgetter("places")
+
+
+class ViewBuilder:
+    """Collects podms and builds one View of them.
+
+    Blocks of one kind or one status are alike to the byte, so each distinct text is decoded
+    once: reading a million blocks costs little more than decoding their podms.
+    """
+
+    def __init__(self, kinds: Kinds | None = None) -> None:
+        self.kinds = kinds or Kinds()
+        self.podms: list[LeanPodm] = []
+        self.shelves: list[Shelf] = []
+        self.pools: list[Pool] = []
+        self._files: dict[str, str] = {}
+        self._uses: dict[bytes, tuple[int, bool, int]] = {b"": (FREE.slots, False, FREE.gain)}
+        self._positions: dict[Positions, Positions] = {}
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._places: dict[tuple[tuple[str, str], ...], Places] = {}
+
+    def emptied(self) -> ViewBuilder:
+        """Return a builder without podms that has met all the texts that this one has met."""
+        builder = ViewBuilder(self.kinds)
+        builder._uses, builder._positions = self._uses, self._positions
+        builder._layouts, builder._places = self._layouts, self._places
+        return builder
+
+    def add(self, podm: LeanPodm, file: str, place: str = "$") -> None:
+        """Add a podm.
+
+        Raises:
+            InputError: an id or a block URI that was there before, a block in a pool that the
+                podm does not list, or devices that are not what they must be. The podm is then
+                left out and the builder is as it was.
+        """
+        if podm.id in self._files:
+            hint = "give every pod manager an id of its own"
+            raise DuplicateId(file, f"{place}.id", f"{podm.id!r} again, first in "
+                             f"{self._files[podm.id]}", "an id of its own", hint)  # fmt: skip
+        shelf = self._shelf(podm, file, place)
+        self._files[podm.id] = file
+        self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
+        self.shelves.append(shelf)
+        self.pools += podm.pools or (Pool(id=WHOLE),)
+
+    def view(self) -> View:
+        """Return the View of all podms added so far."""
+        counts = [len(podm.pools) or 1 for podm in self.podms]
+        first_row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        podm_of = np.repeat(np.arange(len(counts)), counts)
+        sizes = [len(shelf.kinds) for shelf in self.shelves]
+        kind = _flat((shelf.kinds for shelf in self.shelves), sum(sizes))
+        free = (_flat((shelf.slots for shelf in self.shelves), sum(sizes)) > 0).astype(np.float64)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        block, row = self._memberships(first_row, owner)
+        podms = [self.podms[podm] for podm in podm_of]
+        rows = range(len(self.pools))
+        return View(
+            kinds=self.kinds,
+            podms=self.podms,
+            shelves=self.shelves,
+            pools=self.pools,
+            first_row=first_row,
+            podm_of=podm_of,
+            position_of=np.arange(len(podm_of)) - first_row[podm_of],
+            census=block_counts.count(row, kind[block], free[block], len(podm_of), len(self.kinds)),
+            podm_census=block_counts.count(owner, kind, free, len(sizes), len(self.kinds)),
+            resources=_resources(self.shelves, first_row, podm_of),
+            enabled=np.array([podm.enabled for podm in podms], dtype=bool),
+            zone=_labels([podm.zone for podm in podms]),
+            status=_labels([podm.status for podm in podms]),
+            aggregates=_labels([podm.aggregates for podm in podms], frozenset),
+            capabilities=_labels([tuple(podm.capabilities.items()) for podm in podms], dict),
+            traits=_labels([podms[r].traits + self.pools[r].traits for r in rows], frozenset),
+            lot=np.array([lot_of(podms[r].id, self.pools[r].id) for r in rows], dtype=np.uint64),
+            block_count=int(sum(sizes)),
+        ).frozen()
+
+    def _shelf(self, podm: LeanPodm, file: str, place: str) -> Shelf:
+        uris = [block.uri for block in podm.blocks]
+        if len(set(uris)) != len(uris):
+            self._refuse_repeated(podm, file, place)
+        layout = self._layout(podm, file, place)
+        try:
+            return self._look_up(podm, uris, layout)
+        except KeyError:  # a text that was not met before
+            self._learn(podm, layout, file, place)
+            return self._look_up(podm, uris, layout)
+
+    def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> Shelf:
+        """Return the shelf of a podm of which every text was met before, else KeyError."""
+        blocks, known, uses = podm.blocks, self.kinds.known, self._uses
+        use = [uses[bytes(block.status or b"")] for block in blocks]
+        return Shelf(
+            uris,
+            [known[block.type, bytes(block.devices or b"")] for block in blocks],
+            [slots for slots, _, _ in use],
+            [shared for _, shared, _ in use],
+            [layout[block.pools] for block in blocks],
+            podm.stocks,
+            tuple(layout[stock.pools] for stock in podm.stocks),
+            [gain for _, _, gain in use],
+            self._told(blocks),
+        )
+
+    def _told(self, blocks: Sequence[LeanBlock]) -> list[Places | None] | None:
+        """Return the places of each block, equal ones shared, or None where none tells any."""
+        told = list(map(_places_of, blocks))
+        if not any(told):
+            return None
+        return [
+            self._places.setdefault(tuple(sorted(places.items())), places) if places else None
+            for places in told
+        ]
+
+    def _learn(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
+        """Decode every text of a podm that was not met before."""
+        for index, block in enumerate(podm.blocks):
+            at = f"{place}.blocks[{index}]"
+            self.kinds.number(block.type, block.devices, file, f"{at}.devices")
+            self._place(podm, block.pools, layout, file, at)
+            key = bytes(block.status or b"")
+            if key not in self._uses:
+                status = decode(key, Status, file, f"{at}.status")
+                shared = status.state == "ComposedAndAvailable"
+                self._uses[key] = (status.slots, shared, status.gain)
+        for index, stock in enumerate(podm.stocks):
+            self._place(podm, stock.pools, layout, file, f"{place}.stocks[{index}]")
+
+    def _layout(self, podm: LeanPodm, file: str, place: str) -> Layout:
+        """Return the positions that lists of pool ids stand for; podms of equal pools share it."""
+        names = tuple(pool.id for pool in podm.pools)
+        if len(set(names)) != len(names):
+            raise InputError(file, f"{place}.pools", "a pool id twice", "an id of its own")
+        everywhere: Layout = {} if names else {(): self._interned((0,))}
+        return self._layouts.setdefault(names, everywhere)
+
+    def _place(
+        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, place: str
+    ) -> None:
+        if pools in layout:
+            return
+        number = {pool.id: index for index, pool in enumerate(podm.pools)}
+        for name in pools:
+            if name not in number:
+                raise InputError(file, f"{place}.pools", repr(name),
+                                 "a pool of this podm", nearest(name, number))  # fmt: skip
+        layout[pools] = self._interned(tuple(sorted({number[name] for name in pools})))
+
+    def _interned(self, positions: Positions) -> Positions:
+        return self._positions.setdefault(positions, positions)
+
+    def _refuse_repeated(self, podm: LeanPodm, file: str, place: str) -> None:
+        seen: set[str] = set()
+        for index, block in enumerate(podm.blocks):
+            if block.uri in seen:
+                where = f"{place}.blocks[{index}].uri"
+                raise InputError(file, where, f"{block.uri!r} again", "a URI of its own")
+            seen.add(block.uri)
+
+    def _memberships(self, first_row: Ints, owner: Ints) -> tuple[Ints, Ints]:
+        """Return parallel arrays: a block's number and the row of a pool that it stands in."""
+        codes = {positions: code for code, positions in enumerate(self._positions)}
+        code_of = _flat(
+            (list(map(codes.__getitem__, shelf.pools)) for shelf in self.shelves), len(owner)
+        )
+        blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for positions, code in codes.items():
+            members = np.flatnonzero(code_of == code)
+            for position in positions:
+                blocks.append(members)
+                rows.append(first_row[owner[members]] + position)
+        return np.concatenate(blocks), np.concatenate(rows)
+
+
+def _flat(lists: Iterable[list[int]], size: int) -> Ints:
+    return np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int64, count=size)
+
+
+def _labels(
+    values: Sequence[Hashable], shape: Callable[[Any], Any] = lambda value: value
+) -> Labels:
+    numbers: dict[Hashable, int] = {}
+    codes = [numbers.setdefault(value, len(numbers)) for value in values]
+    return Labels([shape(value) for value in numbers], np.array(codes, dtype=np.int64))
+
+
+def _resources(
+    shelves: Sequence[Shelf], first_row: Ints, podm_of: Ints
+) -> dict[str, stocks.Column]:
+    found: dict[str, dict[int, tuple[float, ...]]] = {}
+    pools: dict[str, dict[int, list[Stock]]] = {}
+    for podm, shelf in enumerate(shelves):
+        by_name: dict[str, list[int]] = {}
+        for number, stock in enumerate(shelf.stocks):
+            by_name.setdefault(stock.resource, []).append(number)
+        for name, numbers in by_name.items():
+            every = [shelf.stocks[number] for number in numbers]
+            rows, here = found.setdefault(name, {}), pools.setdefault(name, {})
+            for row in range(first_row[podm], first_row[podm + 1]):
+                position = row - first_row[podm]
+                pool = [shelf.stocks[n] for n in numbers if position in shelf.stock_pools[n]]
+                here[int(row)], rows[int(row)] = pool, stocks.row_values(pool, every)
+    return {name: stocks.column(rows, pools[name], len(podm_of)) for name, rows in found.items()}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where pod managers stand: their values of a domain, and how many nodes are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from valence_sched.errors import RequestError, one_line
+from valence_sched.model.extra_specs import written
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.view.view import Floats, Ints, View
+
+DOMAINS = ("podm", "zone", "location", "aggregate")
+FACTS = "facts."
+
+
+class _Numbers(dict[str, int]):
+    """Values and their numbers; one that is not here has the number after the last."""
+
+    def __missing__(self, value: str) -> int:
+        return len(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
+
+    A row with fewer values than others is filled up with the number after the last value.
+    """
+
+    values: _Numbers
+    numbers: Ints
+
+    def most(self, counts: Mapping[str, int]) -> Floats:
+        """Return per row the largest count among its values; NaN where it has no value."""
+        return self._largest(self._by_value(counts))
+
+    def _by_value(self, counts: Mapping[str, int]) -> Floats:
+        size = len(counts)
+        if size > len(self.values):  # few rows: most values are elsewhere
+            return np.array([*(counts.get(value, 0) for value in self.values), np.nan])
+        found = np.zeros(len(self.values) + 1)
+        index = np.fromiter(map(self.values.__getitem__, counts), np.int64, size)
+        found[index] = np.fromiter(counts.values(), np.int64, size)
+        found[-1] = np.nan
+        return found
+
+    def _largest(self, by_value: Floats) -> Floats:
+        if self.numbers.shape[1] == 1:
+            return by_value.take(self.numbers[:, 0])
+        largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
+        return largest
+
+
+def places(view: View, domain: str) -> Places:
+    """Return where the rows of a View stand in a domain; kept with the View.
+
+    Raises:
+        RequestError: there is no such domain.
+    """
+    return view.keep(("places", domain), lambda: _places(view, domain))  # type: ignore[no-any-return]
+
+
+def values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
+    """Return the values at which a pod manager stands, none where it does not tell."""
+    if domain == "podm":
+        return (podm.id,)
+    if domain == "aggregate":
+        return tuple(dict.fromkeys(podm.aggregates))
+    told = podm.zone if domain == "zone" else podm.facts.get(domain.removeprefix(FACTS))
+    several = told if isinstance(told, tuple) else (told,)
+    texts = (written(item) for item in several if item is not None)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def check(domain: str) -> None:
+    """Raise RequestError for what is no domain."""
+    if domain not in DOMAINS and not (domain.startswith(FACTS) and domain != FACTS):
+        known = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
+        raise RequestError(one_line(f"no domain {domain!r}: name {known}"))
+
+
+def _places(view: View, domain: str) -> Places:
+    check(domain)
+    told = [values(podm, domain) for podm in view.podms]
+    numbers = _Numbers()
+    for several in told:
+        for value in several:
+            numbers.setdefault(value, len(numbers))
+    width = max(map(len, told), default=1) or 1
+    table = np.full((len(told), width), len(numbers), dtype=np.int64)
+    for podm, several in enumerate(told):
+        for column, value in enumerate(several):
+            table[podm, column] = numbers[value]
+    found = table[view.podm_of]
+    found.flags.writeable = False
+    return Places(numbers, found)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether expressions hold for the rows of a View, in Kleene's logic of three values.
+
+A row answers 1 (it holds), -1 (it does not) or 0: it compares with something that nobody told.
+``and`` is the least of its parts, ``or`` the greatest, ``not`` the contrary; so what is unknown
+stays so unless the other parts decide alone.
+
+Of one pair of values:
+
+- Numbers compare as numbers, texts as texts, character by character. A text that is a number
+  compares with a number as that number. Other pairs are unlike: no comparison of them holds.
+- Of several values (a list in a fact, the values of a capability, traits, aggregates) one that
+  compares is enough, and ``!=`` holds where none is equal. Of an empty list nothing holds.
+- What is not told is unknown: a fact or capability that is not there, a missing zone, name or
+  driver. 0, the empty text and the empty list are values. No trait and no aggregate is an empty
+  list; of a stock that is not there 0 is free; and of cores and memory counts what is told.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from valence_sched.errors import UnknownName
+from valence_sched.model.expression import Argument, Comparison, Expression, Path
+from valence_sched.model.extra_specs import number, written
+from valence_sched.model.measures import MEASURES, measured
+from valence_sched.view.view import Floats, Labels, View
+
+Verdicts = npt.NDArray[np.int8]
+Column = Labels | Floats
+
+HOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_FLAGS = (False, True)
+
+
+def verdicts(view: View, expression: Expression) -> Verdicts:
+    """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown."""
+    if isinstance(expression, Comparison):
+        return _compare(view, expression)
+    parts = [verdicts(view, part) for part in expression.parts]
+    if expression.operator == "not":
+        return np.negative(parts[0])
+    joined = np.minimum if expression.operator == "and" else np.maximum
+    return joined.reduce(parts)  # type: ignore[no-any-return]
+
+
+def told(view: View, expression: Expression) -> Labels:
+    """Return per row what it tells at the paths of an expression, as people read it.
+
+    Of one path the value, of several a map from each to its values. Made when it is read.
+    """
+    paths = list(dict.fromkeys(expression.paths))
+    return Labels(_Told(view, paths), np.arange(len(view)))
+
+
+def check_amounts(view: View, expression: Expression) -> None:
+    """Refuse an amount that no pool has and that looks like another one, written wrongly.
+
+    Any other name is that of a stock, of which a site may have nothing today.
+
+    Raises:
+        UnknownName: naming the nearest.
+    """
+    known = {*MEASURES, *view.resources}
+    amounts = (path for path in expression.paths if path.place in ("free", "total"))
+    for path in amounts:
+        if path.name not in known and any(_slip(path.name, name) for name in known):
+            raise UnknownName("amount", path.name, known, f"where: ${path}")
+
+
+def column(view: View, argument: Argument) -> Column:
+    """Return an argument per row: amounts as numbers, all else as labels; None is unknown."""
+    if not isinstance(argument, Path):
+        return Labels((argument,), np.zeros(len(view), dtype=np.int64))
+    place, name = argument.place, argument.name
+    if place == "free":
+        return view.free(measured(name))
+    if place == "total":
+        return view.total(measured(name))
+    if place == "facts":
+        return view.text(name)
+    if place == "capabilities":
+        values = [has.get(name) for has in view.capabilities.values]
+        return Labels(values, view.capabilities.codes)
+    if place == "enabled":
+        return Labels(_FLAGS, view.enabled.astype(np.int64))
+    if place in ("zone", "status", "aggregates", "traits"):
+        return getattr(view, place)  # type: ignore[no-any-return]
+    return Labels([getattr(podm, place) for podm in view.podms], view.podm_of)
+
+
+def _slip(name: str, known: str) -> bool:
+    """Return whether a name is the beginning of a known one, or all but a letter of it."""
+    alike = difflib.SequenceMatcher(None, name, known).ratio() >= 0.8
+    return known.startswith(name) or (alike and abs(len(name) - len(known)) <= 1)
+
+
+def _compare(view: View, comparison: Comparison) -> Verdicts:
+    first, *others = (column(view, argument) for argument in comparison.arguments)
+    if comparison.operator == "!=":
+        return np.negative(_pair("=", first, others[0]))
+    if comparison.operator == "in":
+        return np.maximum.reduce([_pair("=", first, other) for other in others])  # type: ignore[no-any-return]
+    return np.minimum.reduce([_pair(comparison.operator, first, other) for other in others])  # type: ignore[no-any-return]
+
+
+def _pair(sign: str, left: Column, right: Column) -> Verdicts:
+    """Compare row by row; each distinct pair of labels is compared once."""
+    if not (isinstance(left, Labels) and isinstance(right, Labels)):
+        amounts, others = _numbers(left), _numbers(right)
+        if amounts is not None and others is not None:
+            holds = HOLDS[sign](amounts, others)
+            return np.where(holds, 1, -1).astype(np.int8)
+    one, other = _labels(left), _labels(right)
+    if len(other.values) == 1:
+        value = other.values[0]
+        return _table((_three(sign, mine, value) for mine in one.values), one.codes)
+    if len(one.values) == 1:
+        value = one.values[0]
+        return _table((_three(sign, value, theirs) for theirs in other.values), other.codes)
+    width = len(other.values)
+    pairs, codes = np.unique(one.codes * width + other.codes, return_inverse=True)
+    places = (divmod(pair, width) for pair in pairs.tolist())
+    return _table((_three(sign, one.values[i], other.values[j]) for i, j in places), codes)
+
+
+def _table(answers: Iterator[int], codes: npt.NDArray[np.int64]) -> Verdicts:
+    return np.fromiter(answers, dtype=np.int8).take(codes)
+
+
+def _numbers(found: Column) -> Floats | float | None:
+    """Return a column as numbers where it is nothing else: amounts, or one number for all."""
+    if not isinstance(found, Labels):
+        return found
+    value = found.values[0] if len(found.values) == 1 else None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    return None
+
+
+def _labels(found: Column) -> Labels:
+    if isinstance(found, Labels):
+        return found
+    values, codes = np.unique(found, return_inverse=True)
+    return Labels(values.tolist(), codes)
+
+
+def _three(sign: str, left: Any, right: Any) -> int:
+    """Compare two values: 1 holds, -1 does not, 0 where one is unknown."""
+    if left is None or right is None:
+        return 0
+    return 1 if any(_holds(sign, x, y) for x in _members(left) for y in _members(right)) else -1
+
+
+def _members(value: Any) -> Sequence[Any] | frozenset[Any]:
+    return value if isinstance(value, (tuple, list, frozenset)) else (value,)
+
+
+def _holds(sign: str, left: Any, right: Any) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool):
+        return sign == "=" and left is right
+    if isinstance(left, str) and isinstance(right, str):
+        return bool(HOLDS[sign](left, right))
+    return bool(HOLDS[sign](number(left), number(right)))  # what is no number is NaN
+
+
+class _Told(Sequence[Any]):
+    """What rows tell at some paths, row by row when asked."""
+
+    def __init__(self, view: View, paths: list[Path]) -> None:
+        self._view, self._paths = view, paths
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __getitem__(self, row: Any) -> Any:
+        found = {str(path): column(self._view, path)[row] for path in self._paths}
+        if len(found) == 1:
+            (value,) = found.values()
+            amount = isinstance(value, np.generic)  # amounts have thousands, a year has none
+            return _text(value) if isinstance(value, (int, float)) and not amount else value
+        return {path: _words(value) for path, value in found.items()}
+
+
+def _words(value: Any) -> list[str]:
+    if value is None:
+        return ["unknown"]
+    return sorted(map(_text, _members(value))) or ["none"]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else written(value)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Things outside that a node should stand near: their names, where they are, and who is near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from valence_sched.errors import RequestError, UnknownName, closest
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import Fact
+from valence_sched.model.request import Near
+from valence_sched.view.fact_rules import Rule
+from valence_sched.view.terms import Term
+from valence_sched.view.view import View
+
+
+class Thing(Noun, frozen=True):
+    """What somebody calls a thing outside: ``volume``, ``db-1``; ``soft`` when only wished for."""
+
+    kind: str
+    name: str
+    soft: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return the thing in an operator's words."""
+        return f"{self.kind} {self.name}"
+
+
+class Place(Noun, frozen=True, kw_only=True):
+    """Where a thing is, as far as somebody told: its zone, its aggregates, its facts."""
+
+    zone: str | None = None
+    aggregates: tuple[str, ...] = ()
+    facts: dict[str, Fact] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.zone or self.aggregates or self.facts)
+
+    def of(self, thing: Thing) -> Near:
+        """Return the place as a request holds it."""
+        return Near(
+            thing=thing.text,
+            zone=self.zone,
+            aggregates=self.aggregates,
+            facts=self.facts,
+            soft=thing.soft,
+        )
+
+
+class Things(Protocol):
+    """What a resolver makes of a source: somebody who knows where things are."""
+
+    @property
+    def where(self) -> str:
+        """Return what was looked in, for the person whose thing is not there."""
+        ...
+
+    def find(self, kind: str, name: str) -> Place | None:
+        """Return where a thing is; an empty place when nobody tells, None for an unknown thing.
+
+        Raises:
+            CloudError: who should know cannot be asked.
+        """
+        ...
+
+    def known(self, kind: str) -> Iterable[str]:
+        """Return the names of things of a kind that are at hand, for the hint; or none."""
+        ...
+
+    def kinds(self) -> Iterable[str]:
+        """Return the kinds of things that it knows of."""
+        ...
+
+
+def things(said: Mapping[str, str | Iterable[str]], *, soft: bool = False) -> tuple[Thing, ...]:
+    """Return the things that a map from kind to a name, or to a list of names, speaks of.
+
+    Raises:
+        RequestError: a kind or a name is empty.
+    """
+    found = [
+        Thing(kind, name, soft)
+        for kind, names in said.items()
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    for thing in found:
+        if not thing.kind or not thing.name:
+            raise RequestError("a thing to be near needs a kind and a name, as in volume: db-1")
+    return tuple(found)
+
+
+def knows(known: Sequence[Things], thing: Thing) -> bool:
+    """Return whether any of them knows the thing, were it without its place."""
+    return any(one.find(thing.kind, thing.name) is not None for one in known)
+
+
+def place_of(thing: Thing, known: Sequence[Things]) -> Near:
+    """Return where a thing is, by the first who knows it.
+
+    Raises:
+        UnknownName: nobody knows it; the nearest known name, or kind, is in the message.
+        RequestError: it is known, but not where it is, or nobody is there to ask.
+    """
+    for one in known:
+        place = one.find(thing.kind, thing.name)
+        if place:
+            return place.of(thing)
+        if place is not None:
+            raise RequestError(f"{one.where} knows {thing.text} but does not tell where it is: "
+                               "say so in a map and name it with --near-map")  # fmt: skip
+    if not known:
+        raise RequestError(f"nobody is there to ask where {thing.text} is: "
+                           "name a map with --near-map")  # fmt: skip
+    looked = ", ".join(one.where for one in known)
+    kinds = {kind for one in known for kind in one.kinds()}
+    if thing.kind not in kinds and closest(thing.kind, kinds) is not None:
+        raise UnknownName("kind of thing", thing.kind, kinds, f"looked in {looked}")
+    names = {name for one in known for name in one.known(thing.kind)}
+    raise UnknownName(thing.kind, thing.name, names, f"looked in {looked}")
+
+
+def clues(view: View, near: Near) -> Iterator[Term]:
+    """Yield one comparison for each thing told of where a thing is.
+
+    The zone is the same, an aggregate of the thing is shared, each fact of the thing has a value
+    in common with the pod manager's. What a pod manager does not tell, it does not share.
+    """
+    if near.zone is not None:
+        same = view.zone.where(lambda zone: zone == near.zone)
+        yield Term(f"zone of {near.thing}", near.zone, view.zone, holds=same)
+    if near.aggregates:
+        shared = view.aggregates.where(lambda has: not has.isdisjoint(near.aggregates))
+        need = " or ".join(near.aggregates)
+        yield Term(f"aggregate of {near.thing}", need, view.aggregates, holds=shared)
+    for name, fact in near.facts.items():
+        told = view.text(name)
+        values = fact if isinstance(fact, tuple) else (fact,)
+        rules = [Rule(fact=name, equals=value) for value in values]
+        holds = told.where(lambda has, rules=rules: any(rule.accepts(has) for rule in rules))  # type: ignore[misc]
+        need = " or ".join(map(str, values))
+        yield Term(f"facts.{name} of {near.thing}", need, told, holds=holds)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the stocks of every row can still hand out, per resource, as read-only arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from valence_sched.model.inventory import Stock
+from valence_sched.view import stock_grants
+from valence_sched.view.block_counts import joined
+from valence_sched.view.stock_grants import Grants
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
+
+    ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
+    all of the podm's; ``most`` is the largest single grant; ``inverse`` is one over the total;
+    ``each`` has every stock of the pool by itself.
+    Rows without such a stock hold 0, and a stock whose total is unknown gives nothing: an amount
+    that nobody told cannot be handed out, whatever a policy says of unknown attributes.
+    """
+
+    free: Floats
+    total: Floats
+    most: Floats
+    podm_free: Floats
+    podm_total: Floats
+    inverse: Floats
+    podm_inverse: Floats
+    each: Grants = field(kw_only=True)
+
+    def window(self, first: int, last: int) -> Column:
+        """Return rows ``[first, last)`` as windows on the same memory."""
+        sums = (array[first:last] for array in self.sums())
+        return Column(*sums, each=self.each.window(first, last))
+
+    def take(self, rows: Ints) -> Column:
+        """Return a copy with these rows in this order."""
+        return frozen(*(array[rows] for array in self.sums()), each=self.each.take(rows))
+
+    def splice(self, first: int, last: int, other: Column) -> Column:
+        """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
+        return frozen(
+            *(
+                joined(mine, first, last, theirs)
+                for mine, theirs in zip(self.sums(), other.sums(), strict=True)
+            ),
+            each=self.each.splice(first, last, other.each),
+        )
+
+    def sums(self) -> tuple[Floats, ...]:
+        """Return the arrays of one element a row, in the order in which they are declared."""
+        return (self.free, self.total, self.most, self.podm_free, self.podm_total,
+                self.inverse, self.podm_inverse)  # fmt: skip
+
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return all arrays, those of ``each`` last."""
+        return (*self.sums(), *self.each.arrays())
+
+
+def empty(rows: int) -> Column:
+    """Return the column of a resource that nobody has."""
+    return column({}, {}, rows)
+
+
+def column(
+    values: Mapping[int, tuple[float, ...]], pools: Mapping[int, Sequence[Stock]], rows: int
+) -> Column:
+    """Return a column from the stocks of some rows and what :func:`row_values` says of them.
+
+    The other rows have none.
+    """
+    table = np.zeros((5, rows))
+    if values:
+        table[:, list(values)] = np.array(list(values.values())).T
+    free, total, most, podm_free, podm_total = (row.copy() for row in table)
+    each = stock_grants.grants([terms(pools.get(row, ())) for row in range(rows)])
+    inverses = inverse(total), inverse(podm_total)
+    return frozen(free, total, most, podm_free, podm_total, *inverses, each=each)
+
+
+def terms(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
+    """Return what is left of each stock of a pool and what bounds its grants."""
+    return [stock_grants.terms(stock, left(stock)) for stock in pool]
+
+
+def inverse(total: Floats) -> Floats:
+    """Return ``1 / total`` and 0 where there is nothing."""
+    return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
+
+
+def frozen(*arrays: Floats, each: Grants) -> Column:
+    """Return a column whose arrays cannot be written."""
+    for array in arrays:
+        array.flags.writeable = False
+    return Column(*arrays, each=each)
+
+
+def left(stock: Stock) -> float:
+    """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
+    return max(0.0, to_a_billionth(stock.total - stock.used)) if stock.total is not None else 0.0
+
+
+def to_a_billionth(amount: float) -> float:
+    """Return an amount without what rounding costs; most are whole, and rounding is slow."""
+    return amount if amount % 1 == 0 else round(amount, 9)
+
+
+def largest_grant(stock: Stock) -> float:
+    """Return the largest amount that the stock can hand out at once, 0 for none."""
+    most = left(stock)
+    if stock.max is not None and stock.max < most:
+        most = stock.max
+    if stock.step:
+        most = to_a_billionth(math.floor(most / stock.step + 1e-9) * stock.step)
+    return most if most >= stock.min else 0.0
+
+
+def grant(stock: Stock, asked: float) -> float | None:
+    """Return the smallest amount the stock hands out that is at least ``asked``, None for none.
+
+    At least ``min``, at most ``max``, a multiple of ``step``: a domain that grows by 64 MiB
+    answers 1,000 MiB with 1,024.
+    """
+    amount = max(asked, stock.min)
+    if stock.step:
+        amount = to_a_billionth(math.ceil(amount / stock.step - 1e-9) * stock.step)
+    return amount if amount <= largest_grant(stock) else None
+
+
+def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...]:
+    """Return one row of a column from the pool's and the podm's stocks of one resource."""
+    return (
+        to_a_billionth(math.fsum(left(stock) for stock in pool)),
+        math.fsum(stock.total or 0.0 for stock in pool),
+        max((largest_grant(stock) for stock in pool), default=0.0),
+        to_a_billionth(math.fsum(left(stock) for stock in podm)),
+        math.fsum(stock.total or 0.0 for stock in podm),
+    )

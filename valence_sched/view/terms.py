@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an opinion is written: filters and weighers are functions of a View and a Request.
+
+A filter returns a bool per pool. Written as a generator of :class:`Term` under :func:`terms`,
+it explains itself: the comparison that rejects a pool is the one that is shown.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec
+
+import numpy as np
+from msgspec import Struct
+
+from valence_sched.model.inventory import LeanPodm, Pool
+from valence_sched.model.request import Names, Request
+from valence_sched.view.view import Floats, Labels, Mask, View
+
+P = ParamSpec("P")
+
+
+class Term(Struct, frozen=True):
+    """One comparison of a filter: what is needed, what each pool has, and where that holds.
+
+    ``have`` is an array or labels, one value a row. ``holds`` defaults to ``have >= need``;
+    where ``have`` is NaN, which means unknown, that is false. ``podm_have`` is what the pod
+    manager has in all its pools, shown where that would have been enough.
+    """
+
+    label: str
+    need: Any
+    have: Floats | Mask | Labels
+    unit: str = ""
+    holds: Mask | None = None
+    podm_have: Floats | None = None
+
+    @property
+    def mask(self) -> Mask:
+        """Return per row whether the term holds."""
+        if self.holds is not None:
+            return self.holds
+        assert isinstance(self.have, np.ndarray), "only numbers compare by themselves"
+        mask: Mask = np.greater_equal(self.have, self.need)
+        return mask
+
+
+def terms(
+    make: Callable[Concatenate[View, Request, P], Iterator[Term]],
+) -> Callable[Concatenate[View, Request, P], Mask]:
+    """Turn a generator of terms into a filter that keeps the pools where all of them hold.
+
+    The filter carries the generator as ``terms``: the explanation reads the same comparisons.
+    """
+
+    @functools.wraps(make)
+    def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
+        kept = every = view.every
+        for term in make(view, request, *args, **options):
+            mask = term.mask
+            if mask is not every:
+                kept = mask if kept is every else kept & mask
+        return kept
+
+    keep.terms = make  # type: ignore[attr-defined]
+    return keep  # type: ignore[return-value]
+
+
+def terms_of_podms(
+    make: Callable[Concatenate[View, Request, P], Iterator[Term]],
+) -> Callable[Concatenate[View, Request, P], Mask]:
+    """Turn terms that neither the request nor what is free can change into a filter, as above.
+
+    What it keeps of a View is worked out once.
+    """
+    judge = terms(make)
+
+    @functools.wraps(judge)
+    def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
+        def kept() -> Mask:
+            mask = judge(view, request, *args, **options)
+            return view.every if mask.all() else mask
+
+        key = (make, *sorted(options.items())) if options else (make,)
+        return view.keep(key, kept)  # type: ignore[no-any-return]
+
+    return keep  # type: ignore[return-value]
+
+
+def named(label: str, has: Labels, asked: Names) -> Iterator[Term]:
+    """Yield a term for each name that must be there or must not, and for each list of names."""
+    for name in asked.required:
+        yield Term(label, name, has, holds=has.where({name}.issubset))
+    for names in asked.any_of:
+        one = frozenset(names)
+        holds = has.where(lambda told, one=one: not one.isdisjoint(told))  # type: ignore[misc]
+        yield Term(label, " or ".join(names), has, holds=holds)
+    for name in asked.forbidden:
+        yield Term(label, f"not {name}", has, holds=has.where({name}.isdisjoint))
+
+
+def per_pool(
+    judge: Callable[Concatenate[LeanPodm, Pool, Request, P], bool | float],
+) -> Callable[Concatenate[View, Request, P], Mask | Floats]:
+    """Turn a plain function of one podm and one pool into a filter or a weigher.
+
+    Slower than arrays, and fine for a few thousand pools: the function runs once a pool.
+    """
+
+    @functools.wraps(judge)
+    def opinion(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask | Floats:
+        answers = [
+            judge(view.podm(row), pool, request, *args, **options)
+            for row, pool in enumerate(view.pools)
+        ]
+        kind = bool if all(isinstance(answer, bool) for answer in answers) else np.float64
+        return np.array(answers, dtype=kind)
+
+    return opinion  # type: ignore[return-value]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One podm of a View replaced: the new View shares everything that did not change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from valence_sched.view import stocks
+from valence_sched.view.block_counts import joined
+from valence_sched.view.view import Labels, View
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Rows ``[first, last)`` of the old View became ``count`` rows of the new one."""
+
+    first: int
+    last: int
+    count: int
+
+
+def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
+    """Return the View in which ``part`` stands in place of podm number ``podm``.
+
+    ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends. Costs a copy of
+    the flat arrays, whatever the number of blocks.
+    """
+    appended = podm == len(view.podms)
+    first = int(view.first_row[podm])
+    last = first if appended else int(view.first_row[podm + 1])
+    after = podm if appended else podm + 1
+    grown = len(part) - (last - first)
+    new_podms = len(part.podms)
+    shift = new_podms - (after - podm)
+    old_blocks = 0 if appended else len(view.shelves[podm].uris)
+    first_row, podm_of = view.first_row, view.podm_of
+    if grown or shift:
+        first_row = np.concatenate(
+            (first_row[:podm], part.first_row[:-1] + first, first_row[after:] + grown)
+        )
+        podm_of = np.concatenate((podm_of[:first], part.podm_of + podm, podm_of[last:] + shift))
+    names = {**view.resources, **part.resources}
+    changed = View(
+        kinds=view.kinds,
+        podms=_listed(view.podms, podm, after, part.podms),
+        shelves=[*view.shelves[:podm], *part.shelves, *view.shelves[after:]],
+        pools=_listed(view.pools, first, last, part.pools),
+        first_row=first_row,
+        podm_of=podm_of,
+        position_of=joined(view.position_of, first, last, part.position_of),
+        census=view.census.splice(first, last, part.census),
+        podm_census=view.podm_census.splice(podm, after, part.podm_census),
+        resources={
+            name: view.resources.get(name, stocks.empty(len(view))).splice(
+                first, last, part.resources.get(name, stocks.empty(len(part)))
+            )
+            for name in names
+        },
+        enabled=joined(view.enabled, first, last, part.enabled),
+        zone=_labels(view.zone, first, last, part.zone),
+        status=_labels(view.status, first, last, part.status),
+        aggregates=_labels(view.aggregates, first, last, part.aggregates),
+        capabilities=_labels(view.capabilities, first, last, part.capabilities),
+        traits=_labels(view.traits, first, last, part.traits),
+        lot=joined(view.lot, first, last, part.lot),
+        block_count=view.block_count - old_blocks + part.block_count,
+    )
+    return changed.frozen(), Splice(first, last, len(part))
+
+
+def _listed(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:
+    if list(mine[first:last]) == list(theirs):
+        return mine
+    return [*mine[:first], *theirs, *mine[last:]]
+
+
+def _labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
+    new = [theirs[row] for row in range(len(theirs.codes))]
+    if [mine[row] for row in range(first, last)] == new:
+        return mine
+    values = list(mine.values)
+    values += [value for value in theirs.values if value not in values]
+    codes = np.array([values.index(value) for value in new], dtype=np.int64)
+    return Labels(values, joined(mine.codes, first, last, codes))

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share: no login, an exit code of their own, errors on one line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cliff import command, lister, show
+
+from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
+from valence_sched_cli import cloud
+from valence_sched_cli.output import prepare
+from valence_sched_cli.output.prepare import prepared
+
+if TYPE_CHECKING:
+    from valence_sched.engine import Operations
+    from valence_sched.model.read_options import Live
+
+#: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
+_SIGNALS = ("SIGTERM", "SIGHUP")
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal came: like Ctrl-C, it is no failure of whatever plug-in runs at the moment."""
+
+
+@contextlib.contextmanager
+def orderly() -> Iterator[None]:
+    """Have signals end what runs meanwhile, with the exit code that a shell gives them.
+
+    One that is ignored, as with nohup, or that somebody handles already, stays as it is.
+    """
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+        taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _end)
+    try:
+        yield
+    except _Ended as ended:
+        raise SystemExit(ended.args[0]) from None
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _frame: object) -> None:
+    raise _Ended(128 + number)
+
+
+#: Paths that stand without an option, and how their help calls them.
+_ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
+MOST_LINES = 20  # about skipped documents, before the rest is only counted
+
+
+class Podm:
+    """A command that works without a cloud; mixed into cliff's Lister and ShowOne."""
+
+    auth_required = False
+    app: Any
+    formatter: Any
+    exit_code = 0
+    tells_remarks = False  # on the inventory, each, and not only how many there are
+    _main: Operations | None = None
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run and return the exit code: the command's own, else that of its error."""
+        self.closing: list[str] = []
+        try:
+            _check_stdin(parsed_args)
+            if known := self.column_names(parsed_args):
+                prepare.check(parsed_args.columns, known)
+            with orderly():
+                status: int = super().run(parsed_args)  # type: ignore[misc]
+            self.app.stdout.flush()
+        except SchedulerError as error:
+            if getattr(self.app.options, "debug", False):
+                raise
+            self._tell_problems(error)
+            self.tell(str(error))
+            return error.exit_code
+        self._tell_problems()
+        for line in self.closing:
+            self.tell(line)
+        return self.exit_code or status
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print; what cannot hold a structure gets it as JSON, and people get harmless text.
+
+        An outcome that has none of the columns asked for, though another has, is no rows.
+        """
+        known = self.column_names(parsed_args) or column_names
+        prepare.check(parsed_args.columns, known)
+        if not prepare.shares(parsed_args.columns, column_names):
+            column_names, data = known, ()
+        self.formatter = prepared(self.formatter, parsed_args.formatter)
+        status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
+        return status
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """Return every column that these words may lead to; none where that is known too late.
+
+        A command that changes or writes anything returns them, so that a column that is not
+        there is refused before.
+        """
+        return ()
+
+    def get_epilog(self) -> str:
+        """Say which plug-in this is, but in our own program, where it would cost a third more.
+
+        cliff looks through every installed distribution for the answer.
+        """
+        ours = type(self.app).__module__.startswith("valence_sched_cli.")
+        return "" if ours else str(super().get_epilog())  # type: ignore[misc]
+
+    @property
+    def main(self) -> Operations:
+        """Return the scheduler's parts; they are imported when first asked for."""
+        if self._main is None:
+            self._main = self.app.client_manager.podm
+        return self._main
+
+    def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Live:
+        """Return which live pod managers the words of the shell name, and how they are read."""
+        from valence_sched.model.read_options import Live
+
+        catalogue = None
+        if parsed_args.from_catalog:
+            catalogue = cloud.catalogue(self.app.client_manager)
+        return Live(
+            podm_files=tuple(parsed_args.podm_file),
+            state=parsed_args.state,
+            catalogue=catalogue,
+            only=tuple(only),
+            timeout_s=parsed_args.timeout,
+            parallel=parsed_args.parallel,
+            full=parsed_args.full,
+            max_age_s=parsed_args.max_age,
+            liveness=getattr(parsed_args, "liveness", None),
+        )
+
+    def tell(self, text: str) -> None:
+        """Write one line for the person at the terminal; data goes elsewhere."""
+        self.app.stderr.write(f"{text}\n")
+
+    def _tell_problems(self, error: SchedulerError | None = None) -> None:
+        if self._main is None:
+            return
+        for line in dict.fromkeys(self._main.remarks):
+            self.tell(f"remark: {line}")
+        self._main.remarks.clear()
+        unread, skipped = self._main.unread, self._main.skipped
+        remarks = [line for line in self._main.problems if isinstance(line, Remark)]
+        if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
+            skipped = unread = []  # the error is about that one
+        self._tell_lines("unread", unread, "pod managers")
+        self._tell_lines("skipped", skipped, "documents")
+        self._tell_remarks(remarks)
+        self._main.problems.clear()  # in interactive mode another command comes after this one
+
+    def _tell_remarks(self, remarks: Sequence[str]) -> None:
+        """Tell of what is doubtful in the inventory, or where that is told."""
+        if self.tells_remarks:
+            for line in remarks:
+                self.tell(f"remark: {line}")
+        elif remarks:
+            noun = "remark" if len(remarks) == 1 else "remarks"
+            live = self._main is not None and bool(self._main.live_ids)
+            place = "podm show <podm>" if live else "podm inventory validate --long"
+            self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
+
+    def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
+        for line in lines[:MOST_LINES]:
+            self.tell(f"{word}: {line}")
+        if len(lines) > MOST_LINES:
+            self.tell(f"{word}: {len(lines)} {noun} in all; the report lists them")
+
+
+class Command(Podm, command.Command):
+    """A command that prints nothing."""
+
+
+class Lister(Podm, lister.Lister):
+    """A command that prints rows."""
+
+
+class ShowOne(Podm, show.ShowOne):
+    """A command that prints one thing."""
+
+
+def _check_stdin(parsed_args: argparse.Namespace) -> None:
+    """Refuse to read standard input for two things: the second would find it empty."""
+    readers = [
+        f"--{name.replace('_', '-')}" if name not in _ARGUMENTS else f"<{_ARGUMENTS[name]}>"
+        for name in (
+            "inventory",
+            "podm_file",
+            "source",
+            "flavor",
+            "flavor_file",
+            "policy_file",
+            "resource_file",
+            "request_file",
+            "file",
+            "old",
+            "new",
+            "planned",
+        )
+        for word in _listed(getattr(parsed_args, name, None))
+        if word == "-"
+    ]
+    if len(readers) > 1:
+        raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
+    if "-" in _listed(getattr(parsed_args, "near_map", None)):
+        raise UsageError("--near-map: no map is read from standard input: name a file")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that does a saved plan, or refuses because something moved."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import base
+from valence_sched_cli.commands import claim_compose
+from valence_sched_cli.options import common
+from valence_sched_cli.output.cells import Tails, maybe
+
+if TYPE_CHECKING:
+    from valence_sched.core.decision import Decision
+    from valence_sched.model.decision import Placement
+    from valence_sched.model.plan import Plan
+
+CLAIMED = ("Node", "Podm", "Pool", "Blocks", "Claim")
+REFRESHED = (
+    "Node", "Differs", "Was Podm", "Was Pool", "Was Blocks", "Is Podm", "Is Pool", "Is Blocks",
+)  # fmt: skip
+DIFFERENT = 10
+MOST_NAMED = 20  # of what moved, a line each
+
+
+class ApplyPodm(base.Lister):
+    """Do what a plan of podm schedule --plan says, with its very blocks, or nothing at all.
+
+    Exit codes: 0 done; 1 error; 4 composed in part; 5 what is there could not be read; 6 something
+    moved since, or is in use; 7 what was composed could not be verified; 10 with --refresh and
+    --detailed-exitcode when another decision is made now.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "planned", metavar="<plan>", help="file of the plan, or - for standard input"
+        )
+        common.add_inventory_options(parser)
+        common.add_policy_file_option(parser)
+        deeds = parser.add_mutually_exclusive_group()
+        deeds.add_argument("--claim", action="store_true", help="only hold what the plan says")
+        deeds.add_argument(
+            "--compose", action="store_true", help="hold it and have it composed (default)"
+        )
+        deeds.add_argument(
+            "--refresh",
+            action="store_true",
+            help="decide again on what is there now and show the difference; nothing is changed",
+        )
+        parser.add_argument(
+            "--detailed-exitcode",
+            action="store_true",
+            help="with --refresh, exit 10 when another decision is made now",
+        )
+        claim_compose.add_holding_options(parser)
+        return parser
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        if parsed_args.refresh:
+            return REFRESHED
+        return CLAIMED if parsed_args.claim else claim_compose.NODE_COLUMNS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        plan = self.main.read_plan(parsed_args.planned)
+        if parsed_args.refresh:
+            return self._refresh(parsed_args, plan)
+        if parsed_args.claim:
+            return self._claim(parsed_args, plan)
+        return self._compose(parsed_args, plan)
+
+    def _claim(
+        self, parsed_args: argparse.Namespace, plan: Plan
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        request = plan.decision.request
+        with self.main.store(parsed_args.state) as store:
+            planned = self._planned(parsed_args, plan, store)
+            claim = planned.claim(request, key=parsed_args.key, ttl_s=parsed_args.ttl).claim
+        assert claim is not None, "the first time a plan is claimed whole, or that is an error"
+        self.closing.append(f"claim {claim.id} is {claim.state}: podm claim show tells")
+        rows = [
+            (one.node, one.chosen.podm, one.chosen.pool, _blocks(one), claim.id)
+            for one in plan.decision.placements
+        ]
+        return CLAIMED, rows
+
+    def _compose(
+        self, parsed_args: argparse.Namespace, plan: Plan
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        request = plan.decision.request
+        with claim_compose.site(self, parsed_args) as site:
+            planned = self._planned(parsed_args, plan, site.store)
+            planned.earlier(parsed_args.key)
+            done = self.main.make(
+                site, planned, request, key=parsed_args.key, ttl_s=parsed_args.ttl
+            )
+        claim_compose.tell(self, done, request, waits=parsed_args.wait > 0)
+        if planned.lost and not done.nodes and not done.left:
+            self.exit_code = 6
+        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(done))
+
+    def _planned(self, parsed_args: argparse.Namespace, plan: Plan, store: Any) -> Any:
+        return self.main.planned(
+            store,
+            plan,
+            parsed_args.inventory,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+            live=self.live(parsed_args),
+        )
+
+    def _refresh(
+        self, parsed_args: argparse.Namespace, plan: Plan
+    ) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.lifecycle.plan import moved_words
+
+        decision, moved = self.main.refresh(
+            plan,
+            parsed_args.inventory,
+            parsed_args.policy_file,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+            live=self.live(parsed_args),
+        )
+        self.closing += [f"moved: {moved_words([one])}" for one in moved[:MOST_NAMED]]
+        if len(moved) > MOST_NAMED:
+            self.closing.append(f"moved: {len(moved)} things in all")
+        rows = list(_differences(plan, decision))
+        differing = sum(row[1] for row in rows)
+        self.closing.append(f"{differing} of {len(rows)} nodes would be another now")
+        if differing and parsed_args.detailed_exitcode:
+            self.exit_code = DIFFERENT
+        return REFRESHED, rows
+
+
+def _differences(plan: Plan, decision: Decision) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each node of the plan or of the new decision, as it was and as it is."""
+    from valence_sched.model.plan import same
+
+    was = {placement.node: placement for placement in plan.decision.placements}
+    now = {placement.node: placement for placement in decision.placements}
+    for node in sorted({*was, *now}):
+        one, other = was.get(node), now.get(node)
+        yield (node, not same(one, other), *_cells(one), *_cells(other))
+
+
+def _cells(placement: Placement | None) -> tuple[Any, ...]:
+    if placement is None:
+        return maybe(None), maybe(None), Tails([])
+    return placement.chosen.podm, placement.chosen.pool, _blocks(placement)
+
+
+def _blocks(placement: Placement) -> Tails:
+    return Tails([block.uri for block in placement.chosen.blocks])

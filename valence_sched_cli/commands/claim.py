@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about claims: list, show, release, renew, reap."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import base
+from valence_sched_cli.options import common
+from valence_sched_cli.options.types import age
+from valence_sched_cli.output.cells import PairStack, Stack, Words, maybe
+
+if TYPE_CHECKING:
+    from valence_sched.model.claim import Claim
+
+
+SHOWN = (
+    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Pod Managers",
+    "Nodes", "Blocks", "Amounts",
+)  # fmt: skip
+
+
+class ListClaim(base.Lister):
+    """List claims: what is held of which pod manager, for whom and until when."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--podm", metavar="<podm>", help="only of this pod manager")
+        parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
+        parser.add_argument("--all", action="store_true", help="also claims that have ended")
+        parser.add_argument("--long", action="store_true", help="list more columns")
+        common.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+        from valence_sched.model.claim import ENDED, LIVE
+
+        columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
+        if parsed_args.long:
+            columns += ["Created At", "Key", "Blocks", "Note"]
+        states = (*LIVE, *ENDED) if parsed_args.all else LIVE
+        registry = self.main.registry(parsed_args.state)
+        claims: Sequence[Claim] = ()
+        if not absent(registry):
+            with registry.store() as store:
+                store.claims.sweep()
+                claims = store.claims.list(states, parsed_args.podm, parsed_args.owner)
+        rows = (
+            (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), claim.nodes,
+             maybe(time_of(claim.expires_at)), maybe(time_of(claim.created_at)), maybe(claim.key),
+             Stack(_blocks(claim)), maybe(claim.note))[: len(columns)]
+            for claim in claims
+        )  # fmt: skip
+        return columns, rows
+
+
+class ShowClaim(base.ShowOne):
+    """Show one claim: what it holds, and what happened to it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_claim(parser)
+        common.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        with self.main.registry(parsed_args.state).store() as store:
+            store.claims.sweep()
+            claim = store.claims.show(parsed_args.claim)
+            events = store.events(claim.id)
+            nodes = store.nodes.list(claim=claim.id)
+        composed = Stack([node.uri for node in nodes])
+        happened = Stack([f"{time_of(event.at)} {event.kind}" for event in events])
+        return (*SHOWN, "Composed Nodes", "Events"), (*_cells(claim), composed, happened)
+
+
+class ReleaseClaim(base.Command):
+    """Release claims: what they hold is free for others at once."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_claim(parser, several=True)
+        common.add_state_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from valence_sched.errors import SchedulerError
+
+        with self.main.registry(parsed_args.state).store() as store:
+            for claim in dict.fromkeys(parsed_args.claim):
+                try:
+                    store.claims.release(claim)
+                except SchedulerError as error:  # the others can go all the same
+                    self.tell(str(error))
+                    self.exit_code = error.exit_code
+
+
+class RenewClaim(base.ShowOne):
+    """Let a claim that is held end later, or sooner."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_claim(parser)
+        parser.add_argument(
+            "--ttl",
+            metavar="<age>",
+            type=age,
+            default=600.0,
+            help="how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
+        )
+        common.add_state_option(parser)
+        return parser
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return SHOWN
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        with self.main.registry(parsed_args.state).store() as store:
+            store.claims.sweep()
+            return SHOWN, _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
+
+
+class ReapClaim(base.Lister):
+    """Bring claims and nodes to terms with what each pod manager really has.
+
+    Claims whose time is over are freed. A claim that died while it was being composed becomes
+    its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
+    and so is what ended long ago.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        )
+        parser.add_argument(
+            "--keep",
+            metavar="<age>",
+            type=age,
+            default=30 * 86400.0,
+            help="forget claims that ended, and decisions, longer ago than this (default: 30d)",
+        )
+        common.add_live_options(parser)
+        return parser
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return ("Kind", "ID", "Podm", "Done")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        columns = self.column_names(parsed_args)
+        if absent(self.main.registry(parsed_args.state)):
+            return columns, ()
+        with self.main.site(self.live(parsed_args)) as site:
+            deeds = list(site.reaper(dry_run=parsed_args.dry_run).reap())
+            purged = site.store.purge(parsed_args.keep, dry_run=parsed_args.dry_run)
+        rows = [(deed.kind, deed.id, deed.podm, deed.done) for deed in deeds]
+        rows += [
+            (kind, "", "", f"forgot {number} that ended long ago")
+            for kind, number in (("claims", purged.claims), ("decisions", purged.decisions))
+            if number
+        ]
+        return columns, rows
+
+
+def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    if several:
+        parser.add_argument(
+            "claim", metavar="<claim>", nargs="+", help="claim (ID; repeat for several)"
+        )
+    else:
+        parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
+
+
+def absent(registry: Any) -> bool:
+    """Return whether there is no state yet, which asking for claims must not make."""
+    return registry.file is not None and not registry.file.exists()
+
+
+def _cells(claim: Claim) -> tuple[Any, ...]:
+    """Return the cells of a claim, as in SHOWN."""
+    amounts = {
+        f"{part.podm} {uri}": amount for part in claim.parts for uri, amount in part.amounts.items()
+    }
+    return (
+        claim.id,
+        claim.state,
+        maybe(claim.owner),
+        maybe(claim.group),
+        maybe(claim.key),
+        maybe(time_of(claim.created_at)),
+        maybe(time_of(claim.expires_at)),
+        maybe(claim.note),
+        Words(claim.podms),
+        claim.nodes,
+        Stack(_blocks(claim)),
+        PairStack(amounts),
+    )
+
+
+def _blocks(claim: Claim) -> list[str]:
+    return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
+
+
+def time_of(seconds: float | None) -> str | None:
+    """Return a time of the database as a person reads it."""
+    from datetime import UTC, datetime
+
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

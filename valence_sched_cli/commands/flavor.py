@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about flavors: list, show, validate."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import base
+from valence_sched_cli.options import common
+from valence_sched_cli.output.cells import (
+    Absent,
+    Alternatives,
+    Asks,
+    Bonds,
+    Condition,
+    Needs,
+    PairStack,
+    Sentence,
+    Stack,
+    maybe,
+)
+
+if TYPE_CHECKING:
+    from valence_sched.model.flavor import Flavor
+
+LONG = (
+    "Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates",
+    "Forbidden Aggregates",
+    "Any Aggregates", "Capabilities", "Required Traits", "Forbidden Traits", "Any Traits",
+    "Attributes", "Where",
+)  # fmt: skip
+
+
+class ListFlavor(base.Lister):
+    """List flavors: the built-in ones, your own, and those of --flavor-file."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_flavor_file_option(parser)
+        parser.add_argument("--long", action="store_true", help="list more columns")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+        flavors = self.main.flavors(parsed_args.flavor_file)
+        columns = ["Name", "Description", "Needs"]
+        if parsed_args.long:
+            columns += LONG
+        cells = map(_cells, flavors.values())
+        return columns, (tuple(row[column] for column in columns) for row in cells)
+
+
+class ShowFlavor(base.ShowOne):
+    """Show one flavor and the needs it compiles to."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_flavor_file_option(parser)
+        parser.add_argument(
+            "flavor", metavar="<flavor>", help="flavor: a name, a file, or - for standard input"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        import msgspec
+
+        flavor = self.main.flavor(parsed_args.flavor, parsed_args.flavor_file)
+        words = PairStack(msgspec.to_builtins(flavor.properties))
+        cells = _cells(flavor)
+        head = {name: cells.pop(name) for name in ("Name", "Description")}
+        cells = {**head, "Properties": words, **cells}
+        return list(cells), list(cells.values())
+
+
+class ValidateFlavor(base.Lister):
+    """Check files of flavors; exits 1 when one is not what it must be."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_flavor_file_option(parser)
+        parser.add_argument("file", metavar="<file>", nargs="+", help="YAML or JSON file")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import InputError, RequestError, UnknownName
+
+        rows: list[tuple[str, bool, int, Any]] = []
+        for file in parsed_args.file:
+            try:
+                found = self.main.flavors_in(file, parsed_args.flavor_file)
+                rows.append((file, True, len(found), Absent()))
+            except (InputError, RequestError, UnknownName) as error:
+                rows.append((file, False, 0, Sentence(str(error))))
+                self.exit_code = 1
+        return ("File", "Valid", "Flavors", "Error"), rows
+
+
+def _cells(flavor: Flavor) -> dict[str, Any]:
+    """Return everything a flavor says but its properties, by the title of the column."""
+    first, *others = flavor.asks
+    aggregates, traits = flavor.wanted_aggregates, flavor.traits
+    return {
+        "Name": flavor.name,
+        "Description": flavor.description,
+        "Needs": Needs(first.needs),
+        "Bonds": Bonds(first.bonds),
+        "Fallbacks": Asks(others),
+        "Policy": maybe(flavor.policy),
+        "Share": flavor.share,
+        "Zone": maybe(flavor.zone),
+        "Locations": Stack(flavor.locations),
+        "Aggregates": Stack(aggregates.required),
+        "Forbidden Aggregates": Stack(aggregates.forbidden),
+        "Any Aggregates": Alternatives(aggregates.any_of),
+        "Capabilities": PairStack(flavor.wanted_capabilities),
+        "Required Traits": Stack(traits.required),
+        "Forbidden Traits": Stack(traits.forbidden),
+        "Any Traits": Alternatives(traits.any_of),
+        "Attributes": PairStack(flavor.attributes),
+        "Where": Absent() if flavor.where is None else Condition(flavor.where),
+    }

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about inventories: validate, convert."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from valence_sched_cli import base
+from valence_sched_cli.options import common
+from valence_sched_cli.output.cells import Absent, Cell, Sentence, Sentences, Tails, maybe, text
+
+
+class ValidateInventory(base.Lister):
+    """Check inventories: what is in each, and what had to be skipped.
+
+    Exits 1 when a source cannot be read, 5 with --strict when a document had to be skipped.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
+        )
+        common.add_resource_file_option(parser)
+        parser.add_argument(
+            "--strict", action="store_true", help="exit 5 when any document had to be skipped"
+        )
+        parser.add_argument(
+            "--long", action="store_true", help="also list remarks: read, but doubtful"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import InputError, Remark
+
+        rows: list[tuple[Any, ...]] = []
+        for source in parsed_args.source:
+            error: str | None = None
+            try:
+                view = self.main.view([source], resource_files=parsed_args.resource_file)
+                counts = (len(view.podms), len(view), view.block_count)
+            except InputError as caught:
+                counts, error = (0, 0, 0), str(caught)
+                self.exit_code = 1
+            skipped = self.main.skipped
+            remarks = [line for line in self.main.problems if isinstance(line, Remark)]
+            self.main.problems.clear()
+            if skipped and parsed_args.strict and not self.exit_code:
+                self.exit_code = 5
+            told = Sentence(error) if error else Absent()
+            rows.append((source, not error, *counts, Sentences(skipped), told, Sentences(remarks)))
+        columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
+        columns += ["Remarks"] if parsed_args.long else []
+        return columns, [row[: len(columns)] for row in rows]
+
+
+class ConvertInventory(base.ShowOne):
+    """Read inventories of any kind and write them as one inventory file.
+
+    The name decides the form: .json is one document, .jsonl has a pod manager a line; .gz and
+    .zst are compressed.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_inventory_options(parser)
+        parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
+        return parser
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return ("File", "Podms", "Blocks")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        podms, blocks = self.main.convert(
+            parsed_args.inventory,
+            parsed_args.output,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+            live=self.live(parsed_args),
+        )
+        return self.column_names(parsed_args), (parsed_args.output, podms, blocks)
+
+
+COLUMNS = ("Podm", "Kind", "Name", "Change", "Was", "Is")
+DIFFERENT = 10
+WIDTH = 44  # of a cell that holds a structure
+
+
+class DiffInventory(base.Lister):
+    """Show what came, went and changed from one inventory to another.
+
+    Exits 0 whether there is a difference or not; with --detailed-exitcode 10 when there is one.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        what = "file, directory, archive, or - for standard input"
+        parser.add_argument("old", metavar="<old>", help=f"inventory as it was: {what}")
+        parser.add_argument("new", metavar="<new>", help=f"inventory as it is: {what}")
+        parser.add_argument(
+            "--detailed-exitcode", action="store_true", help="exit 10 when they are different"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        rows = [
+            (found.podm, found.kind, Uri(found.name), found.change,
+             _cell(found.was), _cell(found.is_))
+            for found in self.main.differences(parsed_args.old, parsed_args.new)
+        ]  # fmt: skip
+        if not rows:
+            self.closing.append("no difference")
+        elif parsed_args.detailed_exitcode:
+            self.exit_code = DIFFERENT
+        return COLUMNS, rows
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print the rows; a person gets no empty table."""
+        if not data and parsed_args.formatter == "table":
+            return 0
+        return super().produce_output(parsed_args, column_names, data)
+
+
+class Uri(Cell[str]):
+    """A URI or another name: people see its last part, machines all of it."""
+
+    def human_readable(self) -> str:
+        return Tails([self._value]).human_readable() or self._value
+
+    def machine_readable(self) -> str:
+        return self._value
+
+
+class Value(Cell[Any]):
+    """Any value of an inventory: in a few lines for people, as it is for machines."""
+
+    def human_readable(self) -> str:
+        if isinstance(self._value, dict):
+            lines = _lines(self._value)
+        elif isinstance(self._value, list):
+            lines = [_words(item) for item in self._value]
+        else:
+            lines = [text(self._value)]
+        folded = (
+            textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+            for line in lines
+        )
+        return "\n".join(folded)
+
+    def machine_readable(self) -> Any:
+        return self._value
+
+
+def _cell(value: Any) -> Any:
+    return maybe(value) if value is None or isinstance(value, str | bool) else Value(value)
+
+
+def _lines(value: dict[str, Any]) -> list[str]:
+    """Print a thing a field a line, without the name that stands beside it."""
+    found = []
+    for key, item in value.items():
+        if key == "devices":
+            found += _lines(item)
+        elif key not in ("uri", "id"):
+            found.append(f"{key}: {_words(item)}")
+    return found
+
+
+def _words(value: Any) -> str:
+    """Print a value inside another on one line."""
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(_words, value))
+    return text(value)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about pod managers: list and show."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import base
+from valence_sched_cli.options import common, registration
+from valence_sched_cli.output.cells import (
+    Age,
+    Lines,
+    Pairs,
+    PairStack,
+    Stack,
+    Tails,
+    Words,
+    maybe,
+)
+
+if TYPE_CHECKING:
+    from valence_sched.model.read_options import Live
+    from valence_sched.view.summary import Amounts
+
+STALE_S = 600.0  # what --stale lists, where --max-age does not say
+
+
+class ListPodm(base.Lister):
+    """List pod managers and what is free on each."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_inventory_options(parser)
+        parser.add_argument(
+            "--capabilities", action="store_true", help="also list capabilities and traits"
+        )
+        parser.add_argument("--long", action="store_true", help="list more columns")
+        parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
+        parser.add_argument(
+            "--status", choices=("Online", "Offline", "Unknown"), help="only this status"
+        )
+        parser.add_argument("--driver", metavar="<driver>", help="only what this driver read")
+        parser.add_argument(
+            "--stale",
+            action="store_true",
+            help="only those read longer ago than --max-age (default: 10m), or nobody knows when",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+        import msgspec
+
+        from valence_sched.model.age import age_s
+        from valence_sched.view.summary import podm_amounts
+
+        live = self.live(parsed_args)
+        view = self.main.view(
+            parsed_args.inventory,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+            live=msgspec.structs.replace(live, max_age_s=None) if parsed_args.stale else live,
+        )
+        limit = STALE_S if live.max_age_s is None else live.max_age_s
+        now = self.main.now()
+        columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
+                   "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
+        asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+        if parsed_args.long or parsed_args.stale or self.main.live_ids or "age" in asked:
+            columns.insert(columns.index("Pools"), "Age")
+        if parsed_args.long:
+            columns += [
+                "Cores", "Memory MiB", "GPUs", "Accelerators", "Drives", "NICs", "Free Stocks",
+                "Aggregates", "Facts", "Nodes", "Driver", "Name",
+                "Read At",
+            ]  # fmt: skip
+        if parsed_args.capabilities:
+            columns += ["Capabilities", "Traits"]
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            for number, amounts in enumerate(podm_amounts(view)):
+                podm = view.podms[number]
+                if parsed_args.zone not in (None, podm.zone):
+                    continue
+                if parsed_args.status not in (None, podm.status):
+                    continue
+                if parsed_args.driver not in (None, podm.driver):
+                    continue
+                age = age_s(podm.read_at, now)
+                if parsed_args.stale and age is not None and age <= limit:
+                    continue
+                pools = int(view.first_row[number + 1] - view.first_row[number])
+                cells = {
+                    "ID": podm.id,
+                    "Status": podm.status,
+                    "Enabled": podm.enabled,
+                    "Zone": maybe(podm.zone),
+                    "Age": maybe(age if age is None else Age(age)),
+                    "Pools": pools,
+                    **_amount_cells(amounts),
+                    "Aggregates": Stack(podm.aggregates),
+                    "Facts": PairStack(podm.facts),
+                    "Nodes": len(podm.nodes),
+                    "Driver": maybe(podm.driver),
+                    "Name": maybe(podm.name),
+                    "Read At": maybe(podm.read_at),
+                    "Capabilities": PairStack(podm.capabilities),
+                    "Traits": Stack(podm.traits),
+                }
+                yield tuple(cells[column] for column in columns)
+
+        return columns, rows()
+
+
+class ShowPodm(base.ShowOne):
+    """Show one pod manager: what it is, its pools, and what is free in each."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_inventory_options(parser)
+        parser.add_argument("podm", metavar="<podm>", help="pod manager (ID or name)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        import msgspec
+
+        from valence_sched.errors import UnknownName
+        from valence_sched.view.summary import podm_amounts, pool_amounts
+
+        live = self.live(parsed_args)
+        registered = self._registered(parsed_args, live)
+        if registered:
+            live = msgspec.structs.replace(live, only=(parsed_args.podm,))
+            self.tells_remarks = True
+        view = self.main.view(
+            parsed_args.inventory,
+            strict=parsed_args.strict,
+            resource_files=parsed_args.resource_file,
+            live=live,
+        )
+        names = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
+        if parsed_args.podm not in names:
+            ids = [podm.id for podm in view.podms]
+            raise UnknownName("pod manager", parsed_args.podm, ids)
+        number = names[parsed_args.podm]
+        podm = view.podms[number]
+        cells = {
+            "ID": podm.id,
+            "Name": maybe(podm.name),
+            "Status": podm.status,
+            "Enabled": podm.enabled,
+            "Driver": maybe(podm.driver),
+            "URL": maybe(podm.url),
+            "Zone": maybe(podm.zone),
+            "Aggregates": Words(podm.aggregates),
+            "Capabilities": Pairs(podm.capabilities),
+            "Traits": Words(podm.traits),
+            "Facts": Pairs(podm.facts),
+            "Generation": podm.generation,
+            "Read At": maybe(podm.read_at),
+            **self._live_cells(podm.id, podm.read_at),
+            **registered,
+            **_amount_cells(podm_amounts(view)[number]),
+            **self._in_use(podm.id, live),
+            "Pools": Lines([
+                {"pool": name, **_pool_words(amounts)}
+                for name, amounts in pool_amounts(view, number).items()
+            ]),
+            "Nodes": Tails([node.uri for node in podm.nodes]),
+        }  # fmt: skip
+        return list(cells), list(cells.values())
+
+    def _registered(self, parsed_args: argparse.Namespace, live: Live) -> dict[str, Any]:
+        """Return how to reach the pod manager, if it is a live one and named by its ID."""
+        if self.main.sources(parsed_args.inventory, live):
+            return {}
+        for member in self.main.registry(live.state).members(live):
+            if member.registered.name == parsed_args.podm:
+                return registration.cells(member.registered, member.file)
+        return {}
+
+    def _in_use(self, podm: str, live: Live) -> dict[str, Any]:
+        """Return which blocks are held by which claim, and which are in use by somebody else."""
+        if podm not in self.main.live_ids and live.state is None:
+            return {}
+        held, foreign = self.main.in_use(podm, live.state)
+        return {"Held Blocks": PairStack(held), "Foreign Blocks": Stack(foreign)}
+
+    def _live_cells(self, podm: str, read_at: str | None) -> dict[str, Any]:
+        from valence_sched.model.age import age_s
+
+        if podm not in self.main.live_ids:
+            return {}
+        age = age_s(read_at, self.main.now())
+        return {"Age": maybe(age if age is None else Age(age))}
+
+
+def _amount_cells(amounts: Amounts) -> dict[str, Any]:
+    cells: dict[str, Any] = {}
+    for name, title in (
+        ("blocks", "Blocks"),
+        ("cores", "Cores"),
+        ("memory_mib", "Memory MiB"),
+        ("gpus", "GPUs"),
+        ("accelerators", "Accelerators"),
+        ("drives", "Drives"),
+        ("nics", "NICs"),
+    ):
+        free, every = getattr(amounts, name)
+        cells[f"Free {title}"], cells[title] = free, every
+    cells["Free Stocks"] = PairStack({name: free for name, (free, _) in amounts.stocks.items()})
+    cells["Stocks"] = PairStack({name: every for name, (_, every) in amounts.stocks.items()})
+    return cells
+
+
+def _pool_words(amounts: Amounts) -> dict[str, Any]:
+    words: dict[str, Any] = {
+        f"free_{name}": getattr(amounts, name)[0]
+        for name in ("blocks", "cores", "memory_mib", "gpus", "drives")
+    }
+    words.update({f"free_{name}": free for name, (free, _) in amounts.stocks.items()})
+    return words

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about policies: list, show, validate."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import base
+from valence_sched_cli.options import common
+from valence_sched_cli.output.cells import Absent, Lines, PairStack, Sentence, Stack
+
+if TYPE_CHECKING:
+    from valence_sched.model.policy import WeigherUse
+
+
+class ListPolicy(base.Lister):
+    """List policies: the built-in ones, your own, and those of --policy-file."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_policy_file_option(parser)
+        parser.add_argument("--long", action="store_true", help="list more columns")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+        columns = ["Name", "Description", "Scheduler", "Weighers"]
+        if parsed_args.long:
+            columns += ["Filters", "Unknown", "Best Of"]
+        rows = (
+            (policy.name, policy.description, policy.scheduler,
+             PairStack({use.name: use.weight for use in policy.weighers}),
+             Stack([use.name for use in policy.filters]), policy.unknown,
+             policy.pick.best_of)[: len(columns)]
+            for policy in self.main.policies(parsed_args.policy_file).values()
+        )  # fmt: skip
+        return columns, rows
+
+
+class ShowPolicy(base.ShowOne):
+    """Show one policy with every filter, weigher and option."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        common.add_policy_file_option(parser)
+        parser.add_argument("policy", metavar="<policy>", help="policy (name)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import UnknownName
+
+        known = self.main.policies(parsed_args.policy_file)
+        if parsed_args.policy not in known:
+            raise UnknownName("policy", parsed_args.policy, known)
+        policy = known[parsed_args.policy]
+        cells = {
+            "Name": policy.name,
+            "Description": policy.description,
+            "Scheduler": policy.scheduler,
+            "Filters": Lines([{"name": use.name, **use.options} for use in policy.filters]),
+            "Weighers": Lines([
+                {"name": use.name, "weight": use.weight, **use.options, **_overrides(use)}
+                for use in policy.weighers
+            ]),
+            "Best Of": policy.pick.best_of,
+            "Unknown": policy.unknown,
+        }  # fmt: skip
+        return list(cells), list(cells.values())
+
+
+def _overrides(use: WeigherUse) -> dict[str, Any]:
+    """Return the other weights of a weigher as they are written, nothing where it has none."""
+    by = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
+    told = {place: weights for place, weights in by.items() if weights}
+    return {"overrides": told} if told else {}
+
+
+class ValidatePolicy(base.Lister):
+    """Check files of policies; exits 1 when one is not what it must be."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("file", metavar="<file>", nargs="+", help="YAML file")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.errors import SchedulerError
+
+        rows: list[tuple[str, bool, int, Any]] = []
+        for file in parsed_args.file:
+            try:
+                rows.append((file, True, len(self.main.policies_in(file)), Absent()))
+            except SchedulerError as error:
+                rows.append((file, False, 0, Sentence(str(error))))
+                self.exit_code = 1
+        return ("File", "Valid", "Policies", "Error"), rows

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the shell that say whose nodes they are and how they stand to each other."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.options.types import positive
+
+if TYPE_CHECKING:
+    from valence_sched.model.group import Group, Spread
+
+WORDS = (
+    "owner", "group", "affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity",
+    "at_most", "spread", "soft_spread",
+)  # fmt: skip
+
+_REPEAT = "(repeat for several)"
+_RULES = (
+    ("--affinity", "all nodes of the group at one value of this domain"),
+    ("--anti-affinity", "no two nodes of the group at one value of this domain"),
+    ("--soft-affinity", "better all nodes of the group at one value of this domain"),
+    ("--soft-anti-affinity", "better no two nodes of the group at one value of this domain"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about owner and group."""
+    parser.add_argument("--owner", metavar="<owner>", type=_name, help="for whom the nodes are")
+    parser.add_argument(
+        "--group",
+        metavar="<group>",
+        type=_name,
+        help="group that the nodes join (default: the flavor's name, where a rule is given); "
+        "a domain of a rule is podm, zone, location, aggregate or facts.NAME",
+    )
+    for option, words in _RULES:
+        _add(parser, option, "<domain>", _domain, f"{words} {_REPEAT}")
+    words = f"at most n nodes of the group at one value of this domain {_REPEAT}"
+    _add(parser, "--at-most", "<domain=n>", _at_most, words)
+    for option, start in (("--spread", "spread"), ("--soft-spread", "better spread")):
+        words = f"{start} the group evenly over this domain, its counts at most skew (1) apart"
+        _add(parser, option, "<domain[=skew]>", _spread, f"{words} {_REPEAT}")
+
+
+def said(parsed_args: argparse.Namespace, flavor: str) -> dict[str, Any]:
+    """Return the fields of a request that the options make."""
+    return {"owner": parsed_args.owner, "group": _group(parsed_args, flavor)}
+
+
+def _add(parser: argparse.ArgumentParser, option: str, metavar: str, kind: Any, words: str) -> None:
+    parser.add_argument(option, metavar=metavar, type=kind, action="append", default=[], help=words)
+
+
+def _group(parsed_args: argparse.Namespace, flavor: str) -> Group | None:
+    from valence_sched.model.group import Group, Spread
+
+    spread = [Spread(over, skew) for over, skew in parsed_args.spread]
+    spread += [Spread(over, skew, soft=True) for over, skew in parsed_args.soft_spread]
+    at_most = _once("--at-most", parsed_args.at_most)
+    group = Group(
+        name=parsed_args.group or flavor,
+        affinity=tuple(dict.fromkeys(parsed_args.affinity)),
+        anti_affinity=tuple(dict.fromkeys(parsed_args.anti_affinity)),
+        soft_affinity=tuple(dict.fromkeys(parsed_args.soft_affinity)),
+        soft_anti_affinity=tuple(dict.fromkeys(parsed_args.soft_anti_affinity)),
+        at_most=at_most,
+        spread=_distinct(spread),
+    )
+    return group if parsed_args.group or group.domains else None
+
+
+def _once(option: str, pairs: list[tuple[str, int]]) -> dict[str, int]:
+    from valence_sched.errors import UsageError
+
+    found: dict[str, int] = {}
+    for domain, number in pairs:
+        if domain in found:
+            raise UsageError(f"{option}: {domain!r} twice: say how many in one of them")
+        found[domain] = number
+    return found
+
+
+def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:
+    from valence_sched.errors import UsageError
+
+    seen: set[tuple[str, bool]] = set()
+    for rule in rules:
+        if (rule.over, rule.soft) in seen:
+            option = "--soft-spread" if rule.soft else "--spread"
+            raise UsageError(f"{option}: {rule.over!r} twice: say the skew in one of them")
+        seen.add((rule.over, rule.soft))
+    return tuple(rules)
+
+
+def _name(text: str) -> str:
+    if not text.strip() or len(text) > 255:
+        raise argparse.ArgumentTypeError("a name of 1 to 255 characters, please")
+    return text
+
+
+def _domain(text: str) -> str:
+    from valence_sched.errors import RequestError
+    from valence_sched.view.domains import check
+
+    try:
+        check(text)
+    except RequestError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _at_most(text: str) -> tuple[str, int]:
+    domain, equals, number = text.rpartition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not DOMAIN=N, as in podm=2")
+    return _domain(domain), positive(number)
+
+
+def _spread(text: str) -> tuple[str, int]:
+    domain, equals, number = text.rpartition("=")
+    return (_domain(domain), positive(number)) if equals else (_domain(text), 1)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the shell that say where: aggregates, traits, capabilities, places, expressions."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from valence_sched.model.request import Names
+
+WORDS = (
+    "aggregate", "exclude_aggregate", "trait", "exclude_trait", "capability", "location", "where",
+)  # fmt: skip
+
+_NAMES = (
+    ("--aggregate", "only in this aggregate, or with commas in one of these (repeat: in each)"),
+    ("--exclude-aggregate", "not in this aggregate, or with commas in none of these"),
+    ("--trait", "only with this trait, or with commas with one of these (repeat: with each)"),
+    ("--exclude-trait", "not with this trait, or with commas with none of these"),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where."""
+    for option, words in _NAMES:
+        parser.add_argument(
+            option,
+            metavar=f"<{option.rpartition('-')[2]}>",
+            type=_names,
+            action="append",
+            default=[],
+            help=words,
+        )
+    parser.add_argument(
+        "--capability",
+        metavar="<key=value>",
+        type=_capabilities,
+        action="append",
+        default=[],
+        help="only with this capability: os=linux, or with semicolons one of several values "
+        "(repeat for several keys; takes the place of the flavor's of that key)",
+    )
+    parser.add_argument(
+        "--location",
+        metavar="<location>",
+        action="append",
+        default=[],
+        help="only at this location or below it (repeat: at any of them; takes the place of the "
+        "flavor's)",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="<expression>",
+        action="append",
+        default=[],
+        help='only where this expression in JSON holds: \'[">=", "$facts.year", 2022]\' '
+        "(repeat: all must hold, the flavor's too)",
+    )
+
+
+def said(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the words of the shell say of where, as fields of a request.
+
+    Raises:
+        UsageError: a capability is named twice.
+        InputError: an expression is no JSON, or no expression.
+    """
+    args = parsed_args
+    return {
+        "aggregates": _wanted(args.aggregate, args.exclude_aggregate),
+        "traits": _wanted(args.trait, args.exclude_trait),
+        "capabilities": _offered(args.capability),
+        "locations": tuple(args.location),
+        "where": _condition(args.where),
+    }
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Parse names between commas."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} holds an empty name")
+    return names
+
+
+def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
+    """Parse ``key=value;value``."""
+    from valence_sched.model.inventory import parse_capabilities
+
+    try:
+        found = parse_capabilities(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not key=value or key=value;value")
+    return found
+
+
+def _wanted(wanted: Sequence[tuple[str, ...]], excluded: Sequence[tuple[str, ...]]) -> Names:
+    from valence_sched.model.request import Names
+
+    return Names(
+        required=tuple(names[0] for names in wanted if len(names) == 1),
+        forbidden=tuple(name for names in excluded for name in names),
+        any_of=tuple(names for names in wanted if len(names) > 1),
+    )
+
+
+def _offered(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    from valence_sched.errors import UsageError
+
+    found: dict[str, tuple[str, ...]] = {}
+    for capabilities in named:
+        for key, values in capabilities.items():
+            if key in found:
+                hint = f"write {key}=value;value for either"
+                raise UsageError(f"--capability: {key!r} twice: {hint}")
+            found[key] = values
+    return found
+
+
+def _condition(texts: Sequence[str]) -> Any:
+    """Return the expression that all of these make; None when there is none."""
+    from valence_sched.model.expression import parse
+
+    found = []
+    for number, text in enumerate(texts, 1):
+        name = f"--where {number}" if len(texts) > 1 else "--where"
+        value = _json(text, name)
+        parse(value, name)
+        found.append(value)
+    return found[0] if len(found) == 1 else ["and", *found] if found else None
+
+
+def _json(text: str, name: str) -> object:
+    from valence_sched.errors import InputError
+    from valence_sched.model.codec import decode
+
+    try:
+        return decode(text.encode(errors="surrogateescape"), object, name)
+    except InputError as error:
+        hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
+        raise InputError(name, error.place, error.found, error.expected, hint) from None

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of OpenStack Placement on the command line: resources, traits and aggregates."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from valence_sched.model.request import Names, Request
+
+WORDS = ("resource", "required", "forbidden", "member_of")
+
+_ONE_OF = re.compile(r"(?:^|,)\s*(!?)in:")
+
+
+class Terms(NamedTuple):
+    """What one option says: all of these, none of those, and one of each list."""
+
+    required: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    any_of: tuple[tuple[str, ...], ...] = ()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options; each may be repeated, and all of them must hold."""
+    group = parser.add_argument_group("in the words of Placement (all repeatable, all must hold)")
+    for option, metavar, type_, words in (
+        ("--resource", "<class=n>", resource,
+         "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=8192, "
+         "DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
+        ("--required", "<trait>", traits,
+         "only where this trait is: A, A,B for both, !A for not, in:A,B for one of them"),
+        ("--forbidden", "<trait>", forbidden, "only where this trait is not"),
+        ("--member-of", "<aggregate>", aggregates,
+         "only members of this aggregate; in:a,b for one of them, !a for none, !in:a,b for "
+         "neither"),
+    ):  # fmt: skip
+        group.add_argument(
+            option, metavar=metavar, type=type_, action="append", default=[], help=words
+        )
+
+
+def said(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request with the traits and aggregates of these words beside.
+
+    Raises:
+        UsageError: a name is both required and forbidden.
+    """
+    args = parsed_args
+    return fields | {
+        "traits": joined("trait", fields["traits"], [*args.required, *args.forbidden]),
+        "aggregates": joined("aggregate", fields["aggregates"], args.member_of),
+    }
+
+
+def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Request:
+    """Return the request with the resources of the shell in each way to make the node."""
+    import msgspec
+
+    from valence_sched.config.foreign import placement
+    from valence_sched.model.flavor import Flavor
+
+    amounts: dict[str, int] = {}
+    for name, amount in resources:
+        amounts[name] = amounts.get(name, 0) + amount
+    if not amounts:
+        return request
+    more = Flavor(name="shell", properties=placement.properties(amounts)).needs
+    first, *others = (placement.more(ask, more) for ask in request.asks)
+    return msgspec.structs.replace(
+        request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
+    )
+
+
+def joined(kind: str, names: Names, terms: Iterable[Terms]) -> Names:
+    """Return names with those of some terms beside.
+
+    Raises:
+        UsageError: one of them is both required and forbidden.
+    """
+    from valence_sched.errors import UsageError
+    from valence_sched.model.request import Names
+
+    for term in terms:
+        names = names.plus(Names(*term))
+    if both := [name for name in names.required if name in names.forbidden]:
+        raise UsageError(f"{kind} {both[0]!r} is both required and forbidden")
+    return names
+
+
+def resource(text: str) -> tuple[str, int]:
+    """Parse ``CLASS=N``."""
+    from valence_sched.config.foreign.placement import fault
+
+    name, equals, amount = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not CLASS=N, as in VCPU=4")
+    if wrong := fault(name):
+        raise argparse.ArgumentTypeError(wrong)
+    if (
+        not amount.isdecimal()
+        or not amount.isascii()
+        or not 1 <= len(amount) <= 15
+        or int(amount) == 0
+    ):
+        raise argparse.ArgumentTypeError(f"{name}: {amount[:40]!r} is no whole number from 1 on")
+    return name, int(amount)
+
+
+def traits(text: str) -> Terms:
+    """Parse ``A,!B,in:C,D``: what follows ``in:`` are alternatives."""
+    one_of = _ONE_OF.search(text)
+    if one_of and one_of[1]:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is !A,!B")
+    plain = text[: one_of.start()] if one_of else text
+    items = () if one_of and not one_of.start() else _names(text, plain)
+    forbidden = tuple(_name(text, item[1:]) for item in items if item.startswith("!"))
+    required = tuple(item for item in items if not item.startswith("!"))
+    return Terms(required, forbidden, (_options(text, text[one_of.end() :]),) if one_of else ())
+
+
+def forbidden(text: str) -> Terms:
+    """Parse the names of traits that must not be there."""
+    if text.startswith("in:"):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is A,B")
+    return Terms(forbidden=_options(text, text))
+
+
+def aggregates(text: str) -> Terms:
+    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``."""
+    word = text.removeprefix("!")
+    if word.startswith("in:"):
+        options = _options(text, word[3:])
+        return Terms((), options) if word != text else Terms(any_of=(options,))
+    if "," in word:
+        hint = "in:a,b is one of them, and the option twice is both"
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
+    name = _options(text, word)
+    return Terms((), name) if word != text else Terms(name)
+
+
+def _options(text: str, part: str) -> tuple[str, ...]:
+    names = _names(text, part)
+    for name in names:
+        if name.startswith("!"):
+            raise argparse.ArgumentTypeError(f"{text[:60]!r}: {name[:40]!r} has no place here")
+    return names
+
+
+def _names(text: str, part: str) -> tuple[str, ...]:
+    return tuple(_name(text, item) for item in part.split(","))
+
+
+def _name(text: str, item: str) -> str:
+    name = item.strip()
+    if not name or name == "!":
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: an empty name")
+    return name

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the shell that register a pod manager, and how a registered one is shown."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.errors import InputError, UsageError, one_line
+from valence_sched_cli.options.request import named
+from valence_sched_cli.output.cells import Pairs, Words, maybe
+
+if TYPE_CHECKING:
+    from valence_sched.model.registration import Registered
+
+COLUMNS = (
+    "ID", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
+    "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
+)  # fmt: skip
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
+
+
+class Refuse(argparse.Action):
+    """A password on the command line, which everybody on the machine sees; it is not repeated."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        parser.error("--password: every user of this machine sees a command line: name "
+                     "--password-env, --password-file or --password-prompt")  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a pod manager is reached, and what it counts as."""
+    parser.add_argument(
+        "--driver", metavar="<driver>", type=named, help="what it speaks (default: auto)"
+    )
+    parser.add_argument("--username", metavar="<name>", type=named, help="who logs in")
+    parser.add_argument("--password", nargs="?", action=Refuse, help=argparse.SUPPRESS)
+    password = parser.add_mutually_exclusive_group()
+    password.add_argument(
+        "--password-env", metavar="<variable>", help="environment variable with the password"
+    )
+    password.add_argument(
+        "--password-file",
+        metavar="<file>",
+        help="file with the password, which its owner alone can read",
+    )
+    password.add_argument(
+        "--password-prompt",
+        action="store_true",
+        help="ask for the password, and keep it in a file for you alone, beside the state",
+    )
+    parser.add_argument(
+        "--auth",
+        choices=("auto", "session", "basic"),
+        help="how to log in (default: auto, a session where there are any)",
+    )
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument("--cacert", metavar="<file>", help="certificates to trust, in PEM")
+    trust.add_argument("--insecure", action="store_true", help="do not check its certificate")
+    _add_descriptions(parser)
+
+
+def _add_descriptions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--zone", metavar="<zone>", type=named, help="availability zone it is in")
+    for option, metavar, words in (
+        ("--aggregate", "<aggregate>", "aggregate it belongs to"),
+        ("--trait", "<trait>", "trait of all its pools"),
+        ("--location", "<location>", "where it stands, such as dc1/row-3/rack-7"),
+    ):
+        parser.add_argument(option, metavar=metavar, type=named, action="append", default=[],
+                            help=f"{words} (repeat for several)")  # fmt: skip
+    for option, metavar, words in (
+        ("--capability", "<key=value;value>", "capability, with its values"),
+        ("--fact", "<key=value>", "fact about it: a number, a text, or texts with ; between"),
+    ):
+        parser.add_argument(option, metavar=metavar, type=_pair, action="append", default=[],
+                            help=f"{words} (repeat for several)")  # fmt: skip
+    enabled = parser.add_mutually_exclusive_group()
+    enabled.add_argument("--enable", action="store_true", help="nodes may be placed on it")
+    enabled.add_argument("--disable", action="store_true", help="place nothing on it")
+
+
+def edited(registered: Registered, args: argparse.Namespace) -> Registered:
+    """Return a pod manager with what the words of the shell say of it.
+
+    Raises:
+        UsageError: words that contradict each other, or a variable that cannot be one.
+        InputError: the file of certificates cannot be read.
+    """
+    import msgspec
+
+    changes: dict[str, Any] = {
+        "aggregates": _joined(registered.aggregates, args.aggregate),
+        "traits": _joined(registered.traits, args.trait),
+        "capabilities": registered.capabilities | _capabilities(args.capability),
+        "facts": dict(registered.facts) | _facts(args),
+    }
+    for name in ("driver", "username", "auth", "zone"):
+        if getattr(args, name) is not None:
+            changes[name] = getattr(args, name)
+    if password := _password(args):
+        changes["password"] = password
+    if args.cacert is not None:
+        changes |= {"cacert": _cacert(args.cacert), "insecure": False}
+    if args.insecure:
+        changes |= {"cacert": None, "insecure": True}
+    if args.enable or args.disable:
+        changes["enabled"] = args.enable
+    return msgspec.structs.replace(registered, **changes)
+
+
+def typed(args: argparse.Namespace, name: str) -> str | None:
+    """Return the password that a person types, None when it is not to be asked for.
+
+    Raises:
+        UsageError: there is no terminal, or nothing was typed.
+    """
+    import getpass
+    import warnings
+
+    if not args.password_prompt:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            password = getpass.getpass(f"Password of {name}: ")
+    except (EOFError, OSError, getpass.GetPassWarning):
+        raise UsageError("--password-prompt: no terminal to ask on: name --password-file or "
+                         "--password-env") from None  # fmt: skip
+    if not password:
+        raise UsageError("--password-prompt: nothing was typed")
+    return password
+
+
+def cells(registered: Registered, file: str) -> dict[str, Any]:
+    """Return how to reach a pod manager, by the title of the column; its password is not there."""
+    from valence_sched.config.credentials import words
+
+    return {
+        "Username": maybe(registered.username),
+        "Password": maybe(words(registered.password)),
+        "Auth": registered.auth,
+        "CA Cert": maybe(registered.cacert),
+        "TLS Verified": not registered.insecure,
+        "Registered In": file,
+    }
+
+
+def every_cell(registered: Registered, file: str) -> tuple[Any, ...]:
+    """Return all that is registered of a pod manager, as in COLUMNS."""
+    return (
+        registered.name,
+        registered.url,
+        registered.driver,
+        registered.enabled,
+        maybe(registered.zone),
+        Words(registered.aggregates),
+        Pairs(registered.capabilities),
+        Words(registered.traits),
+        Pairs(registered.facts),
+        *cells(registered, file).values(),
+    )
+
+
+def warnings_on(registered: Registered, others: Sequence[Registered]) -> list[str]:
+    """Return a line for each thing that is registered and should not be so.
+
+    ``others`` are all that are registered; one of its own name is none.
+    """
+    from valence_sched.model.podm_url import in_the_clear, same_place
+
+    name, url = registered.name, registered.url
+    found = []
+    if registered.password is not None and in_the_clear(url):
+        found.append(f"warning: {name}: its password goes to {url} in the clear: everybody on the "
+                     "way can read it")  # fmt: skip
+    same = [one.name for one in others if one.name != name and same_place(one.url, url)]
+    if same:
+        found.append(f"warning: {name}: {url} is registered as {same[0]!r} already, and only one "
+                     "of them is read: take the other out")  # fmt: skip
+    return found
+
+
+def _password(args: argparse.Namespace) -> Any:
+    from valence_sched.config.podms_file import is_variable
+    from valence_sched.model.registration import Password
+
+    if args.password_env is not None:
+        if not is_variable(args.password_env):
+            raise UsageError("--password-env: expected the name of an environment variable")
+        return Password(env=args.password_env)
+    if args.password_file is not None:
+        if not args.password_file:
+            raise UsageError("--password-file: an empty name")
+        return Password(file=str(Path(args.password_file).expanduser().absolute()))
+    return Password(stored=True) if args.password_prompt else None
+
+
+def _cacert(file: str) -> str:
+    path = Path(file).expanduser().absolute()
+    try:
+        with path.open("rb") as stream:
+            stream.read(1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(file, "", reason, "certificates in PEM") from None
+    return str(path)
+
+
+def _joined(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *more)))
+
+
+def _capabilities(named: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    from valence_sched.model.inventory import parse_capabilities
+
+    found: dict[str, tuple[str, ...]] = {}
+    for key, values in named:
+        try:
+            parsed = parse_capabilities(f"{key}={values}")
+        except ValueError as error:
+            raise UsageError(f"--capability: {error}") from None
+        for name, more in parsed.items():
+            found[name] = _joined(found.get(name, ()), more)
+    return found
+
+
+def _facts(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the facts that are said.
+
+    Raises:
+        UsageError: one is said twice; ``--location`` says one, too.
+    """
+    said = [(key, _fact(text)) for key, text in args.fact]
+    if args.location:
+        said.append(("location", args.location[0] if len(args.location) == 1
+                     else tuple(args.location)))  # fmt: skip
+    for key, times in Counter(key for key, _ in said).items():
+        if times > 1:
+            also = " (--location says it, too)" if key == "location" and args.location else ""
+            several = "several values stand in one, with ; between"
+            raise UsageError(one_line(f"--fact: {key!r} is said twice{also}: {several}"))
+    return dict(said)
+
+
+def _fact(text: str) -> float | str | tuple[str, ...]:
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    parts = tuple(part.strip() for part in text.split(";"))
+    return parts if len(parts) > 1 else text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key or not value:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not KEY=VALUE")
+    return key, value

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An explanation for the eye: tables of filters, candidates and pod managers, then sentences."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.output.cells import Absent, maybe
+from valence_sched_cli.output.decision import LISTED_PODMS
+from valence_sched_cli.output.prepare import prepared, printable
+
+if TYPE_CHECKING:
+    from valence_sched.model.decision import Report
+    from valence_sched.model.explanation import Explanation
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A cell with a temperature within 0..1."""
+
+    text: str
+    heat: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def colourful(stream: Any) -> bool:
+    """Return whether colours are welcome: a terminal that has them, and nobody who objects."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
+        return False
+    return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 0) -> str:
+    """Return a table with escape codes, as wide as the terminal at most, or as ``width``."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.ASCII, highlight=False)
+    for name in names:
+        table.add_column(Text(printable(name)), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(str(cell)), style=_style(cell)) for cell in row))
+    page = io.StringIO()
+    console = Console(file=page, force_terminal=True, width=width or None, highlight=False)
+    console.print(table)
+    return page.getvalue().rstrip("\n")
+
+
+def _style(cell: Any) -> str:
+    """Return black on red, through yellow, to green; nothing for a cell without temperature."""
+    if not isinstance(cell, Warm):
+        return ""
+    heat = min(1.0, max(0.0, cell.heat))
+    red, green = min(1.0, 2.0 - 2.0 * heat), min(1.0, 2.0 * heat)
+    return f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c"
+
+
+Rows = list[tuple[Any, ...]]
+
+
+class Screen:
+    """Draws the parts of an explanation as text for one stream of one command."""
+
+    def __init__(self, formatter: Any, stream: Any, parsed_args: argparse.Namespace) -> None:
+        self._formatter = prepared(formatter, "table")
+        self._parsed_args = parsed_args
+        self._colour = parsed_args.formatter == "table" and colourful(stream)
+
+    def table(self, names: Sequence[str], rows: Rows) -> str:
+        """Return a table without any colour."""
+        page = io.StringIO()
+        self._formatter.emit_list(names, rows, page, self._parsed_args)
+        return page.getvalue().rstrip("\n")
+
+    def candidates(self, explanation: Explanation) -> Iterator[str]:
+        """Yield the candidates with what each weigher adds to their scores, if there are any."""
+        if not explanation.candidates:
+            return
+        yield "candidates: score, and what each weigher (and its weight) adds to it"
+        weighers = sorted(
+            explanation.candidates[0].parts, key=lambda part: (-part.weight, part.weigher)
+        )
+        names = ["Podm", "Pool", "Outcome", "Score"]
+        names += [f"{part.weigher} ({_weight(explanation, part.weigher)})" for part in weighers]
+        rows: Rows = []
+        for one in explanation.candidates:
+            parts = {part.weigher: part for part in one.parts}
+            shown = [parts[part.weigher] for part in weighers]
+            warm = [Warm(f"{part.part:.6f}", part.score) for part in shown]
+            rows.append((one.podm, one.pool, one.outcome, Warm(f"{one.score:.6f}", one.score),
+                         *warm))  # fmt: skip
+        if self._colour:
+            yield heat_table(names, rows, self._parsed_args.max_width)
+        else:
+            yield self.table(names, [tuple(map(str, row)) for row in rows])
+
+    def reports(self, found: Any, called: dict[str, Report]) -> Iterator[str]:
+        """Yield one whole report after another, each below what its request is called."""
+        for name, report in called.items():
+            yield printable(f"request {name}")
+            yield from self.report(report)
+        yield f"placed {found.placed:,} of {found.requested:,} in all"
+
+    def report(self, report: Report) -> Iterator[str]:
+        """Yield a whole report, from what was asked to what would flip it."""
+        yield from _header(report)
+        steps: Rows = [
+            (step.filter, step.came_in, step.went_on, step.came_in - step.went_on)
+            for step in report.funnel
+        ]
+        if steps:
+            yield "filters: pools in and out"
+            yield self.table(("Filter", "In", "Out", "Rejected"), steps)
+        if report.explanation:
+            yield from self.candidates(report.explanation)
+        if report.podms:
+            yield "pod managers"
+            yield self.table(*_verdicts(report))
+        elif report.placements:
+            yield "nodes"
+            yield self.table(*_nodes(report))
+        hidden = len(report.podms) - LISTED_PODMS
+        if hidden > 0:
+            yield f"{hidden:,} more pod managers: -f csv lists them all"
+        if report.explanation:
+            yield from sentences(report.explanation)
+
+
+def _weight(explanation: Explanation, weigher: str) -> str:
+    """Return the weight of a weigher, or from what to what it goes on the candidates."""
+    parts = [part for one in explanation.candidates for part in one.parts]
+    weights = [part.weight for part in parts if part.weigher == weigher]
+    least, most = min(weights), max(weights)
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+def sentences(explanation: Explanation) -> Iterator[str]:
+    """Yield an explanation in sentences that are harmless to a terminal."""
+    yield from map(printable, explanation.lines())
+
+
+def _header(report: Report) -> Iterator[str]:
+    request, policy, source = report.request, report.policy, report.inventory
+    flavor = f" (flavor {request.flavor})" if request.flavor else ""
+    outcome = report.outcome.replace("_", " ")
+    weights = ", ".join(f"{use.name}={use.weight:g}" for use in policy.weighers)
+    weighing = f" ({weights})" if weights else ""
+    yield printable(
+        f"{outcome}: {report.placed} of {report.requested}, request {request.id}{flavor}"
+    )
+    yield printable(f"policy {policy.name}{weighing}, seed {report.seed}")
+    sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
+    yield printable(f"inventory {source.digest}: {sizes}")
+
+
+def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
+    names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
+    return names, [_verdict(verdict) for verdict in report.podms[:LISTED_PODMS]]
+
+
+def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
+    """Return the nodes of a decision of which nothing else is left."""
+    rows: Rows = [
+        (placed.node, placed.chosen.podm, placed.chosen.pool, f"{placed.chosen.score:.6f}")
+        for placed in report.placements
+    ]
+    return ("Node", "Podm", "Pool", "Score"), rows
+
+
+def _verdict(verdict: Any) -> tuple[Any, ...]:
+    from valence_sched.model.base import printed
+
+    reason = verdict.reason
+    why = ("",) * 5
+    if reason:
+        why = (reason.filter, reason.label, printed(reason.need), printed(reason.have), reason.unit)
+    score = Absent() if verdict.score is None else f"{verdict.score:.6f}"
+    behind = f"{verdict.behind:.6f}" if verdict.behind else maybe(None)
+    return (verdict.podm, verdict.pool, verdict.outcome, score, behind, *why)
