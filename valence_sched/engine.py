@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from valence_sched import files
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.core import plugins
-from valence_sched.core.decider import Engine
+from valence_sched.core.decider import Decider
 from valence_sched.errors import (
     ClaimLost,
     CredentialError,
@@ -28,27 +28,31 @@ from valence_sched.errors import (
 )
 from valence_sched.integrations.dispatchers import valence
 from valence_sched.model.codec import decode, load_yaml
-from valence_sched.model.custom_resource import Declared, declared_supplies, replaced
+from valence_sched.model.custom_resource import (
+    DeclaredStocks,
+    declared_supplies,
+    with_declared_stocks,
+)
 from valence_sched.model.diff import Difference
 from valence_sched.model.dispatch import Order, Receipt
-from valence_sched.model.group import Company
+from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.need import Ask
-from valence_sched.model.plan import Plan, moved, parse_plan, plan_of
-from valence_sched.model.read_options import EVERY, Live
+from valence_sched.model.need import Alternative
+from valence_sched.model.plan import Plan, make_plan, parse_plan, plan_drift
+from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
 from valence_sched.model.request import Request
-from valence_sched.model.usage import foreign
+from valence_sched.model.usage import foreign_blocks
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
-    from valence_sched.lifecycle.access import Site
-    from valence_sched.lifecycle.claim import Claimant, Claims
-    from valence_sched.lifecycle.plan import Planned
-    from valence_sched.lifecycle.provision import Provisioned
+    from valence_sched.lifecycle.access import PodmAccess
+    from valence_sched.lifecycle.claim import Claimer, ClaimSource
+    from valence_sched.lifecycle.plan import PlanClaimer
+    from valence_sched.lifecycle.provision import ProvisionResult
     from valence_sched.store.store import Store
 
 
-class States(Main):
+class States(App):
     """The scheduler's parts, and those that know the state."""
 
     @contextlib.contextmanager
@@ -62,18 +66,20 @@ class States(Main):
             yield store
 
     @contextlib.contextmanager
-    def site(self, live: Live = EVERY, **how: Any) -> Iterator[Site]:
+    def podm_access(
+        self, live: ReadOptions = DEFAULT_READ_OPTIONS, **how: Any
+    ) -> Iterator[PodmAccess]:
         """Yield the state and the live pod managers of a command, within reach.
 
         ``how`` are fields of :class:`~valence_sched.lifecycle.access.Site`. Errors as for a store.
         """
-        from valence_sched.lifecycle.access import Site  # HTTP and SQL: only for who composes
+        from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only for who composes
 
         registry = self.registry(live.state)
-        members = {one.registered.name: one.registered for one in registry.members(live)}
+        members = {one.registration.name: one.registration for one in registry.members(live)}
         how.setdefault("timeout_s", live.timeout_s)
         with registry.store() as store:
-            yield Site(store, members, registry.password, **how)
+            yield PodmAccess(store, members, registry.password, **how)
 
     def update_resource_stats(
         self, podm: str | tuple[str, str], stats: Mapping[str, Any], state: str | None = None
@@ -88,9 +94,9 @@ class States(Main):
             StoreError: the state cannot be written.
         """
         with self.store(state) as store:
-            return store.stats(podm, dict(stats))
+            return store.update_stats(podm, dict(stats))
 
-    def stats(self, file: str) -> dict[str, Any]:
+    def read_stats(self, file: str) -> dict[str, Any]:
         """Return what stands in a file of reports, ``-`` for standard input.
 
         Raises:
@@ -104,7 +110,9 @@ class States(Main):
             raise InputError(named, "$", type(document).__name__, "an object")
         return {str(word): value for word, value in document.items()}
 
-    def reported(self, podm: str, state: str | None = None) -> tuple[dict[str, Any], float | None]:
+    def reported_stats(
+        self, podm: str, state: str | None = None
+    ) -> tuple[dict[str, Any], float | None]:
         """Return what a pod manager reported by itself, and how many seconds ago it last did.
 
         Raises:
@@ -115,20 +123,22 @@ class States(Main):
         found: dict[str, dict[str, Any]] = {}
         if not registry.empty:
             with registry.store() as store:
-                found, beats = store.reported(), store.beats()
+                found, beats = store.reported_stats(), store.report_ages_s()
         if podm not in found:
             raise UnknownName("pod manager that reported", podm, found, registry.where)
         return found[podm], beats.get(podm)
 
-    def unreport(self, podm: str, state: str | None = None) -> None:
+    def forget_report(self, podm: str, state: str | None = None) -> None:
         """Forget what a pod manager reported by itself; errors as of a store."""
         registry = self.registry(state)
         if registry.empty:
             raise UnknownName("pod manager that reported", podm, (), registry.where)
         with registry.store() as store:
-            store.unreport(podm)
+            store.forget_report(podm)
 
-    def in_use(self, podm: str, state: str | None = None) -> tuple[dict[str, str], tuple[str, ...]]:
+    def block_usage(
+        self, podm: str, state: str | None = None
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
         """Return what of a pod manager is taken: blocks by the claim that holds them, and foreign.
 
         Foreign are the URIs of blocks in use that nobody here claimed. Nothing where the state
@@ -138,7 +148,7 @@ class States(Main):
         if registry.empty:
             return {}, ()
         with registry.store() as store:
-            told = store.last([podm]).get(podm)
+            told = store.load_podms([podm]).get(podm)
             claims = store.claims.list(podm=podm)
             nodes = store.nodes.list(podm)
         holders: dict[str, list[str]] = {}
@@ -148,13 +158,13 @@ class States(Main):
                     holders.setdefault(uri, []).append(claim.id)
         ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
         by_block = {uri: ", ".join(ids) for uri, ids in sorted(holders.items())}
-        return by_block, foreign(told, ours) if told else ()
+        return by_block, foreign_blocks(told, ours) if told else ()
 
 
 class Plans(States):
     """The scheduler's parts, and those that hold what was decided."""
 
-    def claimant(
+    def claimer(
         self,
         store: Store,
         sources: Sequence[str],
@@ -163,36 +173,41 @@ class Plans(States):
         strict: bool = False,
         resource_files: Sequence[str] = (),
         flavor_files: Sequence[str] = (),
-        live: Live = EVERY,
-    ) -> Claimant:
+        live: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> Claimer:
         """Return who decides and claims on these inventories, after they were read and stored.
 
         What could not be read is not decided on. Errors as for a view.
         """
-        from valence_sched.lifecycle.claim import Claimant
+        from valence_sched.lifecycle.claim import Claimer
 
-        told = self._remembered(store, sources, live, strict=strict)
+        told = self._remember_podms(store, sources, live, strict=strict)
         resources = self.resources(resource_files)
-        return Claimant(
+        return Claimer(
             store,
             self.policies(policy_files).values(),
             mix=functools.partial(self.mix, flavor_files),
-            declared=Declared(resources) if resources else None,
-            skipped=[*self.unread, *self.skipped],
+            declared=DeclaredStocks(resources) if resources else None,
+            skipped=[*self.unread_lines, *self.skipped_lines],
             strict=strict,
             among=frozenset(told),
             statuses=self.statuses(told.items(), live),
         )
 
-    def plan(self, decision: Decision, texts: Mapping[str, bytes], live: Live = EVERY) -> Plan:
+    def plan(
+        self,
+        decision: Decision,
+        texts: Mapping[str, bytes],
+        live: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> Plan:
         """Return the plan of a decision; ``texts`` are the pod managers that a view was made of.
 
         Errors as for a view.
         """
         report = decision.report()
-        podms = self._as_told(texts, {one.chosen.podm for one in report.placements}, live)
+        podms = self._podms_as_read(texts, {one.chosen.podm for one in report.placements}, live)
         at = self.now().isoformat(timespec="seconds")
-        return plan_of(report, podms.values(), at)
+        return make_plan(report, podms.values(), at)
 
     def write_plan(self, plan: Plan, file: str) -> None:
         """Write a plan as JSON, whole or not at all."""
@@ -210,7 +225,7 @@ class Plans(States):
         self.remarks += warnings
         return plan
 
-    def planned(
+    def plan_claimer(
         self,
         store: Store,
         plan: Plan,
@@ -218,8 +233,8 @@ class Plans(States):
         *,
         strict: bool = False,
         resource_files: Sequence[str] = (),
-        live: Live = EVERY,
-    ) -> Planned:
+        live: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> PlanClaimer:
         """Return who claims what a plan says, after its pod managers were read and stored.
 
         Raises:
@@ -227,18 +242,18 @@ class Plans(States):
             InventoryIncomplete: one of them cannot be read.
             SchedulerError: as for a view.
         """
-        from valence_sched.lifecycle.plan import Planned
+        from valence_sched.lifecycle.plan import PlanClaimer
 
         names = tuple(basis.podm.id for basis in plan.podms)
-        told = self._remembered(store, sources, self._narrowed(names, sources, live),
+        told = self._remember_podms(store, sources, self._narrow(names, sources, live),
                                 strict=strict, only=names)  # fmt: skip
         for name in names:
             if name in self.unread_ids:
-                line = next(line for line in self.unread if line.startswith(f"{name}: "))
+                line = next(line for line in self.unread_lines if line.startswith(f"{name}: "))
                 raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
             if name not in told:
-                raise _gone(name)
-        return Planned(store, plan, self.statuses(told.items(), live),
+                raise _missing_podm(name)
+        return PlanClaimer(store, plan, self.statuses(told.items(), live),
                        self._supplies(store, names, resource_files))  # fmt: skip
 
     def refresh(
@@ -249,7 +264,7 @@ class Plans(States):
         *,
         strict: bool = False,
         resource_files: Sequence[str] = (),
-        live: Live = EVERY,
+        live: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> tuple[Decision, list[Difference]]:
         """Decide again what a plan decided, on what is there now; also return what moved.
 
@@ -257,18 +272,18 @@ class Plans(States):
         for a decision.
         """
         texts: dict[str, bytes] = {}
-        live = msgspec.structs.replace(live, holds=True)
+        live = msgspec.structs.replace(live, subtract_claims=True)
         view = self.view(sources, strict=strict, resource_files=resource_files, live=live,
                          texts=texts)  # fmt: skip
         policies = self.policies(policy_files).values() if policy_files else [plan.decision.policy]
-        request = msgspec.structs.replace(plan.decision.request, company=Company())
-        decision = Engine(view, policies, skipped=[str(line) for line in self.skipped],
+        request = msgspec.structs.replace(plan.decision.request, company=GroupState())
+        decision = Decider(view, policies, skipped=[str(line) for line in self.skipped_lines],
                           strict=strict).select_destinations(request)  # fmt: skip
         names = {basis.podm.id for basis in plan.podms}
-        return decision, list(moved(plan, self._as_told(texts, names, live)))
+        return decision, list(plan_drift(plan, self._podms_as_read(texts, names, live)))
 
-    def _as_told(
-        self, texts: Mapping[str, bytes], names: Collection[str], live: Live
+    def _podms_as_read(
+        self, texts: Mapping[str, bytes], names: Collection[str], live: ReadOptions
     ) -> dict[str, FullPodm]:
         """Return the pod managers of these names as they told, with the status they stand with."""
         found = {name: decode(texts[name], FullPodm, f"pod manager {name}")
@@ -279,11 +294,11 @@ class Plans(States):
             for name, podm in found.items()
         }
 
-    def _remembered(
+    def _remember_podms(
         self,
         store: Store,
         sources: Sequence[str],
-        live: Live,
+        live: ReadOptions,
         *,
         strict: bool,
         only: Collection[str] | None = None,
@@ -298,22 +313,24 @@ class Plans(States):
             told[podm.id] = podm.read_at
         return told
 
-    def _narrowed(self, names: tuple[str, ...], sources: Sequence[str], live: Live) -> Live:
+    def _narrow(
+        self, names: tuple[str, ...], sources: Sequence[str], live: ReadOptions
+    ) -> ReadOptions:
         """Return how to read no more live pod managers than these.
 
         Raises:
             ClaimLost: one of them is not known any more.
         """
-        if self.sources(sources, live) or "-" in live.podm_files:
+        if self.named_sources(sources, live) or "-" in live.podm_files:
             return live
         registry = self.registry(live.state)
-        here = {member.registered.name for member in registry.every(live)}
+        here = {member.registration.name for member in registry.all_members(live)}
         if registry.uses_state(live) and not registry.empty:
             with registry.store() as store:
-                here |= store.reported().keys()
+                here |= store.reported_stats().keys()
         for name in names:
             if name not in here:
-                raise _gone(name)
+                raise _missing_podm(name)
         return msgspec.structs.replace(live, only=names)
 
     def _supplies(
@@ -323,31 +340,31 @@ class Plans(States):
         resources = self.resources(resource_files)
         if not resources:
             return {}
-        declared = Declared(resources)
-        return {name: declared_supplies(replaced(podm, declared))
-                for name, podm in store.last(names).items()}  # fmt: skip
+        declared = DeclaredStocks(resources)
+        return {name: declared_supplies(with_declared_stocks(podm, declared))
+                for name, podm in store.load_podms(names).items()}  # fmt: skip
 
 
-def _gone(name: str) -> ClaimLost:
+def _missing_podm(name: str) -> ClaimLost:
     return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)
 
 
 class Operations(Plans):
     """The scheduler's parts, and those that write: store, claims, nodes."""
 
-    def make(
+    def compose(
         self,
-        site: Site,
-        claims: Claims,
+        access: PodmAccess,
+        claim_source: ClaimSource,
         request: Request,
         *,
         key: str | None = None,
         ttl_s: float = 600.0,
-    ) -> Provisioned:
+    ) -> ProvisionResult:
         """Claim and compose the nodes of a request; errors as for a provisioner."""
         from valence_sched.lifecycle.provision import Provisioner
 
-        provisioner = Provisioner(site.store, claims, site.composer, site.read)
+        provisioner = Provisioner(access.store, claim_source, access.composer, access.read)
         return provisioner.provision(request, key=key, ttl_s=ttl_s)
 
     def dispatch(
@@ -372,10 +389,12 @@ class Operations(Plans):
         name, equals, url = word.partition("=")
         if not equals or not url:
             raise UsageError("--dispatch: expected <name>=<url>, as in webhook=https://host/path")
-        send = plugins.installed(plugins.DISPATCHERS).get(name, "--dispatch")
+        send = plugins.load(plugins.DISPATCHERS).get(name, "--dispatch")
         key = self._key(key_variable) if key_variable is not None else None
         choices = {placement.choice for placement in decision.placements}
-        properties, unsaid = _said([decision.request.asks[choice - 1] for choice in choices])
+        properties, unsaid = _valence_properties(
+            [decision.request.alternatives[choice - 1] for choice in choices]
+        )
         called = decision.request.flavor or decision.request.id
         report = to_json(decision.report())
         order = Order(report, decision.placements, called, properties, key, timeout_s, unsaid)
@@ -401,7 +420,7 @@ class Operations(Plans):
         return key.encode("utf-8", "surrogateescape")
 
 
-def _said(asks: Sequence[Ask]) -> tuple[dict[str, Any], str | None]:
+def _valence_properties(asks: Sequence[Alternative]) -> tuple[dict[str, Any], str | None]:
     """Return what nodes were asked to be in Valence's words, and what these cannot say."""
     if len(asks) != 1:
         return {}, "its nodes are made by several alternatives of the flavor"

@@ -56,14 +56,14 @@ class InputError(SchedulerError):
     def __init__(
         self,
         file: str,
-        place: str = "",
+        document_path: str = "",
         found: str = "",
         expected: str = "",
         hint: str = "",
     ) -> None:
-        self.file, self.place, self.found = file, place, found
+        self.file, self.document_path, self.found = file, document_path, found
         self.expected, self.hint = expected, hint
-        text = ": ".join(part for part in (file, place) if part)
+        text = ": ".join(part for part in (file, document_path) if part)
         if found:
             text += f": found {found}"
         if expected:
@@ -99,12 +99,12 @@ class UnknownName(SchedulerError):
     code = "name_unknown"
     http_status = 404
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], location: str = "") -> None:
         self.kind, self.name = kind, name
         names = sorted(known)
-        text = f"{where}: " if where else ""
+        text = f"{location}: " if location else ""
         text += f"no {kind} named {name!r}"
-        text += f" ({nearest(name, names)})"
+        text += f" ({suggest(name, names)})"
         super().__init__(one_line(text))
 
 
@@ -250,25 +250,25 @@ class Unread(str):
     __slots__ = ()
 
 
-def closest(name: str, known: Iterable[str], least: float = 0.5) -> str | None:
+def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the known name that is most like an unknown one, None where none is so much."""
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=least)
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
-def nearest(name: str, known: Iterable[str], least: float = 0.5) -> str:
+def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """Return the hint that goes with an unknown name: the nearest known one, or them all.
 
     ``least`` is how much the nearest must be like it, from 0 to 1.
     """
     names = sorted(known)
-    close = closest(name, names, least)
+    close = closest(name, names, cutoff)
     if close is not None:
         return f"did you mean {close!r}?"
     return "known: " + ", ".join(names) if names else "none is known"
 
 
-def words_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type of an error and what it says; of one that cannot say it, the type."""
     name = type(error).__name__
     try:

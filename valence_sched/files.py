@@ -14,25 +14,25 @@ from typing import IO, Any, TypeVar
 import msgspec
 import zstandard
 
-from valence_sched.config.foreign.base import Known, Where
-from valence_sched.config.foreign.detect import form
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
+from valence_sched.config.foreign.detect import parse_flavor
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError
 from valence_sched.model import expression, extra_specs, request
 from valence_sched.model.codec import MAX_HUMAN_BYTES, check_schema, convert, load_yaml
-from valence_sched.model.custom_resource import Resource
+from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import (
     SCHEMA,
     VERSION,
     FullPodm,
-    Header,
+    InventoryHeader,
     parse_capabilities,
     to_json,
 )
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
-from valence_sched.model.request_spec import Asked, RequestFile, compiled
+from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
         raise InputError(file, "", reason.lower(), "a readable file") from None
 
 
-def flavors(
-    data: bytes, file: str, known: Known = dict, remarks: list[str] | None = None
+def parse_flavors(
+    data: bytes, file: str, known: FlavorLookup = dict, remarks: list[str] | None = None
 ) -> list[Flavor]:
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
@@ -65,24 +65,24 @@ def flavors(
         RequestError: naming the place, a flavor contradicts itself.
     """
     forms = [
-        (place, form(item, Where(file, place), known))
+        (place, parse_flavor(item, DocumentCursor(file, place), known))
         for place, item in _items(load_yaml(data, file), "flavors", file)
     ]
     if remarks is not None:
         remarks += [line for _, read in forms for line in read.remarks]
-    found = _unique([(place, read.flavor) for place, read in forms], file)
+    found = _check_unique_names([(place, read.flavor) for place, read in forms], file)
     for place, flavor in found:
-        _check_words(flavor, file, place)
-        if not all(ask.needs for ask in flavor.asks):
+        _check_syntax(flavor, file, place)
+        if not all(ask.needs for ask in flavor.alternatives):
             raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
         try:
-            sealed(compiled(Asked(flavor=flavor.name), flavor))
+            sealed(compile_request(RequestSpec(flavor=flavor.name), flavor))
         except RequestError as error:
             raise error.at(f"{file}: {place}") from None
     return [flavor for _, flavor in found]
 
 
-def _check_words(noun: Flavor | Asked, file: str, place: str) -> None:
+def _check_syntax(noun: Flavor | RequestSpec, file: str, place: str) -> None:
     """Refuse words that have a grammar of their own and do not follow it."""
     if isinstance(noun.capabilities, str):
         try:
@@ -90,13 +90,13 @@ def _check_words(noun: Flavor | Asked, file: str, place: str) -> None:
         except ValueError as error:
             raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
     for path, text in noun.attributes.items():
-        if wrong := extra_specs.fault(path, text):
+        if wrong := extra_specs.condition_problem(path, text):
             raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
     if noun.where is not None:
-        expression.parse(noun.where, file, f"{place}.where")
+        expression.parse_expression(noun.where, file, f"{place}.where")
 
 
-def policies(data: bytes, file: str) -> list[Policy]:
+def parse_policies(data: bytes, file: str) -> list[Policy]:
     """Parse a policies file, a list under ``policies`` or a single policy, and bind each.
 
     Raises:
@@ -105,13 +105,13 @@ def policies(data: bytes, file: str) -> list[Policy]:
     """
     items = _items(load_yaml(data, file), "policies", file)
     texts = [(place, convert(item, PolicyText, file, place)) for place, item in items]
-    found = [text.policy() for _, text in _unique(texts, file)]
+    found = [text.policy() for _, text in _check_unique_names(texts, file)]
     for policy in found:
         bind(policy, file)
     return found
 
 
-def requests(data: bytes, file: str) -> list[tuple[str, Asked | Request]]:
+def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Request]]:
     """Parse a file of requests: ``(place, request)`` of each in a list under ``requests``.
 
     A single request is a file, too, and so is one as a report holds it, compiled.
@@ -127,8 +127,8 @@ def requests(data: bytes, file: str) -> list[tuple[str, Asked | Request]]:
         )
         return [("$", convert(document, Request, file))]
     if not (isinstance(document, dict) and "requests" in document):
-        asked = convert(document, Asked, file)
-        _check_words(asked, file, "$")
+        asked = convert(document, RequestSpec, file)
+        _check_syntax(asked, file, "$")
         return [("$", asked)]
     found = convert(document, RequestFile, file).requests
     ids: set[str] = set()
@@ -136,19 +136,19 @@ def requests(data: bytes, file: str) -> list[tuple[str, Asked | Request]]:
         if asked.id and asked.id in ids:
             raise InputError(file, f"$.requests[{number}].id", f"{asked.id!r} again", "its own id")
         ids.add(asked.id)
-        _check_words(asked, file, f"$.requests[{number}]")
+        _check_syntax(asked, file, f"$.requests[{number}]")
     return [(f"$.requests[{number}]", asked) for number, asked in enumerate(found)]
 
 
-def resources(data: bytes, file: str) -> list[Resource]:
+def parse_resources(data: bytes, file: str) -> list[CustomResource]:
     """Parse a resources file: a list under ``resources``, or a single resource.
 
     Raises:
         InputError: naming the place, what was found and what was expected.
     """
     items = _items(load_yaml(data, file), "resources", file)
-    found = [(place, convert(item, Resource, file, place)) for place, item in items]
-    return [resource for _, resource in _unique(found, file)]
+    found = [(place, convert(item, CustomResource, file, place)) for place, item in items]
+    return [resource for _, resource in _check_unique_names(found, file)]
 
 
 def write_json(document: object, file: str) -> None:
@@ -171,9 +171,9 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
         hint = "end it in .json or .jsonl, with .gz or .zst to compress"
         raise InputError(file, "", "a name that does not say which form", hint=hint)
     lines = plain.endswith(".jsonl")
-    head = to_json(Header(schema=SCHEMA, version=VERSION))
+    head = to_json(InventoryHeader(schema=SCHEMA, version=VERSION))
     count = blocks = 0
-    with atomic(file) as raw, _compressed(raw, file) as stream:
+    with atomic(file) as raw, _compressor(raw, file) as stream:
         stream.write(head + b"\n" if lines else head[:-1] + b',"podms":[\n')
         for podm in podms:
             if count:
@@ -218,7 +218,7 @@ def atomic(file: str) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _compressed(stream: IO[bytes], file: str) -> Iterator[Any]:
+def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
     if file.endswith(".gz"):
         with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="") as packed:
             yield packed
@@ -249,7 +249,7 @@ def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
     return [(f"{above}[{number}]", item) for number, item in enumerate(items)]
 
 
-def _unique(found: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
+def _check_unique_names(found: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
     """Return nouns as they are when no two have one name."""
     names: set[str] = set()
     for place, noun in found:

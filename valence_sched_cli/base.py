@@ -15,22 +15,22 @@ from cliff import command, lister, show
 from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.output import prepare
-from valence_sched_cli.output.prepare import prepared
+from valence_sched_cli.output.prepare import prepare_formatter
 
 if TYPE_CHECKING:
     from valence_sched.engine import Operations
-    from valence_sched.model.read_options import Live
+    from valence_sched.model.read_options import ReadOptions
 
 #: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
 _SIGNALS = ("SIGTERM", "SIGHUP")
 
 
-class _Ended(KeyboardInterrupt):
+class _SignalInterrupt(KeyboardInterrupt):
     """A signal came: like Ctrl-C, it is no failure of whatever plug-in runs at the moment."""
 
 
 @contextlib.contextmanager
-def orderly() -> Iterator[None]:
+def interrupt_on_signals() -> Iterator[None]:
     """Have signals end what runs meanwhile, with the exit code that a shell gives them.
 
     One that is ignored, as with nohup, or that somebody handles already, stays as it is.
@@ -40,26 +40,26 @@ def orderly() -> Iterator[None]:
         numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
         taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
-        signal.signal(number, _end)
+        signal.signal(number, _interrupt)
     try:
         yield
-    except _Ended as ended:
+    except _SignalInterrupt as ended:
         raise SystemExit(ended.args[0]) from None
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end(number: int, _frame: object) -> None:
-    raise _Ended(128 + number)
+def _interrupt(number: int, _frame: object) -> None:
+    raise _SignalInterrupt(128 + number)
 
 
 #: Paths that stand without an option, and how their help calls them.
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
-MOST_LINES = 20  # about skipped documents, before the rest is only counted
+MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
 
-class Podm:
+class PodmCommand:
     """A command that works without a cloud; mixed into cliff's Lister and ShowOne."""
 
     auth_required = False
@@ -75,8 +75,8 @@ class Podm:
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
-                prepare.check(parsed_args.columns, known)
-            with orderly():
+                prepare.check_columns(parsed_args.columns, known)
+            with interrupt_on_signals():
                 status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
         except SchedulerError as error:
@@ -98,10 +98,10 @@ class Podm:
         An outcome that has none of the columns asked for, though another has, is no rows.
         """
         known = self.column_names(parsed_args) or column_names
-        prepare.check(parsed_args.columns, known)
-        if not prepare.shares(parsed_args.columns, column_names):
+        prepare.check_columns(parsed_args.columns, known)
+        if not prepare.has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
-        self.formatter = prepared(self.formatter, parsed_args.formatter)
+        self.formatter = prepare_formatter(self.formatter, parsed_args.formatter)
         status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
         return status
 
@@ -128,14 +128,14 @@ class Podm:
             self._main = self.app.client_manager.podm
         return self._main
 
-    def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Live:
+    def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the words of the shell name, and how they are read."""
-        from valence_sched.model.read_options import Live
+        from valence_sched.model.read_options import ReadOptions
 
         catalogue = None
         if parsed_args.from_catalog:
             catalogue = cloud.catalogue(self.app.client_manager)
-        return Live(
+        return ReadOptions(
             podm_files=tuple(parsed_args.podm_file),
             state=parsed_args.state,
             catalogue=catalogue,
@@ -157,7 +157,7 @@ class Podm:
         for line in dict.fromkeys(self._main.remarks):
             self.tell(f"remark: {line}")
         self._main.remarks.clear()
-        unread, skipped = self._main.unread, self._main.skipped
+        unread, skipped = self._main.unread_lines, self._main.skipped_lines
         remarks = [line for line in self._main.problems if isinstance(line, Remark)]
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
@@ -178,21 +178,21 @@ class Podm:
             self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
 
     def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
-        for line in lines[:MOST_LINES]:
+        for line in lines[:MAX_LINES]:
             self.tell(f"{word}: {line}")
-        if len(lines) > MOST_LINES:
+        if len(lines) > MAX_LINES:
             self.tell(f"{word}: {len(lines)} {noun} in all; the report lists them")
 
 
-class Command(Podm, command.Command):
+class Command(PodmCommand, command.Command):
     """A command that prints nothing."""
 
 
-class Lister(Podm, lister.Lister):
+class Lister(PodmCommand, lister.Lister):
     """A command that prints rows."""
 
 
-class ShowOne(Podm, show.ShowOne):
+class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one thing."""
 
 
@@ -214,14 +214,14 @@ def _check_stdin(parsed_args: argparse.Namespace) -> None:
             "new",
             "planned",
         )
-        for word in _listed(getattr(parsed_args, name, None))
+        for word in _as_list(getattr(parsed_args, name, None))
         if word == "-"
     ]
     if len(readers) > 1:
         raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
-    if "-" in _listed(getattr(parsed_args, "near_map", None)):
+    if "-" in _as_list(getattr(parsed_args, "near_map", None)):
         raise UsageError("--near-map: no map is read from standard input: name a file")
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

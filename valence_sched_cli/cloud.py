@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 
 if TYPE_CHECKING:
-    from valence_sched.app import Main
+    from valence_sched.app import App
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.registration import Registered
+    from valence_sched.model.registration import Registration
 
 SERVICE_TYPE = "podm"
 
 
-def connection(manager: Any) -> Callable[[], Any] | None:
+def sdk_connector(manager: Any) -> Callable[[], Any] | None:
     """Return what logs in and gives an SDK connection, None in the program without a cloud."""
     if not hasattr(manager, "setup_auth"):
         return None
 
     def connect() -> Any:
         manager._auth_required = True  # commands of ours say False, and this one needs it now
-        return told(lambda: _login(manager))
+        return query_cloud(lambda: _login(manager))
 
     return connect
 
 
-def catalogue(manager: Any) -> tuple[Registered, ...]:
+def catalogue(manager: Any) -> tuple[Registration, ...]:
     """Return the pod managers of the service catalogue, named by their regions.
 
     Where a region has several they are numbered in the order of their URLs.
@@ -39,23 +39,23 @@ def catalogue(manager: Any) -> tuple[Registered, ...]:
         UsageError: the program is not ``openstack``.
         CloudError: the cloud does not answer, or its catalogue holds what is no URL.
     """
-    from valence_sched.model.podm_url import fault, tidy
-    from valence_sched.model.registration import Registered
+    from valence_sched.model.podm_url import strip_service_root, url_problem
+    from valence_sched.model.registration import Registration
 
-    connect = connection(manager)
+    connect = sdk_connector(manager)
     if connect is None:
         raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
     sdk = connect()
-    found = told(lambda: sorted(_endpoints(sdk)))
+    found = query_cloud(lambda: sorted(_endpoints(sdk)))
     names: Counter[str] = Counter()
     every = Counter(region for region, _ in found)
     podms = []
     for region, url in found:
-        if wrong := fault(url):
+        if wrong := url_problem(url):
             raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {region}: {wrong}"))
         names[region] += 1
         name = region if every[region] == 1 else f"{region}-{names[region]}"
-        podms.append(Registered(name=name, url=tidy(url)))
+        podms.append(Registration(name=name, url=strip_service_root(url)))
     return tuple(podms)
 
 
@@ -74,7 +74,7 @@ def _endpoints(sdk: Any) -> set[tuple[str, str]]:
     return {(one.region_name or SERVICE_TYPE, one.url) for one in every}
 
 
-def told(ask: Callable[[], Any]) -> Any:
+def query_cloud(query: Callable[[], Any]) -> Any:
     """Return what the cloud answers to a question.
 
     Raises:
@@ -85,11 +85,11 @@ def told(ask: Callable[[], Any]) -> Any:
     from osc_lib.exceptions import CommandError
 
     try:
-        return ask()
+        return query()
     except (ClientException, CommandError, SDKException) as error:
-        raise CloudError(_worded(" ".join(str(error).split()).rstrip("."))) from None
+        raise CloudError(_error_text(" ".join(str(error).split()).rstrip("."))) from None
     except (KeyError, TypeError) as error:  # what OpenStackClient raises for half a configuration
-        raise CloudError(_worded(f"its configuration lacks {error}")) from None
+        raise CloudError(_error_text(f"its configuration lacks {error}")) from None
 
 
 def _login(manager: Any) -> Any:
@@ -98,23 +98,23 @@ def _login(manager: Any) -> Any:
     return manager.sdk_connection
 
 
-def _worded(reason: str) -> str:
+def _error_text(reason: str) -> str:
     return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
 
 
-OPTION = "--nova-flavor"
+NOVA_OPTION = "--nova-flavor"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_nova_options(parser: argparse.ArgumentParser) -> None:
     """Add the option that names a flavor of the cloud."""
     parser.add_argument(
-        OPTION,
+        NOVA_OPTION,
         metavar="<flavor>",
         help="flavor of Nova, by name or ID, in place of --flavor (only inside openstack)",
     )
 
 
-def flavor(main: Main, client_manager: Any, name: str) -> Flavor:
+def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
     """Return a flavor of the cloud as one of ours; remarks go to ``main``.
 
     Raises:
@@ -124,22 +124,22 @@ def flavor(main: Main, client_manager: Any, name: str) -> Flavor:
         InputError: the flavor has an extra spec without a counterpart here.
     """
     from valence_sched.config.foreign import nova
-    from valence_sched.config.foreign.base import Where
+    from valence_sched.config.foreign.base import DocumentCursor
 
-    connect = connection(client_manager)
+    connect = sdk_connector(client_manager)
     if connect is None:
-        raise UsageError(f"{OPTION}: only inside openstack, which knows a cloud")
+        raise UsageError(f"{NOVA_OPTION}: only inside openstack, which knows a cloud")
     compute = connect().compute
-    found = told(lambda: compute.find_flavor(name, get_extra_specs=True))
+    found = query_cloud(lambda: compute.find_flavor(name, get_extra_specs=True))
     if found is None:
-        known = told(lambda: [other.name for other in compute.flavors()])
+        known = query_cloud(lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    form = nova.form(_document(found), Where(f"Nova flavor {name!r}"), dict)
+    form = nova.parse_flavor(_nova_document(found), DocumentCursor(f"Nova flavor {name!r}"), dict)
     main.remarks += form.remarks
     return form.flavor
 
 
-def _document(found: Any) -> dict[str, Any]:
+def _nova_document(found: Any) -> dict[str, Any]:
     """Return a flavor of openstacksdk as Nova's API has it."""
     words = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
     document = {word: getattr(found, word) for word in words}

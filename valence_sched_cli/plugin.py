@@ -21,13 +21,13 @@ def make_client(instance: Any) -> Operations:
 
     One is logged in to only when it must be asked where a thing is.
     """
-    from valence_sched_cli.cloud import connection
+    from valence_sched_cli.cloud import sdk_connector
     from valence_sched_cli.output.progress import progress
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
     from valence_sched.engine import Operations
 
-    return Operations(progress=progress(), cloud=connection(instance))
+    return Operations(progress=progress(), cloud=sdk_connector(instance))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ from tests.unit.store.engines import SERVERS, _admin
 from tests.unit.store.site import part, podm
 from valence_sched.store.podms import remember
 from valence_sched.store.store import Store
-from valence_sched.store.url import Address
+from valence_sched.store.url import StoreUrl
 
 EACH = 60  # claims of each process
 WARM = 8  # and before those
@@ -61,10 +61,10 @@ def looking() -> Iterator[Measurement]:
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/s.db") as store:
         many = [podm(f"p{number}", 1) for number in range(MANY)]
         store._database.write(lambda c: [remember(c, one) for one in many])
-        known = store.look().known
-        none = median_ms(lambda: store.look(known), 20)
+        known = store.snapshot().position
+        none = median_ms(lambda: store.snapshot(known), 20)
         store.remember(podm("p5", 2))
-        yield against("look one of 10000", median_ms(lambda: store.look(known), 20), none, 3.0)
+        yield against("look one of 10000", median_ms(lambda: store.snapshot(known), 20), none, 3.0)
 
 
 def _urls() -> Iterator[tuple[str, Callable[[], tuple[str, Callable[[], None]]]]]:
@@ -77,7 +77,7 @@ def _urls() -> Iterator[tuple[str, Callable[[], tuple[str, Callable[[], None]]]]
             name = f"vs_{uuid.uuid4().hex[:16]}"
             kind = "schema" if engine == "postgresql" else "database"
             _admin(SERVERS[engine], f"create {kind} {name}")
-            url = Address(SERVERS[engine]).url
+            url = StoreUrl(SERVERS[engine]).url
             if engine == "postgresql":
                 url = url.update_query_dict({"options": f"-csearch_path={name}"})
             else:
@@ -122,12 +122,12 @@ def _rate(work: Callable[..., None], url: str, processes: int, podms: int = 1) -
 
 def _take(url: str, number: int, podms: int, start: Any, done: Any) -> None:
     with Store(url) as store:
-        generations = {seen.id: seen.generation for seen in store.look().seen}
+        generations = {seen.id: seen.generation for seen in store.snapshot().changes}
         name = f"p{number % podms}"
 
         def take(turn: int) -> None:
             uri = f"c{number * (WARM + EACH) + turn}"
-            store.claims.take([part(name, generations[name], uri)])
+            store.claims.create([part(name, generations[name], uri)])
 
         _timed(take, start, done)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from tests.benchmarks.measure import Measurement, in_turns
-from valence_sched.app import Main
-from valence_sched.core.decider import Engine
+from valence_sched.app import App
+from valence_sched.core.decider import Decider
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.model.flavor import Flavor
@@ -26,7 +26,7 @@ from valence_sched.view.view import View
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
 FIVE = msgspec.structs.replace(
-    Main(environ={}).policies()["default"],
+    App(environ={}).policies()["default"],
     name="five",
     weighers=tuple(
         WeigherUse(name) for name in ("room", "balance", "scarce", "known", "fragmentation")
@@ -37,14 +37,14 @@ FIVE = msgspec.structs.replace(
 def amounts(policy: str = "default", name: str = "amounts") -> Iterator[Measurement]:
     """10,000 pools of 8 resource classes, every request a new one: at most 5 numpy passes."""
     engine = _engine(blocks=0, stocks=8)
-    resources = sorted(engine.look().resources)
+    resources = sorted(engine.snapshot().resources)
     requests = iter([
         _request({"stocks": [{"resource": r, "amount": 1.0 + n / 1000} for r in resources]}, policy)
         for n in range(400)
     ])  # fmt: skip
 
     def decide() -> None:
-        assert engine.select_destinations(next(requests)).batch.placed
+        assert engine.select_destinations(next(requests)).batch.nodes
 
     for _ in range(100):  # the engine keeps the last judgements: let that memory fill
         decide()
@@ -64,13 +64,13 @@ def flavors_five() -> Iterator[Measurement]:
 def mixed() -> Iterator[Measurement]:
     """1,000 requests of 20 flavors, one after another, on 1,000 podms of 100 blocks."""
     site = view(BLOCKS, 0, podms_=1000)
-    flavors_ = list(Main(environ={}).flavors().values())
+    flavors_ = list(App(environ={}).flavors().values())
     needs = [
         tuple(msgspec.structs.replace(need, amount=need.amount + n) if need.unit else need
               for need in flavors_[n % len(flavors_)].needs)
         for n in range(20)
     ]  # fmt: skip
-    asked = [sealed(Request(needs=one, policy=FIVE.name, mix=Main(environ={}).mix()))
+    asked = [sealed(Request(needs=one, policy=FIVE.name, mix=App(environ={}).mix()))
              for one in needs]  # fmt: skip
     bound = bind(FIVE)
     scheduler = FilterScheduler()
@@ -78,7 +78,7 @@ def mixed() -> Iterator[Measurement]:
     def thousand() -> None:
         ledger = Ledger(site)
         for number in range(1000):
-            placed = scheduler.schedule(ledger.case(asked[number % 20], bound)).placed
+            placed = scheduler.schedule(ledger.context(asked[number % 20], bound)).nodes
             if placed:
                 ledger.take(placed[0].chosen)
 
@@ -88,7 +88,7 @@ def mixed() -> Iterator[Measurement]:
 def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurement]:
     """10,000 podms of 100 blocks: a flavor first, again, after a change, 1,000 nodes, or apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
-    flavor = Main(environ={}).flavors()["medium"]
+    flavor = App(environ={}).flavors()["medium"]
     memory = itertools.count(flavor.needs[1].amount, 1)
     request = Request(needs=flavor.needs, policy=policy)
 
@@ -96,10 +96,10 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
         needs = list(flavor.needs)
         needs[1] = msgspec.structs.replace(needs[1], amount=next(memory))
         asked = Request(needs=tuple(needs), policy=policy)
-        assert engine.select_destinations(asked).batch.placed
+        assert engine.select_destinations(asked).batch.nodes
 
     def same() -> None:
-        assert engine.select_destinations(request).batch.placed
+        assert engine.select_destinations(request).batch.nodes
 
     changes = itertools.cycle(list(_changes(20)))
 
@@ -109,14 +109,14 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
 
     def thousand() -> None:
         many = msgspec.structs.replace(request, count=1000)
-        assert len(engine.select_destinations(many).batch.placed) == 1000
+        assert len(engine.select_destinations(many).batch.nodes) == 1000
 
     group = Group(name="benchmark", anti_affinity=("podm",))
 
     def apart() -> None:
         many = msgspec.structs.replace(request, count=1000, group=group)
         decision = engine.select_destinations(many)
-        assert len(decision.chosen_podms()) == len(decision.batch.placed) == 1000
+        assert len(decision.chosen_podms()) == len(decision.batch.nodes) == 1000
 
     yield in_turns(f"{name}: seen for the first time", new, 5, 250, calls=4)
     same()
@@ -138,9 +138,9 @@ def _changes(count: int) -> Iterator[LeanPodm]:
         yield msgspec.structs.replace(podm, blocks=blocks)
 
 
-def _engine(blocks: int, stocks: int) -> Engine:
-    main = Main(environ={})
-    return Engine(view(blocks, stocks), [*main.policies().values(), FIVE], mix=main.mix)
+def _engine(blocks: int, stocks: int) -> Decider:
+    main = App(environ={})
+    return Decider(view(blocks, stocks), [*main.policies().values(), FIVE], mix=main.mix)
 
 
 def view(blocks: int, stocks: int, podms_: int = PODMS) -> View:

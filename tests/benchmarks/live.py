@@ -27,10 +27,10 @@ from sushy.auth import SessionAuth
 from tests.benchmarks import bare
 from tests.benchmarks.measure import Measurement, against
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl.pool import Reading, Settings, Target, read
+from valence_sched.drivers.crawl.pool import Reading, ReadSettings, ReadTarget, read
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import Notes, Service
-from valence_sched.model.registration import Registered
+from valence_sched.drivers.links import LinkedDocuments, Notes
+from valence_sched.model.registration import Registration
 
 PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
 #: As late as pod managers answer that ask their hardware first.
@@ -86,22 +86,22 @@ def live() -> Iterator[Measurement]:
         yield against(name, listing.wall_ms, CHAIN * LONG_MS, 2.0)
 
 
-def _target(name: str, url: str) -> Target:
-    return Target(Registered(name=name, url=url, username=USER), PASSWORD)
+def _target(name: str, url: str) -> ReadTarget:
+    return ReadTarget(Registration(name=name, url=url, username=USER), PASSWORD)
 
 
-def _read(targets: list[Target], *, raw: bool = False) -> tuple[float, float, list[Reading]]:
+def _read(targets: list[ReadTarget], *, raw: bool = False) -> tuple[float, float, list[Reading]]:
     """Return wall ms and CPU ms of reading, sessions deleted, and the readings."""
-    dialects = plugins.installed(plugins.DIALECTS).found
+    dialects = plugins.load(plugins.DIALECTS).by_name
     started, cpu = time.perf_counter(), time.process_time()
-    found = list(read(targets, dialects, Settings(raw=raw)))
+    found = list(read(targets, dialects, ReadSettings(raw=raw)))
     took = (time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000
     if failures := [reading.failure for reading in found if reading.failure]:
         raise RuntimeError(failures[0])
     return *took, found
 
 
-def _one_after_another(target: Target, documents: Iterable[str]) -> float:
+def _one_after_another(target: ReadTarget, documents: Iterable[str]) -> float:
     """Return the ms in which plain sushy reads the documents that we read, one by one."""
     started = time.perf_counter()
     auth = SessionAuth(USER, PASSWORD)
@@ -114,11 +114,11 @@ def _one_after_another(target: Target, documents: Iterable[str]) -> float:
 
 def _understood(documents: dict[str, Json]) -> float:
     """Return the least CPU ms of understanding documents that are there."""
-    dialect = plugins.installed(plugins.DIALECTS).get("redfish")()
+    dialect = plugins.load(plugins.DIALECTS).get("redfish")()
     took = []
     for _ in range(20):
         notes, started = Notes(), time.thread_time()
-        dialect.read(Service(documents.get, notes.add, documents), "podm", "redfish")
+        dialect.read(LinkedDocuments(documents.get, notes.add, documents), "podm", "redfish")
         took.append((time.thread_time() - started) * 1000)
     return min(took)
 

@@ -13,21 +13,23 @@ import msgspec
 
 from tests.benchmarks.measure import peak_mib
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl.pool import Settings, Target, read
+from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.model.inventory import LeanPodm, to_json
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 from valence_sched.view.builder import ViewBuilder
 
 
 def main(file: str, user: str, variable: str) -> None:
     urls = Path(file).read_text().split()
     targets = [
-        Target(Registered(name=f"podm-{number}", url=url, username=user), os.environ[variable])
+        ReadTarget(
+            Registration(name=f"podm-{number}", url=url, username=user), os.environ[variable]
+        )
         for number, url in enumerate(urls)
     ]
     builder, decoder = ViewBuilder(), msgspec.json.Decoder(LeanPodm)
-    dialects = plugins.installed(plugins.DIALECTS).found
-    for reading in read(targets, dialects, Settings(raw=False)):
+    dialects = plugins.load(plugins.DIALECTS).by_name
+    for reading in read(targets, dialects, ReadSettings(raw=False)):
         if reading.failure:
             raise SystemExit(reading.failure)
         builder.add(decoder.decode(to_json(reading.podm)), "live")

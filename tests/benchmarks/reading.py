@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.model.inventory import FullPodm
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
@@ -55,5 +55,5 @@ if __name__ == "__main__":
     if what == "decode":
         sys.stdout.write(f"{median_ms(lambda: _decode(name), 1)}\n")
     else:
-        took = median_ms(lambda: Main(environ={}).view([name]), 1)
+        took = median_ms(lambda: App(environ={}).view([name]), 1)
         sys.stdout.write(f"{took} {peak_mib()}\n")

@@ -22,13 +22,13 @@ from typing import Any
 import msgspec
 
 from tests.benchmarks.measure import Measurement, against
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.core.ledger import Ledger
-from valence_sched.core.policy import BoundPolicy, bind, idle, without
+from valence_sched.core.policy import BoundPolicy, bind, idle_readers, without_readers
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need
 from valence_sched.model.policy import WeigherUse
-from valence_sched.model.request import Mix, Names, Request, Share, sealed
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
 
@@ -107,7 +107,7 @@ class Trace:
                 stocks += _stocks(nodes, row)
             builder.add(LeanPodm(id=str(podm), pools=tuple(pools), stocks=tuple(stocks)), "trace")
         self._ledger = Ledger(builder.view())
-        self._mix = Mix(tuple(Share(_needs(one), _traits(one), share) for one, share in mix))
+        self._mix = Mix(tuple(FlavorShare(_needs(one), _traits(one), share) for one, share in mix))
         self._seed = seed
         self._requests: dict[Any, Request] = {}
         self._seen = 0
@@ -120,8 +120,8 @@ class Trace:
         self._seen = len(nodes.log)
         if asked.key not in self._requests:
             self._requests[asked.key] = self._request(asked)
-        case = self._ledger.case(self._requests[asked.key], self._bound, strict=True)
-        placed = self._scheduler.schedule(case).placed
+        case = self._ledger.context(self._requests[asked.key], self._bound, strict=True)
+        placed = self._scheduler.schedule(case).nodes
         if not placed:
             return None
         fit = placed[0].chosen
@@ -135,15 +135,17 @@ class Trace:
 
 def _policy(name: str) -> BoundPolicy:
     """Return a built-in policy whose weighers are told what things are called here."""
-    policy = Main(environ={}).policies()[name]
+    policy = App(environ={}).policies()[name]
     here = {"fragmentation": {"of": CARDS}, "tight": {"of": SCARCITY}}
     uses = [
         WeigherUse(use.name, use.weight, {**use.options, **here.get(use.name, {})})
         for use in policy.weighers
     ]
     bound = bind(msgspec.structs.replace(policy, weighers=tuple(uses)))
-    says = Request(traits=Names(required=("a card model",)))  # and of no group, zone or thing
-    return without(bound, idle(says))
+    says = Request(
+        traits=NameRequirements(required=("a card model",))
+    )  # and of no group, zone or thing
+    return without_readers(bound, idle_readers(says))
 
 
 def _podm_of(nodes: Any, row: int) -> Any:
@@ -184,8 +186,12 @@ def _needs(asked: Any) -> tuple[Need, ...]:
     )
 
 
-def _traits(asked: Any) -> Names:
-    return Names(any_of=(tuple(sorted(asked.models)),)) if asked.models else Names()
+def _traits(asked: Any) -> NameRequirements:
+    return (
+        NameRequirements(any_of=(tuple(sorted(asked.models)),))
+        if asked.models
+        else NameRequirements()
+    )
 
 
 choose = Trace

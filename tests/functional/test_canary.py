@@ -10,9 +10,9 @@ import yaml
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, Case, environment
 from valence_sched.config.credentials import SecureFile
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
-from valence_sched.testing.served import Served, served
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
+from valence_sched.testing.served import ServedPodm, served
 
 RACK = "rack-mockup"
 TREE = str(ROOT / "tests" / "recorded" / RACK)
@@ -29,8 +29,8 @@ class TestCanary(Case):
         self.home.mkdir()
         self.state = self.home / "state" / "valence-sched" / "state.sqlite"
 
-    def serve(self, **options) -> Served:
-        settings = Settings(login=Login("op", CANARY))
+    def serve(self, **options) -> ServedPodm:
+        settings = SimulatorSettings(login=Account("op", CANARY))
         manager = served(TREE, settings=settings, **options)
         self.addCleanup(manager.__exit__, None, None, None)
         return manager.__enter__()[RACK]
@@ -160,13 +160,13 @@ def _typed(state: Path, name: str, environ: dict[str, str]) -> None:
     """Put a password into the secure file, and refer to it, as --password-prompt does."""
     import msgspec
 
-    from valence_sched.model.registration import Password
+    from valence_sched.model.registration import PasswordReference
     from valence_sched.store.store import Store
 
     SecureFile(state.with_name(f"{state.name}.passwords")).put(name, CANARY)
     with Store(f"sqlite:///{state}") as store:
-        (one,) = store.registered()
-        store.change(msgspec.structs.replace(one, password=Password(stored=True)))
+        (one,) = store.registrations()
+        store.change(msgspec.structs.replace(one, password=PasswordReference(stored=True)))
 
 
 def _watch(process: subprocess.Popen[bytes], seen: list[bytes]) -> None:

@@ -5,8 +5,8 @@ import yaml
 
 from tests.functional.cloud import PASSWORD, TOKEN, Cloud
 from tests.functional.programs import ROOT, Case, Done, run
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import served
 
 RACK = "rack-mockup"
@@ -18,7 +18,7 @@ class TestCatalog(Case):
     """The openstack program, a cloud and a pod manager on loopback."""
 
     def setUp(self):
-        manager = served(TREE, settings=Settings(login=Login("op", "word")))
+        manager = served(TREE, settings=SimulatorSettings(login=Account("op", "word")))
         self.podm = manager.__enter__()[RACK]
         self.addCleanup(manager.__exit__, None, None, None)
 

@@ -11,7 +11,7 @@ from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, env
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
 from valence_sched.store.store import Store
-from valence_sched.testing.served import Served, served
+from valence_sched.testing.served import ServedPodm, served
 
 OURS, THEIRS = PROGRAMS
 POST = "POST:/redfish/v1/Systems"
@@ -20,7 +20,7 @@ POST = "POST:/redfish/v1/Systems"
 class There:
     """Served pod managers, registered in a state of their own."""
 
-    def __init__(self, podms: dict[str, Served], state: str) -> None:
+    def __init__(self, podms: dict[str, ServedPodm], state: str) -> None:
         self.podms, self.state = podms, state
         for name, podm in podms.items():
             done = self.asked("create", name, podm.url)

@@ -17,7 +17,7 @@ from tests.functional.renew_golden import EXAMPLES, README, SCREEN, demo, replay
 from valence_sched.core import plugins
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.liveness import Sign
-from valence_sched.view.proximity import Place, Things
+from valence_sched.view.proximity import Place, Resolver
 
 PAGES = sorted((ROOT / "doc" / "source").rglob("*.rst"))
 INCLUDED = re.compile(r"literalinclude:: (examples/\S+)")
@@ -87,7 +87,7 @@ class TestExamples(unittest.TestCase):
     def test_one_request_file_shows_every_field(self):
         schema = json.loads((DATA / "requests.schema.json").read_bytes())["$defs"]
         text = "".join(path.read_text() for path in named("request*.yaml"))
-        for noun in ("Asked", "Group", "Spread"):
+        for noun in ("RequestSpec", "Group", "Spread"):
             for field in schema[noun]["properties"]:
                 with self.subTest(noun=noun, field=field):
                     self.assertRegex(text, rf"\b{field}:")
@@ -179,7 +179,7 @@ class TestExamples(unittest.TestCase):
 
     def test_what_a_plug_in_has_to_have_is_on_its_page(self):
         for noun, page in (
-            (Things, "surroundings.rst"),
+            (Resolver, "surroundings.rst"),
             (Place, "surroundings.rst"),
             (Receipt, "plans.rst"),
             (Sign, "connect.rst"),

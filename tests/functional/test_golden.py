@@ -53,7 +53,7 @@ class TestSchemas(Case):
         for name in NAMES:
             with self.subTest(name=name):
                 shipped = (DATA / f"{name}.schema.json").read_bytes()
-                self.assertEqual(schemas.schema(name), shipped)
+                self.assertEqual(schemas.json_schema(name), shipped)
 
     def test_reports_of_every_outcome_keep_to_theirs(self):
         words = ("--inventory", SITE, "--flavor-file", FLAVORS)

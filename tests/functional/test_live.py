@@ -11,9 +11,9 @@ from pathlib import Path
 import yaml
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
-from valence_sched.testing.served import Served, served
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
+from valence_sched.testing.served import ServedPodm, served
 
 RACK = "rack-mockup"
 TREE = str(ROOT / "tests" / "recorded" / RACK)
@@ -26,7 +26,7 @@ class Live(Case):
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
 
-    def serve(self, *sources: str, **options) -> dict[str, Served]:
+    def serve(self, *sources: str, **options) -> dict[str, ServedPodm]:
         manager = served(*(sources or (SITE,)), **options)
         found = manager.__enter__()
         self.close = lambda: manager.__exit__(None, None, None)
@@ -44,7 +44,7 @@ class Live(Case):
         self.assertNotIn("Traceback", done.err)
         return done
 
-    def register(self, found: dict[str, Served]) -> None:
+    def register(self, found: dict[str, ServedPodm]) -> None:
         for name, one in found.items():
             self.podm("create", name, one.url)
 
@@ -52,7 +52,7 @@ class Live(Case):
         podms = {name: {"url": url, **more} for name, url in found.items()}
         return self.write("podms.yaml", yaml.safe_dump({"podms": podms}))
 
-    def urls(self, found: dict[str, Served]) -> dict[str, str]:
+    def urls(self, found: dict[str, ServedPodm]) -> dict[str, str]:
         return {name: one.url for name, one in found.items()}
 
 
@@ -244,7 +244,7 @@ class TestSilent(Live):
         self.assertIn("remark: what was read is not remembered: ", done.err)
 
     def test_a_signal_ends_it_quickly_as_a_shell_says_it_and_no_session_is_left(self):
-        settings = Settings(login=Login("op", "word"))
+        settings = SimulatorSettings(login=Account("op", "word"))
         for program, number, code in (
             ("valence-sched", signal.SIGINT, 130),
             ("valence-sched", signal.SIGTERM, 143),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.functional.programs import PROGRAMS
 from tests.functional.test_live import RACK, TREE, Live
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import served
 
 TWO = ("gpu-east", "mem-1")
@@ -130,7 +130,7 @@ class TestBadCompany(Live):
 
     def setUp(self):
         super().setUp()
-        login = Settings(login=Login("op", "word"))
+        login = SimulatorSettings(login=Account("op", "word"))
         good = self.serve()["mem-1"]
         hang = self.open(TREE, fail=["hang:*"])[RACK].url
         locked = self.open(TREE, settings=login)[RACK]

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.functional.programs import PROGRAMS, SITE, run
 from tests.functional.test_canary import CANARY, FORMS
 from tests.functional.test_live import Live
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
 from valence_sched.store.store import Store
 
 SMALL = ("schedule", "--flavor", "small")
@@ -204,7 +204,7 @@ class TestSecrets(Plans):
     """A plan holds no credentials."""
 
     def test_no_password_is_in_a_plan(self):
-        found = self.serve(settings=Settings(login=Login("op", CANARY)))
+        found = self.serve(settings=SimulatorSettings(login=Account("op", CANARY)))
         for name in ("gpu-east", "gpu-west"):
             url = found[name].url
             self.podm("create", name, url, "--username", "op", "--password-env", "CANARY",

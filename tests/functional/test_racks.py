@@ -6,8 +6,8 @@ import unittest
 from pathlib import Path
 
 from tests.functional.programs import Case, run
-from valence_sched.simulator.rsd.service import Rsd
-from valence_sched.simulator.server.documents import Documents
+from valence_sched.simulator.rsd.service import NodesService
+from valence_sched.simulator.server.documents import DocumentTree
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 V = "/redfish/v1"
@@ -68,8 +68,8 @@ class TestAllocateBodies(Case):
     def test_a_rack_refuses_what_does_not_fit_and_takes_what_does(self):
         for rack, body, expected in TABLE:
             with self.subTest((rack, body)):
-                documents = Documents(json.loads((RECORDED / f"{rack}.json").read_bytes()))
-                answer = Rsd(documents, lambda: 0.0).allocate(body)
+                documents = DocumentTree(json.loads((RECORDED / f"{rack}.json").read_bytes()))
+                answer = NodesService(documents, lambda: 0.0).allocate(body)
                 self.assertEqual(201 if expected else 409, answer.status)
                 if expected:
                     links = str(documents.get(answer.headers["Location"])["Links"])

@@ -58,7 +58,7 @@ class TestHeld(Live):
             self.assertEqual(2, len(store.claims.list()))
             for claim in store.claims.list():
                 store.claims.release(claim.id)
-            kept = [block.status for block in store.last()["gpu-east"].blocks]
+            kept = [block.status for block in store.load_podms()["gpu-east"].blocks]
         states = [(one.state, one.reserved) if one else None for one in kept]
         self.assertEqual(free, self.free())
         self.assertEqual(before, self.told())

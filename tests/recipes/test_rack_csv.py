@@ -5,7 +5,7 @@ import io
 import unittest
 from pathlib import Path
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm
@@ -47,5 +47,5 @@ class TestRackCsv(unittest.TestCase):
             list(records("-", io.BytesIO(b"name,size\n"), self.problems))
 
     def test_its_lines_are_an_inventory(self):
-        view = Main(stdin=io.BytesIO(self.record.json + b"\n")).view(["-"])
+        view = App(stdin=io.BytesIO(self.record.json + b"\n")).view(["-"])
         self.assertEqual(["rack-7"], [podm.id for podm in view.podms])

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.errors import (
     DuplicateId,
     InputError,
@@ -31,8 +31,8 @@ class TestMain(unittest.TestCase):
         self.folder = Path(folder.name)
         self.environ = {"XDG_CONFIG_HOME": str(self.folder)}
 
-    def main(self, stdin: bytes = b"", **environ: str) -> Main:
-        return Main(environ=self.environ | environ, stdin=io.BytesIO(stdin))
+    def main(self, stdin: bytes = b"", **environ: str) -> App:
+        return App(environ=self.environ | environ, stdin=io.BytesIO(stdin))
 
     def write(self, name: str, data: bytes) -> str:
         path = self.folder / name
@@ -71,7 +71,7 @@ class TestMain(unittest.TestCase):
     def test_a_bad_podm_is_skipped_and_the_others_are_read(self):
         main = self.main(PODM % b"a" + b'{"id":"b","blocks":7}\n' + PODM % b"c")
         self.assertEqual(["a", "c"], main.view(["-"]).podm_ids)
-        (line,) = main.skipped
+        (line,) = main.skipped_lines
         self.assertEqual("stdin: line 2: $.blocks: found 7, expected array", line)
 
     def test_strict_makes_a_skipped_podm_an_error_of_its_own(self):
@@ -86,7 +86,7 @@ class TestMain(unittest.TestCase):
     def test_an_empty_id_is_skipped_like_any_other_bad_value(self):
         main = self.main(PODM % b"a" + PODM % b"")
         self.assertEqual(["a"], main.view(["-"]).podm_ids)
-        self.assertEqual(1, len(main.skipped))
+        self.assertEqual(1, len(main.skipped_lines))
 
     def test_an_inventory_without_podms_is_an_error(self):
         with self.assertRaisesRegex(InputError, "found no pod manager"):
@@ -146,5 +146,5 @@ class TestMain(unittest.TestCase):
     def test_progress_is_told_while_podms_are_read_and_at_the_end(self):
         seen = []
         lines = b"".join(PODM % str(number).encode() for number in range(600))
-        Main(environ={}, stdin=io.BytesIO(lines), progress=seen.append).view(["-"])
+        App(environ={}, stdin=io.BytesIO(lines), progress=seen.append).view(["-"])
         self.assertEqual([256, 512, None], seen)

@@ -10,22 +10,22 @@ from valence_sched import testing
 from valence_sched.core import plugins
 from valence_sched.view.terms import Term, per_pool, terms
 
-FILTERS = plugins.installed(plugins.FILTERS)
-WEIGHERS = plugins.installed(plugins.WEIGHERS)
+FILTERS = plugins.load(plugins.FILTERS)
+WEIGHERS = plugins.load(plugins.WEIGHERS)
 
 
 class TestInstalled(unittest.TestCase):
     """Ours and other people's, by entry point."""
 
     def test_filters_are_installed_and_each_keeps_the_contract(self):
-        self.assertGreaterEqual(len(FILTERS.found), 10)
-        for name, function in FILTERS.found.items():
+        self.assertGreaterEqual(len(FILTERS.by_name), 10)
+        for name, function in FILTERS.by_name.items():
             with self.subTest(name):
                 testing.check_filter(function)
 
     def test_weighers_are_installed_and_each_keeps_the_contract(self):
-        self.assertGreaterEqual(len(WEIGHERS.found), 4)
-        for name, function in WEIGHERS.found.items():
+        self.assertGreaterEqual(len(WEIGHERS.by_name), 4)
+        for name, function in WEIGHERS.by_name.items():
             with self.subTest(name):
                 testing.check_weigher(function)
 
@@ -37,8 +37,8 @@ class TestInstalled(unittest.TestCase):
                 testing.check_weigher(WEIGHERS.get(name), by="pool")
 
     def test_none_is_broken(self):
-        for group in (FILTERS, WEIGHERS, plugins.installed(plugins.SCHEDULERS)):
-            self.assertEqual({}, dict(group.broken))
+        for group in (FILTERS, WEIGHERS, plugins.load(plugins.SCHEDULERS)):
+            self.assertEqual({}, dict(group.load_errors))
 
     def test_our_entry_points_functions_and_files_have_one_name(self):
         for group, room in ((FILTERS, "filters"), (WEIGHERS, "weighers")):
@@ -46,12 +46,12 @@ class TestInstalled(unittest.TestCase):
                 if source.startswith("valence_sched."):
                     self.assertEqual(f"valence_sched.{room}.{name}:{name}", source)
                     module = importlib.import_module(f"valence_sched.{room}.{name}")
-                    self.assertIs(group.found[name], getattr(module, name))
+                    self.assertIs(group.by_name[name], getattr(module, name))
 
     def test_a_filter_keeps_and_a_weigher_prefers(self):
-        for name, function in FILTERS.found.items():
+        for name, function in FILTERS.by_name.items():
             self.assertTrue(plugins.summary(function).startswith("Keeps "), name)
-        for name, function in WEIGHERS.found.items():
+        for name, function in WEIGHERS.by_name.items():
             self.assertTrue(plugins.summary(function).startswith("Prefers "), name)
 
 

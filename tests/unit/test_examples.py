@@ -14,8 +14,8 @@ from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Pool, Status
 from valence_sched.model.need import Need
-from valence_sched.model.request import Names
-from valence_sched.view.block_kinds import amount
+from valence_sched.model.request import NameRequirements
+from valence_sched.view.block_kinds import device_amount
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OURS = EXAMPLES / "flavors.yaml"
@@ -50,7 +50,7 @@ def free(podm: FullPodm, pool: Pool | None = None) -> list[FullBlock]:
 
 def brings(block: FullBlock, need: Need) -> int:
     return sum(
-        amount(need, kind, device)
+        device_amount(need, kind, device)
         for kind, group in GROUPS.items()
         for device in getattr(block.devices, group)
     )
@@ -207,16 +207,16 @@ class FlavorsTest(unittest.TestCase):
         for noun in (
             Flavor,
             words.Properties,
-            words.ProcessorAsk,
-            words.MemoryAsk,
-            words.CpuAsk,
-            words.ModuleAsk,
-            words.AcceleratorAsk,
-            words.DriveAsk,
-            words.NicAsk,
-            words.StockAsk,
-            words.BondAsk,
-            Names,
+            words.ProcessorSpec,
+            words.MemorySpec,
+            words.CpuSpec,
+            words.MemoryModuleSpec,
+            words.AcceleratorSpec,
+            words.DriveSpec,
+            words.NicSpec,
+            words.StockSpec,
+            words.TopologyConstraintSpec,
+            NameRequirements,
         ):
             for name in noun.__struct_fields__:
                 self.assertIn(f"{name}:", text, f"{noun.__name__}.{name}")

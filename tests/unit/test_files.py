@@ -37,16 +37,16 @@ class TestFlavors(FilesCase):
 
     def test_a_list_and_a_single_flavor_are_read(self):
         one = b"name: a\nproperties: {memory: {capacity_mib: 5}}"
-        self.assertEqual(["a"], [flavor.name for flavor in files.flavors(one, "f")])
+        self.assertEqual(["a"], [flavor.name for flavor in files.parse_flavors(one, "f")])
         two = b"flavors: [{name: a, properties: {nics: [{}]}}, {name: b, properties: {nics: [{}]}}]"
-        self.assertEqual(["a", "b"], [flavor.name for flavor in files.flavors(two, "f")])
+        self.assertEqual(["a", "b"], [flavor.name for flavor in files.parse_flavors(two, "f")])
         bare = two.removeprefix(b"flavors: ")
-        self.assertEqual(files.flavors(two, "f"), files.flavors(bare, "f"))
+        self.assertEqual(files.parse_flavors(two, "f"), files.parse_flavors(bare, "f"))
 
     def test_words_that_nobody_looks_at_are_remarked_on(self):
         remarks = []
         data = b'[{"Boot": {}, "TotalSystemCoreCount": 4}, {"name": "x", "vcpus": 1, "swap": 9}]'
-        found = files.flavors(data, "f", remarks=remarks)
+        found = files.parse_flavors(data, "f", remarks=remarks)
         self.assertEqual(["rsd-allocate", "x"], [flavor.name for flavor in found])
         self.assertEqual(["f: $[0].Boot", "f: $[1].swap"],
                          [line.partition(": not")[0] for line in remarks])  # fmt: skip
@@ -62,7 +62,7 @@ class TestFlavors(FilesCase):
              "f: $: trait 'X' is both required and forbidden"),
         ):  # fmt: skip
             with self.subTest(data):
-                self.refuses(line, files.flavors, data, "f", kind=RequestError)
+                self.refuses(line, files.parse_flavors, data, "f", kind=RequestError)
 
     def test_what_is_wrong_is_named_with_its_place(self):
         nic = b"properties: {nics: [{}]}"
@@ -88,7 +88,7 @@ class TestFlavors(FilesCase):
              "f: $.properties.memory.capacity_mib: found -5, expected int >= 1"),
         ):  # fmt: skip
             with self.subTest(line):
-                self.refuses(line, files.flavors, data, "f")
+                self.refuses(line, files.parse_flavors, data, "f")
 
 
 class TestPolicies(FilesCase):
@@ -100,19 +100,21 @@ class TestPolicies(FilesCase):
         filters: [zone, {name: capacity, options: {headroom: 0.5}}]
         weighers: [room, {name: pack, weight: 2}]
         """
-        (policy,) = files.policies(data, "f")
+        (policy,) = files.parse_policies(data, "f")
         uses = (FilterUse("zone"), FilterUse("capacity", {"headroom": 0.5}))
         self.assertEqual(uses, policy.filters)
         self.assertEqual((WeigherUse("room"), WeigherUse("pack", 2.0)), policy.weighers)
 
     def test_unknown_names_are_refused_when_the_file_is_read(self):
         line = "f: policy 'm': no filter named 'zonee' (did you mean 'zone'?)"
-        self.refuses(line, files.policies, b"{name: m, filters: [zonee]}", "f", kind=UnknownName)
+        self.refuses(
+            line, files.parse_policies, b"{name: m, filters: [zonee]}", "f", kind=UnknownName
+        )
 
     def test_a_negative_weight_is_refused_for_the_opposite_is_another_weigher(self):
         data = b"{name: m, weighers: [{name: room, weight: -1}]}"
         with self.assertRaisesRegex(InputError, r"weighers\[0\].*-1"):
-            files.policies(data, "f")
+            files.parse_policies(data, "f")
 
 
 class TestRead(FilesCase):

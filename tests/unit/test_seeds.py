@@ -20,15 +20,15 @@ import numpy as np
 from tests.unit.chi_square import chi_square
 from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.core import plugins
 from valence_sched.core.batch import place
-from valence_sched.core.evaluate import judge
-from valence_sched.core.evaluation import Case
-from valence_sched.core.fit.fit import Plan
-from valence_sched.core.ranking import ranked
+from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.ranking import rank_rows
 from valence_sched.filters.capacity import capacity
-from valence_sched.model.inventory import parse_capabilities, print_capabilities
+from valence_sched.model.inventory import format_capabilities, parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, scenes, view
 from valence_sched.view.view import View
@@ -68,12 +68,12 @@ class TestS0(unittest.TestCase):
 
         policy = bound(priority, filters=(capacity,))
         asked = request(CORES)
-        judgement = judge(site, asked, policy, strict=True)
+        judgement = evaluate(site, asked, policy, strict=True)
         self.assertEqual([True, True, False], judgement.verdicts[0].tolist())
-        plan = Plan(asked.needs, site.kinds)
-        batch = place(Case(site, asked, policy, judgement, plan), ranked)
-        self.assertEqual("PODM 1", site.podm(batch.placed[0].chosen.row).id)
-        self.assertEqual([0, 1], list(ranked(site, judgement.cost, asked, 0)))
+        plan = Fitter(asked.needs, site.kinds)
+        batch = place(EvaluationContext(site, asked, policy, judgement, plan), rank_rows)
+        self.assertEqual("PODM 1", site.podm(batch.nodes[0].chosen.row).id)
+        self.assertEqual([0, 1], list(rank_rows(site, judgement.cost, asked, 0)))
 
     def test_equal_requests_spread_over_equal_podms(self):
         """S7: 30 equal requests on 3 equal pod managers go 10, 10 and 10."""
@@ -152,8 +152,8 @@ class TestS0(unittest.TestCase):
                 "version": "1.0",
                 "podms": [{"id": "a", "blocks": [cpu("c", 64, 262144)]}],
             }))  # fmt: skip
-            main = Main(environ={"XDG_CONFIG_HOME": folder})
-            found = main.engine([str(inventory)], [])
+            main = App(environ={"XDG_CONFIG_HOME": folder})
+            found = main.decider([str(inventory)], [])
             flavor = main.flavor("small")
         asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
         self.assertEqual(["a"], chosen(found.select_destinations(asked)))
@@ -318,8 +318,8 @@ class TestS1(unittest.TestCase):
                 outside()
         asked = [request(properties, **words) for properties, words in scenes.REQUESTS]
         opinions = {
-            **plugins.installed(plugins.FILTERS).found,
-            **plugins.installed(plugins.WEIGHERS).found,
+            **plugins.load(plugins.FILTERS).by_name,
+            **plugins.load(plugins.WEIGHERS).by_name,
         }
         for name, opinion in opinions.items():
             for one in asked:
@@ -342,7 +342,7 @@ class TestS1(unittest.TestCase):
         def of_arts(view, request):
             return view.text("owner").where(lambda owner: owner == "arts")
 
-        found = judge(site, request(CORES), bound(filters=(quiet, of_arts)), strict=True)
+        found = evaluate(site, request(CORES), bound(filters=(quiet, of_arts)), strict=True)
         self.assertEqual([False, True, False], found.verdicts[0].tolist())
         self.assertEqual([False, True, False], found.verdicts[1].tolist())
 
@@ -389,14 +389,14 @@ class TestS1(unittest.TestCase):
         node = {**CORES, "accelerators": [{"model": "A100", "count": 2}]}
         decision = found.select_destinations(request(node))
         self.assertEqual(["p07000"], chosen(decision))
-        self.assertEqual(10_000, found._kept.rows_judged)
+        self.assertEqual(10_000, found._cache.rows_evaluated)
         steps = {step.filter: step.went_on for step in decision.funnel()}
         self.assertEqual((7501, 1), (steps["capacity"], steps["devices"]))
         many = found.select_destinations(request(CORES, count=100))
         self.assertEqual(100, len(chosen(many)))
-        self.assertEqual(20_000, found._kept.rows_judged)
+        self.assertEqual(20_000, found._cache.rows_evaluated)
         found.select_destinations(request(node))
-        self.assertEqual(20_000, found._kept.rows_judged)
+        self.assertEqual(20_000, found._cache.rows_evaluated)
 
 
 class TestS2(unittest.TestCase):
@@ -434,9 +434,9 @@ class TestS2(unittest.TestCase):
             site = view({"id": "a", "blocks": blocks})
             asked = request({"memory": {"capacity_mib": asked_mib}})
             policy = next(p for p in engine(site).policies() if p.name == "default")
-            weighers = tuple(plugins.installed(plugins.WEIGHERS).get(use.name)
+            weighers = tuple(plugins.load(plugins.WEIGHERS).get(use.name)
                              for use in policy.weighers)  # fmt: skip
-            return int(judge(site, asked, bound(*weighers), strict=True).cost[0])
+            return int(evaluate(site, asked, bound(*weighers), strict=True).cost[0])
 
         self.assertGreater(cost(8192, 4096), 10 * cost(512, 16384))
         rising = [cost(asked, 16384) for asked in (512, 1024, 4096, 8192, 16384)]
@@ -495,7 +495,7 @@ class TestS2(unittest.TestCase):
         found = engine_of(*({"id": str(n), "blocks": cpus(1 + n, 16)} for n in range(3)))
         for policy, scheduler in (("default", "filter"), ("chance", "chance")):
             decision = found.select_destinations(request(CORES, policy=policy))
-            self.assertEqual(scheduler, decision.case.bound.policy.scheduler)
+            self.assertEqual(scheduler, decision.context.bound.policy.scheduler)
             self.assertEqual("placed", decision.outcome)
             self.assertEqual(decision.report().placements, decision.placements)
 
@@ -507,7 +507,7 @@ class TestS2(unittest.TestCase):
             asked = request(CORES, id=f"r{number}", policy="chance")
             counts.update(chosen(found.select_destinations(asked)))
         self.assertLess(chi_square(counts, 3), 9.21, counts)
-        self.assertIn("chance", plugins.installed(plugins.SCHEDULERS).found)
+        self.assertIn("chance", plugins.load(plugins.SCHEDULERS).by_name)
 
     def test_only_the_zone_asked_for(self):
         """S38: the availability zone is a logical partition."""
@@ -528,7 +528,7 @@ class TestS2(unittest.TestCase):
         text = "hypervisor=xenserver;kvm, os=linux"
         found = parse_capabilities(text)
         self.assertEqual({"hypervisor": ("xenserver", "kvm"), "os": ("linux",)}, found)
-        self.assertEqual(text, print_capabilities(found))
+        self.assertEqual(text, format_capabilities(found))
         site = view(
             {"id": "has", "capabilities": found, "blocks": cpus(1, 16)},
             {
@@ -560,6 +560,6 @@ class TestS4(unittest.TestCase):
 
         asked = request(CORES)
         policy = bound(close, filters=(opened,))
-        judgement = judge(site, asked, policy, strict=True)
-        rows = list(ranked(site, judgement.cost, asked, 0))
+        judgement = evaluate(site, asked, policy, strict=True)
+        rows = list(rank_rows(site, judgement.cost, asked, 0))
         self.assertEqual(["near", "far"], [site.podm(row).id for row in rows])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.digest import inventory_digest
-from valence_sched.core.ranking import ranked
+from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
@@ -61,7 +61,7 @@ class TestTraps(unittest.TestCase):
             found.select_destinations(other)
             found.count_fits(other, 50)
             found.select_all([other, request(CORES, count=2, min_count=0)])
-        self.assertEqual(before, inventory_digest(found.look()))
+        self.assertEqual(before, inventory_digest(found.snapshot()))
         self.assertEqual(first, to_json(found.select_destinations(asked).report()))
 
     def test_a_part_of_a_word_is_not_the_word(self):
@@ -178,8 +178,8 @@ class TestTraps(unittest.TestCase):
             self.assertEqual([("last", "c"), ("last", "g")], sorted(chosen(decision)))
             everyone = request(CORES, count=1500)
             self.assertEqual(1500, len(engine(site).select_destinations(everyone).placements))
-            cost = decision.case.judgement.cost
-            self.assertEqual(1, len(list(ranked(site, cost, asked, 0))))
+            cost = decision.context.evaluation.cost
+            self.assertEqual(1, len(list(rank_rows(site, cost, asked, 0))))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from valence_sched.errors import CredentialError, one_line
-from valence_sched.model.registration import Password
+from valence_sched.model.registration import PasswordReference
 
-MOST_BYTES = 1 << 16  # of a file with one password
-MOST_KEPT_BYTES = 1 << 24
+MAX_PASSWORD_BYTES = 1 << 16  # of a file with one password
+MAX_SECURE_FILE_BYTES = 1 << 24
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -60,7 +60,7 @@ class SecureFile:
             return
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _alone(self.path.parent):
+            with _exclusive_lock(self.path.parent):
                 kept = self._read() if self.path.exists() else {}
                 kept.pop(name, None)
                 if password is not None:
@@ -71,7 +71,7 @@ class SecureFile:
             raise CredentialError(one_line(f"{self.path}: {reason}")) from None
 
     def _read(self) -> dict[str, str]:
-        data = _private(self.path, MOST_KEPT_BYTES)
+        data = _read_private(self.path, MAX_SECURE_FILE_BYTES)
         try:
             kept = json.loads(data)
         except (ValueError, RecursionError):
@@ -95,8 +95,11 @@ class SecureFile:
             raise
 
 
-def password(
-    reference: Password | None, name: str, environ: Mapping[str, str], kept: SecureFile | None
+def read_password(
+    reference: PasswordReference | None,
+    name: str,
+    environ: Mapping[str, str],
+    secure_file: SecureFile | None,
 ) -> str | None:
     """Return the password that a reference leads to, None where there is no reference.
 
@@ -107,15 +110,15 @@ def password(
     if reference is None:
         return None
     if reference.env is not None:
-        return _of_variable(reference.env, environ)
+        return _password_from_variable(reference.env, environ)
     if reference.file is not None:
-        return _of_file(Path(reference.file).expanduser())
-    if kept is None:
+        return _password_from_file(Path(reference.file).expanduser())
+    if secure_file is None:
         raise CredentialError("its password is kept in the secure file, and there is none here")
-    return kept.get(name)
+    return secure_file.get(name)
 
 
-def words(reference: Password | None) -> str | None:
+def describe_password_source(reference: PasswordReference | None) -> str | None:
     """Return where a password is, for people."""
     if reference is None:
         return None
@@ -124,7 +127,7 @@ def words(reference: Password | None) -> str | None:
     return f"file {reference.file}" if reference.file is not None else "secure file"
 
 
-def _of_variable(variable: str, environ: Mapping[str, str]) -> str:
+def _password_from_variable(variable: str, environ: Mapping[str, str]) -> str:
     found = environ.get(variable)
     if found:
         return found
@@ -132,8 +135,8 @@ def _of_variable(variable: str, environ: Mapping[str, str]) -> str:
     raise CredentialError(f"the environment variable {variable}, its password, {state}")
 
 
-def _of_file(path: Path) -> str:
-    data = _private(path, MOST_BYTES)
+def _password_from_file(path: Path) -> str:
+    data = _read_private(path, MAX_PASSWORD_BYTES)
     try:
         text = data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
@@ -145,7 +148,7 @@ def _of_file(path: Path) -> str:
     return text
 
 
-def _private(path: Path, most: int) -> bytes:
+def _read_private(path: Path, most: int) -> bytes:
     """Return what stands in a file that its owner alone can get at.
 
     Raises:
@@ -175,7 +178,7 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _exclusive_lock(folder: Path) -> Iterator[None]:
     """Hold a folder against others who keep a password at the same moment."""
     handle = os.open(folder, os.O_RDONLY)
     try:

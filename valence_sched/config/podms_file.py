@@ -12,7 +12,7 @@ from valence_sched.errors import InputError
 from valence_sched.model import podm_url
 from valence_sched.model.codec import convert
 from valence_sched.model.inventory import Fact, Name, parse_capabilities
-from valence_sched.model.registration import Auth, Password, Registered
+from valence_sched.model.registration import Auth, PasswordReference, Registration
 
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
@@ -20,20 +20,20 @@ Variable = Annotated[str, Meta(pattern=VARIABLE)]
 REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
 
 
-class PasswordText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PasswordSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a password is: an environment variable or a file; never the password."""
 
     env: Variable | None = None
     file: Name | None = None
 
 
-class PodmText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One pod manager: where it is, how to log in, and what it counts as."""
 
     url: Name
     driver: Name = "auto"
     username: str | None = None
-    password: PasswordText | None = None
+    password: PasswordSpec | None = None
     auth: Auth = "auto"
     cacert: Name | None = None
     insecure: bool = False
@@ -49,10 +49,10 @@ class PodmText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pod managers by name; the name is the id in every inventory."""
 
-    podms: dict[Name, PodmText]
+    podms: dict[Name, PodmSpec]
 
 
-def podms(document: Any, file: str) -> list[Registered]:
+def parse_podms(document: Any, file: str) -> list[Registration]:
     """Return the pod managers of a file in its order, paths as they are written.
 
     Raises:
@@ -64,23 +64,23 @@ def podms(document: Any, file: str) -> list[Registered]:
     for word in document:
         if word != "podms":
             raise InputError(file, "$", f"unknown field {word!r}", "only 'podms'")
-    return [_read(name, entry, file) for name, entry in document["podms"].items()]
+    return [_parse_entry(name, entry, file) for name, entry in document["podms"].items()]
 
 
-def check(registered: Registered, file: str = "", place: str = "") -> None:
+def check_registration(registration: Registration, file: str = "", place: str = "") -> None:
     """Refuse what no pod manager can be registered as.
 
     Raises:
         InputError: the name, the URL, or a pair of fields that contradict each other.
     """
-    name = registered.name
+    name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-"):
         raise InputError(file or "name", place, repr(name[:40]), "a name of printable characters")
-    if wrong := podm_url.fault(registered.url):
+    if wrong := podm_url.url_problem(registration.url):
         raise InputError(file or "url", f"{place}.url" if place else "", wrong)
-    if registered.cacert is not None and registered.insecure:
+    if registration.cacert is not None and registration.insecure:
         raise InputError(file or name, place, "both cacert and insecure", "one of them")
-    if registered.password is not None and not registered.username:
+    if registration.password is not None and not registration.username:
         raise InputError(file or name, place, "a password without a username", "both")
 
 
@@ -89,22 +89,22 @@ def is_variable(name: str) -> bool:
     return re.fullmatch(VARIABLE, name) is not None
 
 
-def _read(name: Any, entry: Any, file: str) -> Registered:
+def _parse_entry(name: Any, entry: Any, file: str) -> Registration:
     place = f"$.podms.{name}"
     if not isinstance(name, str) or not name:
         raise InputError(file, place, f"{name!r}", "a name, in quotes")
     if not isinstance(entry, dict):
         raise InputError(file, place, "no map", "url and more")
     _check_secrets(entry, file, place)
-    registered = _registered(name, convert(entry, PodmText, file, place), file)
-    check(registered, file, place)
+    registered = _registration(name, convert(entry, PodmSpec, file, place), file)
+    check_registration(registered, file, place)
     return registered
 
 
 def _check_secrets(entry: dict[Any, Any], file: str, place: str) -> None:
     """Refuse what may be a password where a reference belongs, without a word of it."""
     url = entry.get("url")
-    if isinstance(url, str) and (wrong := podm_url.fault(url)):
+    if isinstance(url, str) and (wrong := podm_url.url_problem(url)):
         raise InputError(file, f"{place}.url", wrong)
     password = entry.get("password")
     if password is None:
@@ -122,18 +122,18 @@ def _check_secrets(entry: dict[Any, Any], file: str, place: str) -> None:
         raise InputError(file, f"{place}.env", "no name of an environment variable", REFERENCE)
 
 
-def _registered(name: str, text: PodmText, file: str) -> Registered:
+def _registration(name: str, text: PodmSpec, file: str) -> Registration:
     place = f"$.podms.{name}"
     if text.location is not None and "location" in text.facts:
         raise InputError(file, f"{place}.location", "the fact location, too", "one of them")
     location: dict[str, Fact] = {} if text.location is None else {"location": text.location}
     password = text.password
-    return Registered(
+    return Registration(
         name=name,
-        url=podm_url.tidy(text.url),
+        url=podm_url.strip_service_root(text.url),
         driver=text.driver,
         username=text.username,
-        password=Password(env=password.env, file=password.file) if password else None,
+        password=PasswordReference(env=password.env, file=password.file) if password else None,
         auth=text.auth,
         cacert=text.cacert,
         insecure=text.insecure,
@@ -146,7 +146,7 @@ def _registered(name: str, text: PodmText, file: str) -> Registered:
     )
 
 
-def _capabilities(text: PodmText, file: str, place: str) -> dict[str, tuple[str, ...]]:
+def _capabilities(text: PodmSpec, file: str, place: str) -> dict[str, tuple[str, ...]]:
     if isinstance(text.capabilities, str):
         try:
             return parse_capabilities(text.capabilities)

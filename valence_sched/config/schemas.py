@@ -16,7 +16,7 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
 from valence_sched.model.plan import Plan
 from valence_sched.model.policy import PolicyText
-from valence_sched.model.request_spec import Asked, RequestFile
+from valence_sched.model.request_spec import RequestFile, RequestSpec
 
 NOUNS: dict[str, Any] = {
     "inventory": Inventory,
@@ -26,53 +26,53 @@ NOUNS: dict[str, Any] = {
     "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,
-    "requests": RequestFile | Asked,
+    "requests": RequestFile | RequestSpec,
 }
 
 #: Files that hold one of these, a list of them, or a list under this key.
-LISTS = {"flavor": "flavors", "policy": "policies"}
+LIST_KEYS = {"flavor": "flavors", "policy": "policies"}
 
 
-def schema(name: str) -> bytes:
+def json_schema(name: str) -> bytes:
     """Return the JSON Schema (2020-12) of a document, indented, with a stable order."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"valence-sched/{name}",
-        **_tidied(_of_file(name)),
+        **_clean_descriptions(_file_schema(name)),
     }
     text = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(text, indent=1) + b"\n"
 
 
-def _of_file(name: str) -> dict[str, Any]:
+def _file_schema(name: str) -> dict[str, Any]:
     """Return the schema of all that a file may hold."""
     nouns = get_args(NOUNS[name]) or (NOUNS[name],)
     forms, defined = msgspec.json.schema_components(nouns, ref_template="#/$defs/{name}")
     found: list[dict[str, Any]] = list(forms)
-    if name in LISTS:
+    if name in LIST_KEYS:
         many = {"type": "array", "items": found[0], "minItems": 1}
-        found += [many, {"type": "object", "properties": {LISTS[name]: many},
-                         "required": [LISTS[name]], "additionalProperties": False}]  # fmt: skip
+        found += [many, {"type": "object", "properties": {LIST_KEYS[name]: many},
+                         "required": [LIST_KEYS[name]], "additionalProperties": False}]  # fmt: skip
     return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
 
 
-def _tidied(schema: Any) -> Any:
+def _clean_descriptions(schema: Any) -> Any:
     """Return a schema whose descriptions, which are docstrings, have no margins."""
     if isinstance(schema, dict):
         return {
             key: inspect.cleandoc(value)
             if key == "description" and isinstance(value, str)
-            else _tidied(value)
+            else _clean_descriptions(value)
             for key, value in schema.items()
         }
-    return [_tidied(item) for item in schema] if isinstance(schema, list) else schema
+    return [_clean_descriptions(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def write(folder: Path) -> None:
+def write_schemas(folder: Path) -> None:
     """Write every schema into a folder, as the package ships them."""
     for name in NOUNS:
-        (folder / f"{name}.schema.json").write_bytes(schema(name))
+        (folder / f"{name}.schema.json").write_bytes(json_schema(name))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    write_schemas(Path(sys.argv[1]))

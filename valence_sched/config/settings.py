@@ -14,7 +14,7 @@ from typing import BinaryIO
 from valence_sched import files
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
-from valence_sched.model.custom_resource import Resource, by_name
+from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
 
@@ -36,66 +36,66 @@ class Configuration:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
         return {
             policy.name: policy
-            for file, data in self._configured("policies.yaml", paths)
-            for policy in files.policies(data, file)
+            for file, data in self._layered_files("policies.yaml", paths)
+            for policy in files.parse_policies(data, file)
         }
 
     def policies_in(self, path: str) -> list[Policy]:
         """Return the policies of one file."""
-        return files.policies(self.read(path), path)
+        return files.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
         found: dict[str, Flavor] = {}
-        for file, data in self._configured("flavors.yaml", paths):
-            read = files.flavors(data, file, found.copy, self.remarks)
+        for file, data in self._layered_files("flavors.yaml", paths):
+            read = files.parse_flavors(data, file, found.copy, self.remarks)
             found |= {flavor.name: flavor for flavor in read}
         return found
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""
         known = functools.partial(self.flavors, paths)
-        return files.flavors(self.read(path), path, known, self.remarks)
+        return files.parse_flavors(self.read(path), path, known, self.remarks)
 
-    def flavor(self, word: str, paths: Sequence[str] = ()) -> Flavor:
+    def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor that a word names: ``-`` is stdin, else a file, a name or a uuid.
 
         Raises:
             UnknownName: no such flavor.
             InputError: the file is not one flavor.
         """
-        if word == "-" or _looks_like_file(word):
-            found = self.flavors_in(word, paths)
+        if reference == "-" or _looks_like_file(reference):
+            found = self.flavors_in(reference, paths)
             if len(found) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
-                raise InputError(word, "$", f"{len(found)} flavors", "one", hint)
+                raise InputError(reference, "$", f"{len(found)} flavors", "one", hint)
             return found[0]
         known = self.flavors(paths)
         by_uuid = {flavor.uuid: flavor for flavor in known.values() if flavor.uuid}
-        found_by_name = known.get(word) or by_uuid.get(word)
+        found_by_name = known.get(reference) or by_uuid.get(reference)
         if not found_by_name:
-            raise UnknownName("flavor", word, known)
+            raise UnknownName("flavor", reference, known)
         return found_by_name
 
-    def resources(self, paths: Sequence[str] = ()) -> list[Resource]:
+    def resources(self, paths: Sequence[str] = ()) -> list[CustomResource]:
         """Return declared resources: the user's, then those of ``paths``; the last wins."""
-        return by_name(
+        return unique_by_name(
             resource
-            for file, data in self._configured("resources.yaml", paths)
-            for resource in files.resources(data, file)
+            for file, data in self._layered_files("resources.yaml", paths)
+            for resource in files.parse_resources(data, file)
         )
 
-    def _configured(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    def _layered_files(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         built_in = importlib.resources.files("valence_sched") / "data" / name
         if built_in.is_file():
             yield f"built-in {name}", built_in.read_bytes()
-        own = self.own(name)
+        own = self.user_file(name)
         if own.is_file():
             yield str(own), files.read(str(own))
         for path in paths:
             yield path, self.read(path)
 
-    def own(self, name: str) -> Path:
+    def user_file(self, name: str) -> Path:
         """Return where a person's own file of this name stands."""
         home = self.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
         return Path(home) / "valence-sched" / name

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from valence_sched.core.evaluation import Case, Judgement
+from valence_sched.core.evaluation import Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.lookahead import Lookahead
-from valence_sched.core.ranking import Fits, Moved, Order, alternates, best
+from valence_sched.core.ranking import CostListener, FitFinder, RowOrder, alternate_fits, choose_fit
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-SPARE = 16  # more alternates than asked for: those that other nodes rule out are left out at last
+SPARE_ALTERNATES = (
+    16  # more alternates than asked for: those that other nodes rule out are left out at last
+)
 
 
-class Placed(Struct, frozen=True, gc=False):
+class PlacedNode(Struct, frozen=True, gc=False):
     """One node: the fit that was chosen, its scores, cost, and the fits of its alternates."""
 
     chosen: Fit
@@ -31,14 +33,16 @@ class Placed(Struct, frozen=True, gc=False):
 class Batch:
     """The outcome: nodes in order; view, judgement and request as the last node left them."""
 
-    placed: list[Placed]
+    nodes: list[PlacedNode]
     view: View
-    judgement: Judgement
+    evaluation: Evaluation
     request: Request
-    barren: set[int] = field(default_factory=set)
+    rows_without_fit: set[int] = field(default_factory=set)
 
 
-def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
+def place(
+    context: EvaluationContext, order: RowOrder, cost_listener: CostListener = lambda rows: None
+) -> Batch:
     """Place as many nodes as the request asks for, or as many as fit.
 
     Each node is chosen as if those before it had been composed. The shared view is never
@@ -46,48 +50,50 @@ def place(case: Case, order: Order, moved: Moved = lambda rows: None) -> Batch:
     again, several podms at a time (``lookahead``). Whoever looks at the company of the request
     is asked again about every row. ``moved`` hears whose costs are others then.
     """
-    request = case.request
-    batch = Batch([], case.view, case.judgement, request)
+    request = context.request
+    batch = Batch([], context.view, context.evaluation, request)
     ahead: Lookahead | None = None
-    fits: Fits = functools.partial(case.plan.fit, case.view)
+    fits: FitFinder = functools.partial(context.fitter.fit, context.view)
     for turn in range(request.count):
-        rows = order(batch.view, batch.judgement.cost, request, turn)
-        fit = best(batch.view, rows, fits, request, case.bound, turn, batch.barren)
+        rows = order(batch.view, batch.evaluation.cost, request, turn)
+        fit = choose_fit(
+            batch.view, rows, fits, request, context.bound, turn, batch.rows_without_fit
+        )
         if fit is None:
             break
         others: list[Fit] = []
         if request.alternates:
-            rows = order(batch.view, batch.judgement.cost, request, turn)
-            wanted = request.alternates + _spare(case)
-            others = alternates(batch.view, rows, fits, fit, wanted)
-        batch.placed.append(_placed(batch.judgement, fit, others))
+            rows = order(batch.view, batch.evaluation.cost, request, turn)
+            wanted = request.alternates + _spare_alternates(context)
+            others = alternate_fits(batch.view, rows, fits, fit, wanted)
+        batch.nodes.append(_placed_node(batch.evaluation, fit, others))
         if turn + 1 < request.count:
             if ahead is None:
-                ahead = Lookahead(case)
-                batch.view, batch.judgement, fits = ahead.view, ahead.judgement, ahead.fit
+                ahead = Lookahead(context)
+                batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
             first, last = ahead.take(fit)
-            batch.barren.difference_update(range(first, last))
-            moved(ahead.moved)
+            batch.rows_without_fit.difference_update(range(first, last))
+            cost_listener(ahead.changed_rows)
     if ahead is not None:
         ahead.close()
         batch.request = ahead.request
     return batch
 
 
-def _spare(case: Case) -> int:
+def _spare_alternates(context: EvaluationContext) -> int:
     """Return how many alternates more than asked for are found for each node."""
-    request, others = case.request, case.request.count - 1 + case.beside
+    request, others = context.request, context.request.count - 1 + context.other_nodes
     ruled = request.group is not None and request.group.hard
-    return SPARE if ruled and others else min(others, SPARE)
+    return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)
 
 
-def _placed(judgement: Judgement, fit: Fit, others: list[Fit]) -> Placed:
-    return Placed(
+def _placed_node(evaluation: Evaluation, fit: Fit, others: list[Fit]) -> PlacedNode:
+    return PlacedNode(
         fit,
-        *_marks(judgement, fit.row),
-        tuple([(other, *_marks(judgement, other.row)) for other in others]),
+        *_cost_and_scores(evaluation, fit.row),
+        tuple([(other, *_cost_and_scores(evaluation, other.row)) for other in others]),
     )
 
 
-def _marks(judgement: Judgement, row: int) -> tuple[int, tuple[float, ...]]:
-    return int(judgement.cost[row]), judgement.marks_of(row)
+def _cost_and_scores(evaluation: Evaluation, row: int) -> tuple[int, tuple[float, ...]]:
+    return int(evaluation.cost[row]), evaluation.scores_of(row)

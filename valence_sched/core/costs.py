@@ -8,24 +8,24 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from valence_sched.core.evaluation import NEVER, SCALE, Judgement
+from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, Evaluation
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
     """Return the weights, weighers × rows, where they differ between rows; else None."""
-    if not bound.varied:
+    if not bound.weights_vary:
         return None
     return np.array([weigher.weights(view) for weigher in bound.weighers])
 
 
-def add_up(
-    judgement: Judgement,
+def write_costs(
+    evaluation: Evaluation,
     bound: BoundPolicy,
     weights: Ints | None = None,
     passed: Mask | None = None,
-    total: Total | None = None,
+    total: CostTotal | None = None,
 ) -> None:
     """Write the cost that verdicts and scores come to.
 
@@ -36,16 +36,16 @@ def add_up(
     nothing has any weight, nothing speaks for the row: it costs the most.
     """
     if passed is None:
-        passed = np.logical_and.reduce(judgement.verdicts)
+        passed = np.logical_and.reduce(evaluation.verdicts)
     if weights is not None:
-        _add_up_weighted(judgement, bound, weights)
+        _write_weighted_costs(evaluation, bound, weights)
     else:
-        total = total or Total.of(judgement.marks, bound, len(judgement.cost))
-        judgement.cost[:] = total.cost()
-    judgement.cost[(~passed).nonzero()[0]] = NEVER
+        total = total or CostTotal.of(evaluation.weigher_scores, bound, len(evaluation.cost))
+        evaluation.cost[:] = total.cost()
+    evaluation.cost[(~passed).nonzero()[0]] = INFINITE_COST
 
 
-class Total:
+class CostTotal:
     """The sum of ``weight × SCALE × (1 - score)``, added up weigher by weigher.
 
     Whole numbers far below 2**53, so that floats hold them exactly. What is common to the
@@ -54,24 +54,24 @@ class Total:
 
     def __init__(self, bound: BoundPolicy, size: int) -> None:
         self._common = math.gcd(*[weigher.weight for weigher in bound.weighers]) or 1
-        self._worst = SCALE * bound.worst
+        self._worst = COST_SCALE * bound.worst_cost
         self._gain, self._gains = np.empty(size), np.empty(size)
         self._first = True
 
     @classmethod
-    def of(cls, marks: Iterable[Floats], bound: BoundPolicy, size: int) -> Total:
+    def of(cls, scores: Iterable[Floats], bound: BoundPolicy, size: int) -> CostTotal:
         """Return the total of what all weighers say."""
         total = cls(bound, size)
-        for score, weigher in zip(marks, bound.weighers, strict=True):
+        for score, weigher in zip(scores, bound.weighers, strict=True):
             total.add(score, weigher.weight)
         return total
 
     def add(self, score: Floats, weight: int) -> None:
         """Add what one weigher says."""
         if score.strides == (0,) and len(score):  # the same of all, as by numpy's broadcast_to
-            self._worst -= weight * round(float(score[0]) * SCALE)
+            self._worst -= weight * round(float(score[0]) * COST_SCALE)
             return
-        gain = np.multiply(score, SCALE, out=self._gains if self._first else self._gain)
+        gain = np.multiply(score, COST_SCALE, out=self._gains if self._first else self._gain)
         np.rint(gain, out=gain)
         if weight != self._common:
             np.multiply(gain, weight // self._common, out=gain)
@@ -87,9 +87,9 @@ class Total:
         return np.add(cost, self._worst, out=cost)
 
 
-def _add_up_weighted(judgement: Judgement, bound: BoundPolicy, weights: Ints) -> None:
-    costs = SCALE - np.rint(judgement.scores * SCALE)
+def _write_weighted_costs(evaluation: Evaluation, bound: BoundPolicy, weights: Ints) -> None:
+    costs = COST_SCALE - np.rint(evaluation.scores * COST_SCALE)
     whole = weights.sum(axis=0)
-    mean = np.full(len(judgement.cost), float(SCALE))
+    mean = np.full(len(evaluation.cost), float(COST_SCALE))
     np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
-    judgement.cost[:] = np.rint(mean * bound.worst)
+    evaluation.cost[:] = np.rint(mean * bound.worst_cost)

@@ -11,17 +11,25 @@ import msgspec
 import numpy as np
 
 from valence_sched.core import plugins
-from valence_sched.core.alternatives import Part, count_fits, tried
+from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
 from valence_sched.core.batch import Batch
 from valence_sched.core.decision import Decision, unknown_resources
-from valence_sched.core.evaluation import Case
-from valence_sched.core.evaluation_cache import Kept
-from valence_sched.core.explain.unknown_terms import untold
-from valence_sched.core.group_state import Earlier, with_company
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation_cache import EvaluationCache
+from valence_sched.core.explain.unknown_terms import unknown_terms
+from valence_sched.core.group_state import EarlierNodes, with_group_state
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.multi_request import Decisions, decide_all
-from valence_sched.core.policy import BoundPolicy, Reader, bind, for_policy, idle, unread, without
-from valence_sched.core.ranking import ranked
+from valence_sched.core.policy import (
+    BoundPolicy,
+    RequestReader,
+    bind,
+    idle_readers,
+    missing_readers,
+    resolve_unknown,
+    without_readers,
+)
+from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import Policy
@@ -32,10 +40,10 @@ from valence_sched.view.evaluate import check_amounts
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
 
-READS_MIX = "fragmentation"  # the weigher that leaves room for what is asked for over time
+MIX_WEIGHER = "fragmentation"  # the weigher that leaves room for what is asked for over time
 
 
-class Engine:
+class Decider:
     """Decides on the View it holds; the View changes only through :meth:`replace`.
 
     ``mix`` makes what requests leave room for that bring none; it is asked once, and only when a
@@ -54,15 +62,15 @@ class Engine:
         self._view = view
         self._policies = {policy.name: policy for policy in policies}
         self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
-        self._in_part: dict[tuple[str, frozenset[Reader]], BoundPolicy] = {}
+        self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
-        self._kept = Kept()
+        self._cache = EvaluationCache()
         self._mix = functools.cache(mix)
         self._skipped = skipped
         self._strict = strict
 
-    def look(self) -> View:
+    def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one takes its place."""
         return self._view
 
@@ -82,7 +90,7 @@ class Engine:
                 amount written wrongly.
             PluginError: a plugin broke its contract and the engine is strict.
         """
-        return Decision(tried(self._case(request), _schedule), self._skipped)
+        return Decision(try_alternatives(self._context(request), _schedule), self._skipped)
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if the nodes of those before it were composed.
@@ -93,26 +101,26 @@ class Engine:
         asked = []
         for number, request in enumerate(requests, 1):
             try:
-                asked.append(self._ready(request)[0])
+                asked.append(self._prepare(request)[0])
             except (RequestError, UnknownName) as error:
                 alone = len(requests) == 1
                 raise (error if alone else error.at(f"request {number}")) from None
 
-        def case(ledger: Ledger, request: Request, earlier: Earlier) -> Case:
+        def case(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
             bound, text = self._policy(request.policy)
-            passing = functools.partial(self._passing, request, bound, text)
-            request = with_company(ledger.view, request, passing, earlier)
-            bound = self._reduced(bound, idle(request))
-            return ledger.case(request, bound, strict=self._strict)
+            passing = functools.partial(self._eligible, request, bound, text)
+            request = with_group_state(ledger.view, request, passing, earlier)
+            bound = self._reduce(bound, idle_readers(request))
+            return ledger.context(request, bound, strict=self._strict)
 
         return decide_all(self._view, asked, case, _schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
-        case = self._case(request)
-        part = Part(case, Batch([], case.view, case.judgement, case.request))
+        case = self._context(request)
+        part = Attempt(case, Batch([], case.view, case.evaluation, case.request))
         decision = Decision([part], self._skipped)
-        rows = ranked(case.view, case.judgement.cost, case.request, 0)
+        rows = rank_rows(case.view, case.evaluation.cost, case.request, 0)
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
 
@@ -123,14 +131,14 @@ class Engine:
 
         ``warnings`` gets a line for each plugin that broke its contract.
         """
-        _countable(request)
-        case = self._case(request)
+        _check_countable(request)
+        case = self._context(request)
         if warnings is not None:
             view, request = case.view, case.request
             notes = [
-                *case.judgement.notes,
+                *case.evaluation.notes,
                 *unknown_resources(view, request),
-                *untold(view, request),
+                *unknown_terms(view, request),
             ]
             warnings += [note for note in notes if note not in warnings]
         fits = count_fits(case, most)
@@ -142,55 +150,60 @@ class Engine:
         Raises:
             InputError: the podm is not what it must be; the View stays as it was.
         """
-        builder = self._builder.emptied()
+        builder = self._builder.empty_copy()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
         self._view, moved = splice(self._view, number, builder.view())
-        self._kept.moved(moved)
+        self._cache.note_splice(moved)
 
-    def _case(self, request: Request) -> Case:
-        alone, bound, text = self._ready(request)
+    def _context(self, request: Request) -> EvaluationContext:
+        alone, bound, text = self._prepare(request)
         # its identity, and what is open, do not depend on the company
-        request = with_company(self._view, alone, lambda: self._passing(alone, bound, text))
-        return self._judged(request, bound, text)
+        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound, text))
+        return self._evaluate(request, bound, text)
 
-    def _ready(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
+    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
         """Return a request sealed under its policy, the policy, and what stands for the policy."""
         bound, text = self._policy(request.policy)
-        for reader in unread(request, bound):
+        for reader in missing_readers(request, bound):
             raise RequestError(
                 f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
                 f"request says about it would be ignored: add the {reader.kind} or choose "
                 "another policy"
             )
         self._check_names(request)
-        request = sealed(for_policy(self._mixed(request, bound), bound.policy))
-        if request.condition is not None:
-            check_amounts(self._view, request.condition)
+        request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
+        if request.where_expression is not None:
+            check_amounts(self._view, request.where_expression)
         return request, bound, text
 
-    def _judged(self, request: Request, bound: BoundPolicy, text: bytes) -> Case:
-        bound = self._reduced(bound, idle(request))
-        key = (text, request.question)
-        judgement, plan = self._kept.judgement(self._view, request, bound, key, strict=self._strict)
-        return Case(self._view, request, bound, judgement, plan, self._strict)
+    def _evaluate(self, request: Request, bound: BoundPolicy, text: bytes) -> EvaluationContext:
+        bound = self._reduce(bound, idle_readers(request))
+        key = (text, request.evaluation_key)
+        judgement, plan = self._cache.evaluation(
+            self._view, request, bound, key, strict=self._strict
+        )
+        return EvaluationContext(self._view, request, bound, judgement, plan, self._strict)
 
-    def _passing(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
+    def _eligible(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
         """Return the rows that pass what depends neither on what is free nor on the group."""
-        case = self._judged(msgspec.structs.replace(request, group=None), bound, text)
-        fixed = [filter_.name not in case.judgement.moving for filter_ in case.bound.filters]
-        passing: Mask = np.logical_and.reduce(case.judgement.verdicts[fixed])
+        case = self._evaluate(msgspec.structs.replace(request, group=None), bound, text)
+        fixed = [
+            filter_.name not in case.evaluation.availability_readers
+            for filter_ in case.bound.filters
+        ]
+        passing: Mask = np.logical_and.reduce(case.evaluation.verdicts[fixed])
         return passing
 
-    def _reduced(self, bound: BoundPolicy, readers: frozenset[Reader]) -> BoundPolicy:
+    def _reduce(self, bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
         key = (bound.policy.name, readers)
-        if key not in self._in_part:
-            self._in_part[key] = without(bound, readers)
-        return self._in_part[key]
+        if key not in self._without_idle_readers:
+            self._without_idle_readers[key] = without_readers(bound, readers)
+        return self._without_idle_readers[key]
 
-    def _mixed(self, request: Request, bound: BoundPolicy) -> Request:
+    def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
         """Return the request with the usual mix, if its policy looks at one and it has none."""
-        looks = any(weigher.name == READS_MIX for weigher in bound.weighers)
+        looks = any(weigher.name == MIX_WEIGHER for weigher in bound.weighers)
         if request.mix.shares or not looks:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
@@ -211,12 +224,12 @@ class Engine:
                     raise UnknownName("pod manager", name, self._view.podm_ids)
 
 
-def _schedule(case: Case) -> Batch:
-    scheduler = plugins.installed(plugins.SCHEDULERS).get(case.bound.policy.scheduler)()
-    return scheduler.schedule(case)  # type: ignore[no-any-return]
+def _schedule(context: EvaluationContext) -> Batch:
+    scheduler = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)()
+    return scheduler.schedule(context)  # type: ignore[no-any-return]
 
 
-def _countable(request: Request) -> None:
+def _check_countable(request: Request) -> None:
     """Refuse rules of a group that pod managers keep only together: each is counted alone."""
     group = request.group
     if group is None or not group.hard:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from valence_sched.core.alternatives import Part
-from valence_sched.core.batch import Batch, Placed
+from valence_sched.core.alternatives import Attempt
+from valence_sched.core.batch import Batch, PlacedNode
 from valence_sched.core.digest import digest, inventory_source
 from valence_sched.core.evaluate import funnel
-from valence_sched.core.evaluation import NEVER, SCALE, Case
-from valence_sched.core.explain.explain import explained
-from valence_sched.core.explain.unknown_terms import untold
+from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
+from valence_sched.core.explain.explain import explain
+from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.group_state import joined, stand_ins
-from valence_sched.errors import nearest, one_line
+from valence_sched.core.group_state import substitute_rows, with_members
+from valence_sched.errors import one_line, suggest
 from valence_sched.model import decision as words
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import to_json
@@ -38,94 +38,94 @@ class Decision:
     ``elsewhere`` are the podms that take nodes of requests decided on together with this one.
     """
 
-    parts: Sequence[Part]
+    attempts: Sequence[Attempt]
     skipped: Sequence[str] = ()
-    whole: bool = True
-    elsewhere: frozenset[int] = frozenset()
+    explainable: bool = True
+    podms_of_others: frozenset[int] = frozenset()
 
     @property
-    def told(self) -> Part:
+    def main_attempt(self) -> Attempt:
         """Return the first part that placed a node, the first of all when none did."""
-        return next((part for part in self.parts if part.batch.placed), self.parts[0])
+        return next((part for part in self.attempts if part.batch.nodes), self.attempts[0])
 
     @property
-    def case(self) -> Case:
+    def context(self) -> EvaluationContext:
         """Return what the told part was decided from."""
-        return self.told.case
+        return self.main_attempt.context
 
     @property
     def batch(self) -> Batch:
         """Return what came of the told part."""
-        return self.told.batch
+        return self.main_attempt.batch
 
     @property
     def request(self) -> Request:
         """Return the request as it was decided on."""
-        return self.parts[0].case.request
+        return self.attempts[0].context.request
 
     @property
-    def fitting(self) -> int:
+    def fit_count(self) -> int:
         """Return how many nodes fit, be they too few to be placed."""
-        return sum(len(part.batch.placed) for part in self.parts)
+        return sum(len(part.batch.nodes) for part in self.attempts)
 
     @functools.cached_property
-    def placed(self) -> list[tuple[int, Placed]]:
+    def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its part; none when fewer fit than must be.
 
         No alternate is on a pod manager that takes a node of the request, or of one decided on
         with it: what it would be made of may be that node's by then. None breaks a rule of the
         group beside the other nodes.
         """
-        if self.fitting < self.request.least:
+        if self.fit_count < self.request.required_count:
             return []
         return [
-            (number, self._spared(part, placed))
-            for number, part in enumerate(self.parts)
-            for placed in part.batch.placed
+            (number, self._with_free_alternates(part, placed))
+            for number, part in enumerate(self.attempts)
+            for placed in part.batch.nodes
         ]
 
-    def _spared(self, part: Part, placed: Placed) -> Placed:
-        if not placed.alternates:
-            return placed
-        taking = self.elsewhere.union(self.fitting_on)
-        spare = [other for other in placed.alternates if self._podm(other[0]) not in taking]
+    def _with_free_alternates(self, attempt: Attempt, node: PlacedNode) -> PlacedNode:
+        if not node.alternates:
+            return node
+        taking = self.podms_of_others.union(self.fit_count_by_podm)
+        spare = [other for other in node.alternates if self._podm(other[0]) not in taking]
         group = self.request.group
-        if spare and group is not None and group.hard and self.fitting > 1:
+        if spare and group is not None and group.hard and self.fit_count > 1:
             rows = [fit.row for fit, *_ in spare]
-            may = stand_ins(part.case, self._everybody, placed.chosen.row, rows)
+            may = substitute_rows(attempt.context, self._with_all_members, node.chosen.row, rows)
             spare = [other for other in spare if other[0].row in may]
-        return msgspec.structs.replace(placed, alternates=tuple(spare[: self.request.alternates]))
+        return msgspec.structs.replace(node, alternates=tuple(spare[: self.request.alternates]))
 
     @functools.cached_property
-    def _everybody(self) -> Request:
+    def _with_all_members(self) -> Request:
         """Return the request in the company of all the nodes that fit."""
-        placed = [node for part in self.parts for node in part.batch.placed]
-        return joined(self.view, self.request, [node.chosen.row for node in placed])
+        placed = [node for part in self.attempts for node in part.batch.nodes]
+        return with_members(self.view, self.request, [node.chosen.row for node in placed])
 
     @property
     def view(self) -> View:
         """Return the snapshot that was decided on."""
-        return self.parts[0].case.view
+        return self.attempts[0].context.view
 
     @property
     def warnings(self) -> list[str]:
         """Return plugins that broke their contract, and what is asked that nobody has or tells."""
         view, request = self.view, self.request
-        notes = self.batch.judgement.notes
-        return [*notes, *unknown_resources(view, request), *untold(view, request)]
+        notes = self.batch.evaluation.notes
+        return [*notes, *unknown_resources(view, request), *unknown_terms(view, request)]
 
     @property
-    def turned_down(self) -> list[tuple[int, Part]]:
+    def failed_attempts(self) -> list[tuple[int, Attempt]]:
         """Return the parts that were tried before the told one and placed nothing, numbered."""
-        first = next((n for n, part in enumerate(self.parts) if part.batch.placed), 0)
-        return list(enumerate(self.parts[:first], 1))
+        first = next((n for n, part in enumerate(self.attempts) if part.batch.nodes), 0)
+        return list(enumerate(self.attempts[:first], 1))
 
     @property
     def outcome(self) -> words.Outcome:
         """Return how it ended."""
-        if not self.placed:
+        if not self.placed_nodes:
             return "nothing_fits"
-        return "placed" if len(self.placed) == self.request.count else "placed_in_part"
+        return "placed" if len(self.placed_nodes) == self.request.count else "placed_in_part"
 
     @property
     def placements(self) -> tuple[words.Placement, ...]:
@@ -137,16 +137,16 @@ class Decision:
                 chosen=self._candidate(placed.chosen, placed.cost, placed.scores),
                 alternates=tuple(self._candidate(*other) for other in placed.alternates),
             )
-            for number, (part, placed) in enumerate(self.placed, 1)
+            for number, (part, placed) in enumerate(self.placed_nodes, 1)
         )
 
     def candidate(self, row: int) -> words.Candidate | None:
         """Return what pool ``row`` would have made at first, None when it makes no node."""
-        cost = int(self.case.judgement.cost[row])
-        fit = self.case.plan.fit(self.view, row) if cost != NEVER else None
+        cost = int(self.context.evaluation.cost[row])
+        fit = self.context.fitter.fit(self.view, row) if cost != INFINITE_COST else None
         if fit is None:
             return None
-        return self._candidate(fit, cost, self.case.judgement.marks_of(row))
+        return self._candidate(fit, cost, self.context.evaluation.scores_of(row))
 
     def row_of(self, podm: str, pool: str) -> int:
         """Return the row of a pool."""
@@ -155,37 +155,37 @@ class Decision:
 
     def verdicts(self) -> Iterator[words.PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
-        if not self.whole:
+        if not self.explainable:
             return
         verdicts = Verdicts(self)
-        found = [verdicts.of(podm) for podm in range(len(self.view.podms))]
+        found = [verdicts.podm_verdict(podm) for podm in range(len(self.view.podms))]
         rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
         yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
 
-    def funnel(self, part: Part | None = None) -> tuple[words.Step, ...]:
+    def funnel(self, attempt: Attempt | None = None) -> tuple[words.FunnelStep, ...]:
         """Return the funnel of a part's first node: pools into and out of every filter."""
-        if not self.whole:
+        if not self.explainable:
             return ()
-        case = (part or self.told).case
-        steps = funnel(case.bound, case.judgement.verdicts, len(case.view))
-        return tuple(words.Step(filter=name, came_in=a, went_on=b) for name, a, b in steps)
+        case = (attempt or self.main_attempt).context
+        steps = funnel(case.bound, case.evaluation.verdicts, len(case.view))
+        return tuple(words.FunnelStep(filter=name, came_in=a, went_on=b) for name, a, b in steps)
 
     @functools.cached_property
     def explanation(self) -> Explanation | None:
         """Return runner-up, near misses and flips; None where what was decided on is gone."""
-        return explained(self) if self.whole else None
+        return explain(self) if self.explainable else None
 
-    def report(self, source: words.Source | None = None) -> words.Report:
+    def report(self, source: words.InventorySummary | None = None) -> words.Report:
         """Return the decision as a document; ``source`` is the inventory, where that is known."""
         return words.Report(
             outcome=self.outcome,
             requested=self.request.count,
-            placed=len(self.placed),
-            fitting=self.fitting,
+            placed=len(self.placed_nodes),
+            fitting=self.fit_count,
             seed=self.request.seed,
             request=self.request,
-            policy=self.case.bound.policy,
-            policy_digest=digest(to_json(self.case.bound.policy)),
+            policy=self.context.bound.policy,
+            policy_digest=digest(to_json(self.context.bound.policy)),
             inventory=source or inventory_source(self.view, self.skipped),
             placements=self.placements,
             podms=tuple(self.verdicts()),
@@ -198,42 +198,44 @@ class Decision:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
         return Verdicts(self).reasons(row)
 
-    def no_more(self, podm: int) -> words.Reason | None:
+    def stop_reason(self, podm: int) -> words.Reason | None:
         """Return why a podm took no more nodes, None when no more were asked for."""
         if self.outcome != "placed_in_part":
             return None
         first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        return self.reasons(Verdicts(self).furthest(first, last))[0]
+        return self.reasons(Verdicts(self).furthest_row(first, last))[0]
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
-        rows = [placed.chosen.row for _, placed in self.placed]
+        rows = [placed.chosen.row for _, placed in self.placed_nodes]
         return list(dict.fromkeys(self.view.podm_of[rows].tolist()))
 
     @functools.cached_property
-    def outcomes(self) -> dict[int, tuple[str, int, int]]:
+    def outcome_by_podm(self) -> dict[int, tuple[str, int, int]]:
         """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
         found: dict[int, tuple[str, int, int]] = {}
-        for _, node in self.placed:
+        for _, node in self.placed_nodes:
             found.setdefault(self._podm(node.chosen), ("chosen", node.chosen.row, node.cost))
-        for _, node in self.placed:
+        for _, node in self.placed_nodes:
             for fit, cost, _ in node.alternates:
                 found.setdefault(self._podm(fit), ("alternate", fit.row, cost))
         return found
 
     @functools.cached_property
-    def fitting_on(self) -> Counter[int]:
+    def fit_count_by_podm(self) -> Counter[int]:
         """Return how many nodes fit on each podm."""
-        return Counter(self._podm(node.chosen) for part in self.parts for node in part.batch.placed)
+        return Counter(
+            self._podm(node.chosen) for part in self.attempts for node in part.batch.nodes
+        )
 
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])
 
     def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> words.Candidate:
-        shelf = self.view.shelves[self.view.podm_of[fit.row]]
+        shelf = self.view.block_tables[self.view.podm_of[fit.row]]
         kinds = self.view.kinds.kinds
         stocks = [(shelf.stocks[number], amount) for number, amount in fit.grants]
-        names = [weigher.name for weigher in self.case.bound.weighers]
+        names = [weigher.name for weigher in self.context.bound.weighers]
         return words.Candidate(
             podm=self.view.podm(fit.row).id,
             pool=self.view.pools[fit.row].id,
@@ -253,15 +255,17 @@ class Decision:
 
     def score(self, cost: int) -> float:
         """Return the score 0..1 that a cost stands for."""
-        worst = self.case.bound.worst * SCALE
+        worst = self.context.bound.worst_cost * COST_SCALE
         return round(1.0 - cost / worst, 6) if worst else 1.0
 
 
 def unknown_resources(view: View, request: Request) -> list[str]:
     """Return a line for each resource asked for that no pod manager has, with the nearest one."""
-    asked = [need.resource for ask in request.asks for need in ask.needs if need.kind == "stock"]
+    asked = [
+        need.resource for ask in request.alternatives for need in ask.needs if need.kind == "stock"
+    ]
     return [
-        one_line(f"no pod manager has a resource named {name!r} ({nearest(name, view.resources)})")
+        one_line(f"no pod manager has a resource named {name!r} ({suggest(name, view.resources)})")
         for name in dict.fromkeys(asked)
         if name not in view.resources
     ]

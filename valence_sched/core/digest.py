@@ -13,9 +13,9 @@ from valence_sched.model.inventory import to_json
 from valence_sched.view.view import View
 
 
-def inventory_source(view: View, skipped: Sequence[str]) -> words.Source:
+def inventory_source(view: View, skipped: Sequence[str]) -> words.InventorySummary:
     """Return what a View was built from, as reports name it."""
-    return words.Source(
+    return words.InventorySummary(
         digest=inventory_digest(view),
         podms=len(view.podms),
         pools=len(view),
@@ -27,15 +27,15 @@ def inventory_source(view: View, skipped: Sequence[str]) -> words.Source:
 def inventory_digest(view: View) -> str:
     """Return a digest of all that the View was built from, whatever held it and whenever read."""
     total = hashlib.blake2b(digest_size=16)
-    order = [kind.order for kind in view.kinds.kinds]
-    for podm, shelf in zip(view.podms, view.shelves, strict=True):
+    order = [kind.sort_key for kind in view.kinds.kinds]
+    for podm, shelf in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(replace(podm, read_at=None)))
         total.update("\0".join(shelf.uris).encode())
         total.update(b"\0".join(order[kind] for kind in shelf.kinds))
         total.update(repr((shelf.slots, shelf.pools, shelf.stock_pools)).encode())
         total.update(to_json(shelf.stocks))
-        if shelf.places:
-            total.update(to_json(shelf.places))
+        if shelf.topologies:
+            total.update(to_json(shelf.topologies))
     return total.hexdigest()
 
 

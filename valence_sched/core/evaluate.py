@@ -8,19 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from valence_sched.core.costs import Total, add_up, row_weights
-from valence_sched.core.evaluation import Judgement
+from valence_sched.core.costs import CostTotal, row_weights, write_costs
+from valence_sched.core.evaluation import Evaluation
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
-from valence_sched.errors import PluginError, one_line, words_of
+from valence_sched.errors import PluginError, describe_error, one_line
 from valence_sched.model.request import Request
-from valence_sched.view.tracking import watch, watch_request
+from valence_sched.view.tracking import track_request, track_view
 from valence_sched.view.view import Floats, Mask, View
 
 ONE = np.float64(1.0).view(np.uint64)
 BOOL, FLOAT = np.dtype(bool), np.dtype(np.float64)
 
 
-def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = False) -> Judgement:
+def evaluate(
+    view: View, request: Request, bound: BoundPolicy, *, strict: bool = False
+) -> Evaluation:
     """Ask every filter and every weigher about every pool.
 
     A filter that fails rejects everything and a weigher that fails counts as 0; the notes say
@@ -31,74 +33,77 @@ def judge(view: View, request: Request, bound: BoundPolicy, *, strict: bool = Fa
     """
     kept: list[Mask] = []
     marks: list[Floats] = []
-    fresh = Judgement(kept, marks, np.empty(len(view), dtype=np.int64))
-    watch_ = _Watch(view, request)
-    passed = every = view.every
+    fresh = Evaluation(kept, marks, np.empty(len(view), dtype=np.int64))
+    watch_ = _ReadTracker(view, request)
+    passed = every = view.all_rows
     for filter_ in bound.filters:
         mask = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
         if mask is not every:
             passed = passed & mask
         kept.append(mask)
         watch_.note(filter_.name)
-    total = Total(bound, len(view))
+    total = CostTotal(bound, len(view))
     for weigher in bound.weighers:
         score = _score(weigher, watch_.view, watch_.request, fresh, strict)
-        if not _within(score):
-            score = _clamped(score, weigher, fresh, strict)
+        if not _all_within(score):
+            score = _clamped_score(score, weigher, fresh, strict)
         total.add(score, weigher.weight)
         marks.append(score)
         watch_.note(weigher.name)
-    fresh.moving, fresh.social = frozenset(watch_.moving), frozenset(watch_.social)
-    add_up(fresh, bound, row_weights(view, bound), passed, total)
+    fresh.availability_readers, fresh.group_state_readers = (
+        frozenset(watch_.availability_readers),
+        frozenset(watch_.group_state_readers),
+    )
+    write_costs(fresh, bound, row_weights(view, bound), passed, total)
     return fresh
 
 
-class _Watch:
+class _ReadTracker:
     """Notes which plugins look at what placing nodes changes: what is free, and the company."""
 
     def __init__(self, view: View, request: Request) -> None:
-        self.view = watch(view)
+        self.view = track_view(view)
         related = request.group is not None or request.owner is not None
-        self._asked = watch_request(request) if related else None
-        self.request = self._asked or request
-        self.moving: set[str] = set()
-        self.social: set[str] = set()
+        self._tracked_request = track_request(request) if related else None
+        self.request = self._tracked_request or request
+        self.availability_readers: set[str] = set()
+        self.group_state_readers: set[str] = set()
 
     def note(self, name: str) -> None:
         """Note what the plugin looked at that was asked last."""
-        if self.view.looked:
-            self.moving.add(name)
-            self.view.looked = False
-        if self._asked is not None and self._asked.looked:
-            self.social.add(name)
-            self._asked.forget()
+        if self.view.was_read:
+            self.availability_readers.add(name)
+            self.view.was_read = False
+        if self._tracked_request is not None and self._tracked_request.was_read:
+            self.group_state_readers.add(name)
+            self._tracked_request.reset()
 
 
-def judge_again(
+def reevaluate(
     view: View,
     request: Request,
     bound: BoundPolicy,
-    judgement: Judgement,
+    evaluation: Evaluation,
     *,
     strict: bool = False,
 ) -> None:
     """Ask again what depletion can change, and write it over a judgement of the same rows."""
-    again = judgement.moving - judgement.failed
-    for row, filter_ in zip(judgement.verdicts, bound.filters, strict=True):
+    again = evaluation.availability_readers - evaluation.failed_plugins
+    for row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in again:
-            row[:] = _verdict(filter_, view, request, judgement, strict)
-    for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
+            row[:] = _verdict(filter_, view, request, evaluation, strict)
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
         if weigher.name in again:
-            score[:] = _score(weigher, view, request, judgement, strict)
-    _clamp(judgement, bound, strict)
-    add_up(judgement, bound, row_weights(view, bound))
+            score[:] = _score(weigher, view, request, evaluation, strict)
+    _clamp_scores(evaluation, bound, strict)
+    write_costs(evaluation, bound, row_weights(view, bound))
 
 
-def judge_company(
+def reevaluate_group_state(
     view: View,
     request: Request,
     bound: BoundPolicy,
-    judgement: Judgement,
+    evaluation: Evaluation,
     *,
     strict: bool = False,
 ) -> Mask:
@@ -106,72 +111,74 @@ def judge_company(
 
     The costs of these rows are left to be added up.
     """
-    again = judgement.social - judgement.failed
+    again = evaluation.group_state_readers - evaluation.failed_plugins
     changed = np.zeros(len(view), dtype=bool)
-    for row, filter_ in zip(judgement.verdicts, bound.filters, strict=True):
+    for row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in again:
-            answer = _verdict(filter_, view, request, judgement, strict)
+            answer = _verdict(filter_, view, request, evaluation, strict)
             changed |= row != answer
             row[:] = answer
-    for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
         if weigher.name in again:
-            now = _score(weigher, view, request, judgement, strict)
+            now = _score(weigher, view, request, evaluation, strict)
             changed |= score != now
             score[:] = now
-    _clamp(judgement, bound, strict)
+    _clamp_scores(evaluation, bound, strict)
     return changed
 
 
 def _verdict(
-    filter_: BoundFilter, view: View, request: Request, judgement: Judgement, strict: bool
+    filter_: BoundFilter, view: View, request: Request, evaluation: Evaluation, strict: bool
 ) -> Mask:
     try:
-        answer: Any = filter_.judge(view, request)
+        answer: Any = filter_.evaluate(view, request)
     except (Exception, SystemExit) as error:
-        _broken("filter", filter_.name, error, judgement, strict)
+        _note_failure("filter", filter_.name, error, evaluation, strict)
         return np.zeros(len(view), dtype=bool)
-    whole = type(answer) is np.ndarray and answer.shape == judgement.cost.shape
+    whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
     if whole and answer.dtype == BOOL:
         return answer  # type: ignore[no-any-return]
     text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
-    _fail(filter_.name, text, judgement, strict)
+    _mark_failed(filter_.name, text, evaluation, strict)
     return np.zeros(len(view), dtype=bool)
 
 
 def _score(
-    weigher: BoundWeigher, view: View, request: Request, judgement: Judgement, strict: bool
+    weigher: BoundWeigher, view: View, request: Request, evaluation: Evaluation, strict: bool
 ) -> Floats:
     try:
-        answer: Any = weigher.judge(view, request)
+        answer: Any = weigher.evaluate(view, request)
     except (Exception, SystemExit) as error:
-        _broken("weigher", weigher.name, error, judgement, strict)
+        _note_failure("weigher", weigher.name, error, evaluation, strict)
         return np.zeros(len(view))
-    if type(answer) is np.ndarray and answer.shape == judgement.cost.shape:
+    if type(answer) is np.ndarray and answer.shape == evaluation.cost.shape:
         if answer.dtype == FLOAT:
             return answer
         if answer.dtype.kind in "fiu":
             return answer.astype(FLOAT)
     text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
-    _fail(weigher.name, text, judgement, strict)
+    _mark_failed(weigher.name, text, evaluation, strict)
     return np.zeros(len(view))
 
 
-def _clamp(judgement: Judgement, bound: BoundPolicy, strict: bool) -> None:
+def _clamp_scores(evaluation: Evaluation, bound: BoundPolicy, strict: bool) -> None:
     """Bring the scores that left 0..1 back into it, and say whose they were."""
-    if _within(judgement.scores):
+    if _all_within(evaluation.scores):
         return
-    for score, weigher in zip(judgement.scores, bound.weighers, strict=True):
-        if not _within(score):
-            score[:] = _clamped(score, weigher, judgement, strict)
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
+        if not _all_within(score):
+            score[:] = _clamped_score(score, weigher, evaluation, strict)
 
 
-def _clamped(score: Floats, weigher: BoundWeigher, judgement: Judgement, strict: bool) -> Floats:
+def _clamped_score(
+    score: Floats, weigher: BoundWeigher, evaluation: Evaluation, strict: bool
+) -> Floats:
     text = f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0"
-    _complain(text, judgement, strict)
+    _note(text, evaluation, strict)
     return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
 
 
-def _within(scores: Floats) -> bool:
+def _all_within(scores: Floats) -> bool:
     """Return whether all scores are within 0..1; one that is NaN is not."""
     if not scores.size:
         return True
@@ -182,23 +189,25 @@ def _within(scores: Floats) -> bool:
     return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 
 
-def _broken(kind: str, name: str, error: BaseException, judgement: Judgement, strict: bool) -> None:
-    text = one_line(f"{kind} {name!r} failed: {words_of(error)}")
+def _note_failure(
+    kind: str, name: str, error: BaseException, evaluation: Evaluation, strict: bool
+) -> None:
+    text = one_line(f"{kind} {name!r} failed: {describe_error(error)}")
     if strict:
         raise PluginError(text) from error
-    _fail(name, text, judgement, strict)
+    _mark_failed(name, text, evaluation, strict)
 
 
-def _fail(name: str, text: str, judgement: Judgement, strict: bool) -> None:
-    _complain(text, judgement, strict)
-    judgement.failed.add(name)
+def _mark_failed(name: str, text: str, evaluation: Evaluation, strict: bool) -> None:
+    _note(text, evaluation, strict)
+    evaluation.failed_plugins.add(name)
 
 
-def _complain(text: str, judgement: Judgement, strict: bool) -> None:
+def _note(text: str, evaluation: Evaluation, strict: bool) -> None:
     if strict:
         raise PluginError(text)
-    if text not in judgement.notes:
-        judgement.notes.append(text)
+    if text not in evaluation.notes:
+        evaluation.notes.append(text)
 
 
 def _shape(answer: Any) -> str:
@@ -213,7 +222,7 @@ def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int
     alive, answers = np.ones(size, dtype=bool), iter(verdicts)
     for name in bound.filter_names:
         before = int(alive.sum())
-        alive = alive if name in bound.idle else alive & next(answers)
+        alive = alive if name in bound.idle_filters else alive & next(answers)
         steps.append((name, before, int(alive.sum())))
     return steps
 

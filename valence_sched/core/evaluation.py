@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from valence_sched.core.fit.fit import Plan
+from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 #: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
-SCALE = 1_000_000
-NEVER = np.iinfo(np.int64).max
+COST_SCALE = 1_000_000
+INFINITE_COST = np.iinfo(np.int64).max
 
 
 @dataclass(slots=True)
-class Judgement:
+class Evaluation:
     """What every filter and weigher said of every pool.
 
     ``kept`` are the verdicts and ``marks`` the scores 0..1, for each filter and weigher an array
@@ -31,74 +31,76 @@ class Judgement:
     Those that ``failed`` are not asked again: for one decision they fail throughout.
     """
 
-    kept: Sequence[Mask] | Mask
-    marks: Sequence[Floats] | Floats
+    filter_verdicts: Sequence[Mask] | Mask
+    weigher_scores: Sequence[Floats] | Floats
     cost: Ints
     notes: list[str] = field(default_factory=list)
-    moving: frozenset[str] = frozenset()
-    failed: set[str] = field(default_factory=set)
-    social: frozenset[str] = frozenset()
+    availability_readers: frozenset[str] = frozenset()
+    failed_plugins: set[str] = field(default_factory=set)
+    group_state_readers: frozenset[str] = frozenset()
 
     @property
     def verdicts(self) -> Mask:
         """The verdicts as one table, filters × pools, which may be written."""
-        if not isinstance(self.kept, np.ndarray):
-            self.kept = np.array(self.kept, dtype=bool).reshape(len(self.kept), len(self.cost))
-        return self.kept
+        if not isinstance(self.filter_verdicts, np.ndarray):
+            self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(
+                len(self.filter_verdicts), len(self.cost)
+            )
+        return self.filter_verdicts
 
     @property
     def scores(self) -> Floats:
         """The scores as one table, weighers × pools, which may be written."""
-        if not isinstance(self.marks, np.ndarray):
-            size = (len(self.marks), len(self.cost))
-            self.marks = np.array(self.marks, dtype=np.float64).reshape(size)
-        return self.marks
+        if not isinstance(self.weigher_scores, np.ndarray):
+            size = (len(self.weigher_scores), len(self.cost))
+            self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
+        return self.weigher_scores
 
-    def marks_of(self, row: int) -> tuple[float, ...]:
+    def scores_of(self, row: int) -> tuple[float, ...]:
         """Return the score of one pool by each weigher."""
-        if isinstance(self.marks, np.ndarray):
-            return tuple(self.marks[:, row].tolist())
-        return tuple([float(marks[row]) for marks in self.marks])
+        if isinstance(self.weigher_scores, np.ndarray):
+            return tuple(self.weigher_scores[:, row].tolist())
+        return tuple([float(marks[row]) for marks in self.weigher_scores])
 
-    def copy(self) -> Judgement:
+    def copy(self) -> Evaluation:
         """Return a judgement whose arrays can be changed without changing this one."""
-        return Judgement(
+        return Evaluation(
             self.verdicts.copy(),
             self.scores.copy(),
             self.cost.copy(),
             list(self.notes),
-            self.moving,
-            set(self.failed),
-            self.social,
+            self.availability_readers,
+            set(self.failed_plugins),
+            self.group_state_readers,
         )
 
-    def window(self, first: int, last: int) -> Judgement:
+    def window(self, first: int, last: int) -> Evaluation:
         """Return rows ``[first, last)`` as windows on the same memory."""
-        return Judgement(
+        return Evaluation(
             self.verdicts[:, first:last],
             self.scores[:, first:last],
             self.cost[first:last],
             self.notes,
-            self.moving,
-            self.failed,
-            self.social,
+            self.availability_readers,
+            self.failed_plugins,
+            self.group_state_readers,
         )
 
-    def part(self, rows: Ints) -> Judgement:
+    def select(self, rows: Ints) -> Evaluation:
         """Return a copy of these rows; notes and who failed are shared."""
-        return Judgement(
+        return Evaluation(
             self.verdicts[:, rows],
             self.scores[:, rows],
             self.cost[rows],
             self.notes,
-            self.moving,
-            self.failed,
-            self.social,
+            self.availability_readers,
+            self.failed_plugins,
+            self.group_state_readers,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class EvaluationContext:
     """A snapshot, a request under a policy, what was judged of it, and how its needs are fitted.
 
     With ``strict`` a plugin that breaks its contract raises. ``beside`` is how many nodes other
@@ -108,16 +110,16 @@ class Case:
     view: View
     request: Request
     bound: BoundPolicy
-    judgement: Judgement
-    plan: Plan
+    evaluation: Evaluation
+    fitter: Fitter
     strict: bool = False
-    beside: int = 0
+    other_nodes: int = 0
 
-    def window(self, first: int, last: int, count: int) -> Case:
+    def window(self, first: int, last: int, count: int) -> EvaluationContext:
         """Return the case of ``count`` nodes on rows ``[first, last)`` alone, whole podms only."""
         return replace(
             self,
             view=self.view.window(first, last),
-            judgement=self.judgement.window(first, last),
+            evaluation=self.evaluation.window(first, last),
             request=msgspec.structs.replace(self.request, count=count, alternates=0),
         )

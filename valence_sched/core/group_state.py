@@ -14,32 +14,32 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from valence_sched.core.evaluate import judge_company
-from valence_sched.core.evaluation import Case
-from valence_sched.model.group import Company, Group
+from valence_sched.core.evaluate import reevaluate_group_state
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.model.group import Group, GroupState
 from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.request import Request
-from valence_sched.view.domains import check, values
+from valence_sched.view.domains import check_domain, domain_values
 from valence_sched.view.view import Mask, View
 
 #: Plugins that look at the company only for how many nodes are where a row stands, or the rules
 #: of a group say: of these it is known whom a node can matter to.
-COUNTING = frozenset(("spread", "affinity", "owner"))
+COUNT_ONLY_READERS = frozenset(("spread", "affinity", "owner"))
 
-Counts = dict[int, int]  # nodes by number of the podm
-Earlier = Sequence[tuple[Request, int]]  # nodes just placed: for which request, on which podm
+CountByPodm = dict[int, int]  # nodes by number of the podm
+EarlierNodes = Sequence[tuple[Request, int]]  # nodes just placed: for which request, on which podm
 
 
 @dataclass(frozen=True, slots=True)
-class _Nodes:
+class _NodeCounts:
     """The nodes of a View, counted by group and podm, and by owner and podm."""
 
-    grouped: dict[str, Counts]
-    owned: dict[str, Counts]
+    by_group: dict[str, CountByPodm]
+    by_owner: dict[str, CountByPodm]
 
 
-def with_company(
-    view: View, request: Request, passing: Callable[[], Mask], earlier: Earlier = ()
+def with_group_state(
+    view: View, request: Request, eligible: Callable[[], Mask], earlier: EarlierNodes = ()
 ) -> Request:
     """Return the request with its company; only one of a group or an owner has any.
 
@@ -54,37 +54,39 @@ def with_company(
     """
     group = request.group
     if group is None and request.owner is None:
-        return msgspec.structs.replace(request, company=Company()) if request.company else request
-    nodes = view.keep(("nodes",), lambda: _count(view))
-    grouped = Counter(nodes.grouped.get(group.name, {}) if group else {})
-    owned = Counter(nodes.owned.get(request.owner, {}) if request.owner else {})
+        return (
+            msgspec.structs.replace(request, company=GroupState()) if request.company else request
+        )
+    nodes = view.memoise(("nodes",), lambda: _count_nodes(view))
+    grouped = Counter(nodes.by_group.get(group.name, {}) if group else {})
+    owned = Counter(nodes.by_owner.get(request.owner, {}) if request.owner else {})
     for other, podm in earlier:
-        grouped[podm] += _named_alike(other.group, group)
+        grouped[podm] += _same_name(other.group, group)
         owned[podm] += request.owner is not None and other.owner == request.owner
-    company = Company(
+    company = GroupState(
         members=_members(view, group, +grouped) if group else {},
-        owned=_named(view, +owned),
-        open=_open(view, group, passing) if group and group.spread else {},
+        owned=_by_podm_id(view, +owned),
+        open=_open_values(view, group, eligible) if group and group.spread else {},
     )
     return msgspec.structs.replace(request, company=company)
 
 
-def joined(view: View, request: Request, rows: Sequence[int]) -> Request:
+def with_members(view: View, request: Request, rows: Sequence[int]) -> Request:
     """Return the request as it is once a node of it stands on the podm of each of ``rows``."""
     podms, before = [view.podm(row) for row in rows], request.company
     members, owned = before.members, before.owned
     if request.group is not None:
         members = members.copy()
         for domain in request.group.domains:
-            there = (value for podm in podms for value in values(podm, domain))
-            members[domain] = _counted(members.get(domain, {}), there)
+            there = (value for podm in podms for value in domain_values(podm, domain))
+            members[domain] = _add_counts(members.get(domain, {}), there)
     if request.owner is not None:
-        owned = _counted(owned, (podm.id for podm in podms))
-    company = Company(members=members, owned=owned, open=before.open)
+        owned = _add_counts(owned, (podm.id for podm in podms))
+    company = GroupState(members=members, owned=owned, open=before.open)
     return msgspec.structs.replace(request, company=company)
 
 
-def _counted(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
+def _add_counts(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
     """Return a copy of the counts with ``more`` counted."""
     counts = counts.copy()
     for value in more:
@@ -92,7 +94,7 @@ def _counted(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def only_there(request: Request) -> bool:
+def affects_own_podm_only(request: Request) -> bool:
     """Return whether a node changes nothing for the rows of other podms, for ``COUNTING`` plugins.
 
     So it is where nothing is counted but by podm, and no rule compares values.
@@ -103,71 +105,83 @@ def only_there(request: Request) -> bool:
     return not (group.affinity or group.spread) and set(group.domains) <= {"podm"}
 
 
-def _members(view: View, group: Group, nodes: Counts) -> dict[str, dict[str, int]]:
+def _members(view: View, group: Group, nodes: CountByPodm) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for domain in group.domains:
-        check(domain)
+        check_domain(domain)
         counts: Counter[str] = Counter()
         for podm, number in nodes.items():
-            for value in values(view.podms[podm], domain):
+            for value in domain_values(view.podms[podm], domain):
                 counts[value] += number
         if counts:
             found[domain] = dict(counts)
     return found
 
 
-def _named_alike(one: Group | None, other: Group | None) -> bool:
+def _same_name(one: Group | None, other: Group | None) -> bool:
     return one is not None and other is not None and one.name == other.name
 
 
-def _named(view: View, counts: Counts) -> dict[str, int]:
+def _by_podm_id(view: View, counts: CountByPodm) -> dict[str, int]:
     return {view.podms[podm].id: number for podm, number in counts.items()}
 
 
-def _open(view: View, group: Group, passing: Callable[[], Mask]) -> dict[str, tuple[str, ...]]:
-    podms = [view.podms[podm] for podm in sorted(set(view.podm_of[passing()].tolist()))]
+def _open_values(
+    view: View, group: Group, eligible: Callable[[], Mask]
+) -> dict[str, tuple[str, ...]]:
+    podms = [view.podms[podm] for podm in sorted(set(view.podm_of[eligible()].tolist()))]
     return {
-        rule.over: tuple(sorted({value for podm in podms for value in values(podm, rule.over)}))
+        rule.over: tuple(
+            sorted({value for podm in podms for value in domain_values(podm, rule.over)})
+        )
         for rule in group.spread
     }
 
 
-def _count(view: View) -> _Nodes:
-    found = _Nodes({}, {})
-    for podm, node in _nodes(view):
-        for name, told in ((node.group, found.grouped), (node.owner, found.owned)):
+def _count_nodes(view: View) -> _NodeCounts:
+    found = _NodeCounts({}, {})
+    for podm, node in _nodes_by_podm(view):
+        for name, told in ((node.group, found.by_group), (node.owner, found.by_owner)):
             if name is not None:
                 counts = told.setdefault(name, {})
                 counts[podm] = counts.get(podm, 0) + 1
     return found
 
 
-def _nodes(view: View) -> Iterator[tuple[int, Node]]:
+def _nodes_by_podm(view: View) -> Iterator[tuple[int, Node]]:
     for number, podm in enumerate(view.podms):
         for node in podm.nodes:
             yield number, node
 
 
-def stand_ins(case: Case, company: Request, node: int, rows: Sequence[int]) -> set[int]:
+def substitute_rows(
+    context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
+) -> set[int]:
     """Return those of ``rows`` that would keep the rules if they took the place of row ``node``.
 
     ``company`` is the request in the company of all its nodes, that one included.
     """
-    request = msgspec.structs.replace(case.request, company=_without(company, case.view.podm(node)))
+    request = msgspec.structs.replace(
+        context.request, company=_without_member(with_all_members, context.view.podm(replaced_row))
+    )
     index = np.unique(rows)
-    part = case.judgement.part(index)
-    judge_company(case.view.take(index), request, case.bound, part, strict=case.strict)
-    fixed = part.social - part.moving  # what is free is another matter, and was seen to
-    asked = [filter_.name in fixed for filter_ in case.bound.filters]
+    part = context.evaluation.select(index)
+    reevaluate_group_state(
+        context.view.take(index), request, context.bound, part, strict=context.strict
+    )
+    fixed = (
+        part.group_state_readers - part.availability_readers
+    )  # what is free is another matter, and was seen to
+    asked = [filter_.name in fixed for filter_ in context.bound.filters]
     return set(index[part.verdicts[asked].all(axis=0)].tolist())
 
 
-def _without(request: Request, podm: LeanPodm) -> Company:
+def _without_member(request: Request, podm: LeanPodm) -> GroupState:
     """Return the company without one node on a podm."""
     company = request.company
     members = company.members.copy()
     for domain in request.group.domains if request.group else ():
         counts = Counter(members.get(domain, {}))
-        counts.subtract(values(podm, domain))
+        counts.subtract(domain_values(podm, domain))
         members[domain] = dict(+counts)
-    return Company(members=members, owned=company.owned, open=company.open)
+    return GroupState(members=members, owned=company.owned, open=company.open)

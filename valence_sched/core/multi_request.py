@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from valence_sched.core.alternatives import Part, tried
+from valence_sched.core.alternatives import Attempt, try_alternatives
 from valence_sched.core.batch import Batch
 from valence_sched.core.decision import Decision
 from valence_sched.core.digest import inventory_source
-from valence_sched.core.evaluation import Case
-from valence_sched.core.group_state import Earlier
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.group_state import EarlierNodes
 from valence_sched.core.ledger import Ledger
 from valence_sched.model import decision as words
 from valence_sched.model.request import Request
-from valence_sched.view.overlay import Draft
+from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
 
 
@@ -35,27 +35,27 @@ class Decisions:
     decisions: list[Decision] = field(default_factory=list)
 
     @property
-    def failed(self) -> Decision | None:
+    def failure(self) -> Decision | None:
         """Return the decision for which fewer nodes fit than must be placed."""
         last = self.decisions[-1] if self.decisions else None
-        return last if last and len(last.placed) < last.request.least else None
+        return last if last and len(last.placed_nodes) < last.request.required_count else None
 
     @property
-    def requested(self) -> int:
+    def requested_count(self) -> int:
         """Return how many nodes are asked for in all."""
         return sum(request.count for request in self.requests)
 
     @property
-    def placed(self) -> int:
+    def placed_count(self) -> int:
         """Return how many nodes are placed in all."""
-        return 0 if self.failed else sum(len(decision.placed) for decision in self.decisions)
+        return 0 if self.failure else sum(len(decision.placed_nodes) for decision in self.decisions)
 
     @property
     def outcome(self) -> words.Outcome:
         """Return how it ended."""
-        if not self.placed:
+        if not self.placed_count:
             return "nothing_fits"
-        return "placed" if self.placed == self.requested else "placed_in_part"
+        return "placed" if self.placed_count == self.requested_count else "placed_in_part"
 
     @property
     def warnings(self) -> list[str]:
@@ -67,12 +67,12 @@ class Decisions:
         """Return all decisions as one document; of requests that failed, no node is placed."""
         source = inventory_source(self.view, self.skipped)
         reports = [decision.report(source) for decision in self.decisions]
-        if self.failed:
-            reports[:-1] = map(_unplaced, reports[:-1])
+        if self.failure:
+            reports[:-1] = map(_without_placements, reports[:-1])
         return words.Reports(
             outcome=self.outcome,
-            requested=self.requested,
-            placed=self.placed,
+            requested=self.requested_count,
+            placed=self.placed_count,
             inventory=source,
             decisions=tuple(reports),
             warnings=tuple(self.warnings),
@@ -82,8 +82,8 @@ class Decisions:
 def decide_all(
     view: View,
     requests: Sequence[Request],
-    case_of: Callable[[Ledger, Request, Earlier], Case],
-    schedule: Callable[[Case], Batch],
+    context_of: Callable[[Ledger, Request, EarlierNodes], EvaluationContext],
+    schedule: Callable[[EvaluationContext], Batch],
     skipped: Sequence[str] = (),
 ) -> Decisions:
     """Decide on requests in order, up to the first that cannot have what it must."""
@@ -92,34 +92,34 @@ def decide_all(
     earlier: list[tuple[Request, int]] = []
     every = sum(request.count for request in requests)
     for request in requests:
-        case = replace(case_of(ledger, request, earlier), beside=every - request.count)
-        decision = Decision(tried(case, schedule), skipped)
+        case = replace(context_of(ledger, request, earlier), other_nodes=every - request.count)
+        decision = Decision(try_alternatives(case, schedule), skipped)
         found.decisions.append(decision)
-        if found.failed or len(requests) == 1:
+        if found.failure or len(requests) == 1:
             break
-        if len(decision.placed) < request.count or len(decision.parts) > 1:
-            decision.parts = _as_it_is(decision.parts, ledger.view)
+        if len(decision.placed_nodes) < request.count or len(decision.attempts) > 1:
+            decision.attempts = _with_copies(decision.attempts, ledger.view)
         else:
-            decision.whole = False
-        for _, node in decision.placed:
+            decision.explainable = False
+        for _, node in decision.placed_nodes:
             ledger.take(node.chosen)
             earlier.append((request, int(view.podm_of[node.chosen.row])))
-    _spare_alternates(found.decisions)
+    _drop_conflicting_alternates(found.decisions)
     return found
 
 
-def _spare_alternates(decisions: Sequence[Decision]) -> None:
+def _drop_conflicting_alternates(decisions: Sequence[Decision]) -> None:
     """Leave out of each decision the alternates on podms that take nodes of the others."""
-    taking = Counter(podm for decision in decisions for podm in decision.fitting_on)
+    taking = Counter(podm for decision in decisions for podm in decision.fit_count_by_podm)
     for decision in decisions:
         if decision.request.alternates:
-            own = decision.fitting_on
+            own = decision.fit_count_by_podm
             others = (podm for podm, number in taking.items() if number > (podm in own))
-            decision.elsewhere = frozenset(others)
-            vars(decision).pop("placed", None)
+            decision.podms_of_others = frozenset(others)
+            vars(decision).pop("placed_nodes", None)
 
 
-def _unplaced(report: words.Report) -> words.Report:
+def _without_placements(report: words.Report) -> words.Report:
     """Return the report of a decision that another request has brought to nothing."""
     return msgspec.structs.replace(
         report,
@@ -132,21 +132,21 @@ def _unplaced(report: words.Report) -> words.Report:
     )
 
 
-def _as_it_is(parts: Sequence[Part], live: View) -> list[Part]:
+def _with_copies(attempts: Sequence[Attempt], current: View) -> list[Attempt]:
     """Return the parts with copies of what goes on changing, so that words can wait."""
-    still = Draft(live).view
+    still = Overlay(current).view
     return [
-        Part(
+        Attempt(
             replace(
-                part.case,
-                view=still if part.case.view is live else part.case.view,
-                judgement=part.case.judgement.copy(),
+                part.context,
+                view=still if part.context.view is current else part.context.view,
+                evaluation=part.context.evaluation.copy(),
             ),
             replace(
                 part.batch,
-                view=still if part.batch.view is live else part.batch.view,
-                judgement=part.batch.judgement.copy(),
+                view=still if part.batch.view is current else part.batch.view,
+                evaluation=part.batch.evaluation.copy(),
             ),
         )
-        for part in parts
+        for part in attempts
     ]

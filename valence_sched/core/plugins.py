@@ -12,7 +12,7 @@ from typing import Any
 
 import stevedore
 
-from valence_sched.errors import PluginError, SchedulerError, UnknownName, one_line, words_of
+from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error, one_line
 
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
@@ -29,9 +29,9 @@ class Plugins:
     """What is installed under one entry point group, and what could not be loaded."""
 
     kind: str
-    found: Mapping[str, Callable[..., Any]]
+    by_name: Mapping[str, Callable[..., Any]]
     sources: Mapping[str, str] = field(default_factory=dict)
-    broken: Mapping[str, str] = field(default_factory=dict)
+    load_errors: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str, where: str = "") -> Callable[..., Any]:
         """Return the plugin of this name.
@@ -40,21 +40,21 @@ class Plugins:
             UnknownName: there is none; the message names the nearest.
             PluginError: it is installed but could not be imported.
         """
-        if name in self.broken:
-            text = f"{self.kind} {name!r} cannot be loaded: {self.broken[name]}"
+        if name in self.load_errors:
+            text = f"{self.kind} {name!r} cannot be loaded: {self.load_errors[name]}"
             raise PluginError(f"{where}: {text}" if where else text)
-        if name not in self.found:
-            raise UnknownName(self.kind, name, self.found, where)
-        return self.found[name]
+        if name not in self.by_name:
+            raise UnknownName(self.kind, name, self.by_name, where)
+        return self.by_name[name]
 
 
 @functools.cache
-def installed(group: str) -> Plugins:
+def load(group: str) -> Plugins:
     """Return the plugins of an entry point group, in name order."""
     broken: dict[str, str] = {}
 
     def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
-        broken[entry_point.name] = words_of(error)
+        broken[entry_point.name] = describe_error(error)
 
     noun = group.rpartition(".")[2]
     kind = noun if noun.endswith("ss") else noun.removesuffix("s")
@@ -83,7 +83,7 @@ def _ours_first(extension: Any) -> tuple[str, bool, str]:
 
 
 @contextmanager
-def blamed(who: str) -> Iterator[None]:
+def plugin_errors(who: str) -> Iterator[None]:
     """Name a plugin that raises what is no error of ours.
 
     Raises:
@@ -94,7 +94,7 @@ def blamed(who: str) -> Iterator[None]:
     except SchedulerError:
         raise
     except Exception as error:
-        raise PluginError(one_line(f"{who}: {words_of(error)}")) from error
+        raise PluginError(one_line(f"{who}: {describe_error(error)}")) from error
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 
 from valence_sched.core import plugins
-from valence_sched.errors import InputError, nearest
+from valence_sched.errors import InputError, suggest
 from valence_sched.model.codec import convert
-from valence_sched.model.need import Ask, Need
-from valence_sched.model.policy import FilterUse, Overrides, Policy, WeigherUse
+from valence_sched.model.need import Alternative, Need
+from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Request
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-NO_OVERRIDES = Overrides()
-Settled = Literal["reject", "allow"]
+NO_OVERRIDES = WeightOverrides()
+UnknownRule = Literal["reject", "allow"]
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
 
@@ -30,7 +30,7 @@ class BoundFilter:
     """A filter with its options filled in."""
 
     name: str
-    judge: Callable[[View, Request], Mask]
+    evaluate: Callable[[View, Request], Mask]
     terms: Callable[[View, Request], Any] | None
 
 
@@ -40,8 +40,8 @@ class BoundWeigher:
 
     name: str
     weight: int
-    judge: Callable[[View, Request], Floats]
-    overrides: Overrides = NO_OVERRIDES
+    evaluate: Callable[[View, Request], Floats]
+    overrides: WeightOverrides = NO_OVERRIDES
 
     @property
     def heaviest(self) -> int:
@@ -49,7 +49,7 @@ class BoundWeigher:
         if not self.overrides:
             return self.weight
         use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
-        return round(use.heaviest * WEIGHT_UNITS)
+        return round(use.max_weight * WEIGHT_UNITS)
 
     def weights(self, view: View) -> Ints:
         """Return its weight per row, by the aggregates and the zone of the pod manager."""
@@ -74,20 +74,20 @@ class BoundPolicy:
     policy: Policy
     filters: tuple[BoundFilter, ...]
     weighers: tuple[BoundWeigher, ...]
-    idle: frozenset[str] = frozenset()
+    idle_filters: frozenset[str] = frozenset()
 
     @property
     def filter_names(self) -> list[str]:
         """Return the names of all filters in order, idle ones included."""
-        return [use.name for use in (self.policy.filters if self.idle else self.filters)]
+        return [use.name for use in (self.policy.filters if self.idle_filters else self.filters)]
 
     @functools.cached_property
-    def worst(self) -> int:
+    def worst_cost(self) -> int:
         """Return the largest cost a pool can have."""
         return sum(weigher.heaviest for weigher in self.weighers)
 
     @functools.cached_property
-    def varied(self) -> bool:
+    def weights_vary(self) -> bool:
         """Return whether any weight depends on the aggregate or the zone."""
         return any(weigher.overrides for weigher in self.weighers)
 
@@ -100,7 +100,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
         InputError: an option the plugin does not have, or of the wrong type, or one plugin twice.
     """
     where = f"{file}: policy {policy.name!r}"
-    plugins.installed(plugins.SCHEDULERS).get(policy.scheduler, where)
+    plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
     for kind, uses in (("filter", policy.filters), ("weigher", policy.weighers)):
         names = [use.name for use in uses]
         if twice := [name for name in names if names.count(name) > 1]:
@@ -108,18 +108,18 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
     weighers = policy.weighers
     if policy.unknown == "penalise" and all(use.name != "known" for use in weighers):
-        weight = max(1.0, 2 * sum(use.heaviest for use in weighers))
+        weight = max(1.0, 2 * sum(use.max_weight for use in weighers))
         weighers = (*weighers, WeigherUse("known", min(1000.0, weight)))
     return BoundPolicy(
         policy=policy,
-        filters=tuple(_filter(use, where) for use in policy.filters),
-        weighers=tuple(_weigher(use, where) for use in weighers),
+        filters=tuple(_bind_filter(use, where) for use in policy.filters),
+        weighers=tuple(_bind_weigher(use, where) for use in weighers),
     )
 
 
-def _filter(use: FilterUse, where: str) -> BoundFilter:
-    function = plugins.installed(plugins.FILTERS).get(use.name, where)
-    given = _checked(function, use.name, use.options, where)
+def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
+    function = plugins.load(plugins.FILTERS).get(use.name, where)
+    given = _check_options(function, use.name, use.options, where)
     explain = getattr(function, "terms", None)
     return BoundFilter(
         use.name,
@@ -128,9 +128,9 @@ def _filter(use: FilterUse, where: str) -> BoundFilter:
     )
 
 
-def _weigher(use: WeigherUse, where: str) -> BoundWeigher:
-    function = plugins.installed(plugins.WEIGHERS).get(use.name, where)
-    given = _checked(function, use.name, use.options, where)
+def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
+    function = plugins.load(plugins.WEIGHERS).get(use.name, where)
+    given = _check_options(function, use.name, use.options, where)
     return BoundWeigher(
         use.name,
         round(use.weight * WEIGHT_UNITS),
@@ -139,7 +139,7 @@ def _weigher(use: WeigherUse, where: str) -> BoundWeigher:
     )
 
 
-def _checked(
+def _check_options(
     function: Callable[..., Any], name: str, given: dict[str, Any], where: str
 ) -> dict[str, Any]:
     known = plugins.options(function)
@@ -148,7 +148,7 @@ def _checked(
     for option, value in given.items():
         place = f"option {option!r} of {name!r}"
         if option not in known:
-            raise InputError(where, place, "no such option", hint=nearest(option, known))
+            raise InputError(where, place, "no such option", hint=suggest(option, known))
         hint = hints.get(option, Any)
         checked[option] = convert(value, hint, where, place)
     return checked
@@ -163,35 +163,35 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reader:
+class RequestReader:
     """Which plugin reads some words of a request; ``instead``, those that will do as well."""
 
     kind: Literal["filter", "weigher"]
     name: str
-    words: Callable[[Request], object]
+    value: Callable[[Request], object]
     instead: tuple[str, ...] = ()
 
 
-READERS = (
-    Reader("filter", "target", lambda request: request.podms or request.exclude_podms),
-    Reader("filter", "zone", lambda request: request.zone),
-    Reader("filter", "location", lambda request: request.locations),
-    Reader("filter", "aggregates", lambda request: request.aggregates),
-    Reader("filter", "capabilities", lambda request: request.capabilities),
-    Reader("filter", "traits", lambda request: request.traits),
-    Reader("filter", "attributes", lambda request: request.attributes),
-    Reader("filter", "json", lambda request: request.where is not None),
-    Reader("filter", "near", lambda request: any(not near.soft for near in request.near)),
-    Reader("filter", "spread", lambda request: request.group and request.group.hard),
-    Reader("weigher", "near", lambda request: any(near.soft for near in request.near)),
-    Reader("weigher", "affinity", lambda request: request.group and request.group.soft),
-    Reader("weigher", "owner", lambda request: request.owner, instead=("isolation",)),
+REQUEST_READERS = (
+    RequestReader("filter", "target", lambda request: request.podms or request.exclude_podms),
+    RequestReader("filter", "zone", lambda request: request.zone),
+    RequestReader("filter", "location", lambda request: request.locations),
+    RequestReader("filter", "aggregates", lambda request: request.aggregates),
+    RequestReader("filter", "capabilities", lambda request: request.capabilities),
+    RequestReader("filter", "traits", lambda request: request.traits),
+    RequestReader("filter", "attributes", lambda request: request.attributes),
+    RequestReader("filter", "json", lambda request: request.where is not None),
+    RequestReader("filter", "near", lambda request: any(not near.soft for near in request.near)),
+    RequestReader("filter", "spread", lambda request: request.group and request.group.hard),
+    RequestReader("weigher", "near", lambda request: any(near.soft for near in request.near)),
+    RequestReader("weigher", "affinity", lambda request: request.group and request.group.soft),
+    RequestReader("weigher", "owner", lambda request: request.owner, instead=("isolation",)),
 )
 
 
-def unread(request: Request, bound: BoundPolicy) -> list[Reader]:
+def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]:
     """Return whom a request needs to read it and the policy does not have."""
-    asked = [reader for reader in READERS if reader.words(request)]
+    asked = [reader for reader in REQUEST_READERS if reader.value(request)]
     if not asked:
         return asked
     filters = {use.name for use in bound.filters}
@@ -203,12 +203,12 @@ def unread(request: Request, bound: BoundPolicy) -> list[Reader]:
     ]
 
 
-def idle(request: Request) -> frozenset[Reader]:
+def idle_readers(request: Request) -> frozenset[RequestReader]:
     """Return the readers that a request gives nothing to do."""
-    return frozenset([reader for reader in READERS if not reader.words(request)])
+    return frozenset([reader for reader in REQUEST_READERS if not reader.value(request)])
 
 
-def without(bound: BoundPolicy, readers: frozenset[Reader]) -> BoundPolicy:
+def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
     """Return the policy as it decides when some readers have nothing to do.
 
     The filters among them keep everything, and the weighers take no part.
@@ -219,22 +219,24 @@ def without(bound: BoundPolicy, readers: frozenset[Reader]) -> BoundPolicy:
         bound,
         filters=tuple(use for use in bound.filters if use.name not in filters),
         weighers=tuple(use for use in bound.weighers if use.name not in weighers),
-        idle=filters,
+        idle_filters=filters,
     )
 
 
-def for_policy(request: Request, policy: Policy) -> Request:
+def resolve_unknown(request: Request, policy: Policy) -> Request:
     """Return the request as a policy reads it: what an unknown attribute means is settled.
 
     Anew where another policy has settled it before, as in a request from a report.
     """
-    unknown: Settled = "reject" if policy.unknown == "reject" else "allow"
-    if {need.unknown for ask in request.asks for need in ask.needs} <= {unknown}:
+    unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
+    if {need.unknown for ask in request.alternatives for need in ask.needs} <= {unknown}:
         return request
-    fallbacks = tuple(Ask(_settled(ask.needs, unknown), ask.bonds) for ask in request.fallbacks)
-    needs = _settled(request.needs, unknown)
+    fallbacks = tuple(
+        Alternative(_with_unknown(ask.needs, unknown), ask.bonds) for ask in request.fallbacks
+    )
+    needs = _with_unknown(request.needs, unknown)
     return msgspec.structs.replace(request, needs=needs, fallbacks=fallbacks)
 
 
-def _settled(needs: tuple[Need, ...], unknown: Settled) -> tuple[Need, ...]:
+def _with_unknown(needs: tuple[Need, ...], unknown: UnknownRule) -> tuple[Need, ...]:
     return tuple(msgspec.structs.replace(need, unknown=unknown) for need in needs)

@@ -33,7 +33,7 @@ MAX_NOTES = 100
 BUFFER_BYTES = 1 * MIB
 
 
-class Counted(io.RawIOBase):
+class BoundedStream(io.RawIOBase):
     """A stream that begins with ``head``, goes on with ``source`` and ends with an error."""
 
     def __init__(self, source: BinaryIO, file: str, most: int, head: bytes = b"") -> None:
@@ -57,12 +57,12 @@ class Counted(io.RawIOBase):
         return len(data)
 
 
-def buffered(stream: Counted) -> BinaryIO:
+def buffered_reader(stream: BoundedStream) -> BinaryIO:
     """Return the stream with lines and large reads."""
     return io.BufferedReader(stream, BUFFER_BYTES)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what an error of the system says, in a few words."""
     strerror = getattr(error, "strerror", None)
     return str(strerror or error or type(error).__name__).lower()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from valence_sched.drivers.fields import Json
-from valence_sched.model.composition import Outcome, Wanted
+from valence_sched.model.composition import CompositionRequest, CompositionResult
 
 #: Told each state that a node goes through, for a person who waits.
 Watch = Callable[[str], None]
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
     body: Json | None
 
 
-class Wire(Protocol):
+class Session(Protocol):
     """A connection to one pod manager; every verb raises PodmError when no reply came."""
 
     def get(self, uri: str) -> Reply:
@@ -41,23 +41,23 @@ class Wire(Protocol):
         """Remove a document, once."""
 
 
-class Hands(Protocol):
+class Composer(Protocol):
     """One pod manager, ready to compose."""
 
-    def refuses(self, wanted: Wanted) -> str | None:
+    def refusal(self, request: CompositionRequest) -> str | None:
         """Return why this could not be composed here, whatever is free; None when it could."""
 
-    def taken(self, wanted: Wanted) -> Sequence[str]:
+    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line for each block that is no longer free, with what it says now."""
 
-    def preview(self, wanted: Wanted) -> str | None:
+    def preview(self, request: CompositionRequest) -> str | None:
         """Ask whether the node could be made: None for yes, else why not.
 
         Raises:
             PodmError: the pod manager offers no preview, or does not answer.
         """
 
-    def reserve(self, wanted: Wanted) -> bool:
+    def reserve(self, request: CompositionRequest) -> bool:
         """Keep others from the blocks where that can be done; return whether it was.
 
         Raises:
@@ -65,20 +65,20 @@ class Hands(Protocol):
             PodmError: it is refused, or cannot be told.
         """
 
-    def unreserve(self, wanted: Wanted) -> None:
+    def unreserve(self, request: CompositionRequest) -> None:
         """Undo :meth:`reserve`, also of another process.
 
         Raises:
             PodmError: something stays reserved.
         """
 
-    def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
+    def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Make the node, wait for it, and read back what is there."""
 
-    def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read what there is of a node, by its URI or, without one, by its name and blocks."""
 
-    def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
+    def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """Take a node apart and read back: ``absent`` means that nothing is left of it.
 
         What stands at its URI by now and is another node, is left alone.

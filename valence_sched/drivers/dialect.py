@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from valence_sched.drivers.fields import Json, Resource
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.model.inventory import FullPodm
 
 
@@ -21,10 +21,10 @@ class Dialect(NamedTuple):
 
     name: str
     root: type[Resource]
-    read: Callable[[Service, str, str], FullPodm]
+    read: Callable[[LinkedDocuments, str, str], FullPodm]
 
 
-def told(root: Json | None) -> str:
+def dialect_name(root: Json | None) -> str:
     """Return the name of the dialect that a service root speaks.
 
     Intel RSD has its ``Nodes`` in the root, or in its own part of it. The services below its pod

@@ -32,16 +32,16 @@ class Resource:
 
     lasting: ClassVar[bool] = False
     #: Its fields that lead to other documents, in the order of their names.
-    ways: ClassVar[tuple[Link | Parts, ...]] = ()
+    link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
     #: The properties in which it says what it is, apart from its name and what it links.
-    said: ClassVar[tuple[str, ...]] = ()
+    content_properties: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
         fields = [field for field in found if isinstance(field, Field)]
-        cls.ways = tuple(field for field in fields if isinstance(field, Link | Parts))
-        said = {field.first for field in fields if field not in cls.ways}
-        cls.said = tuple(sorted(said - {"Name", "Links"}))
+        cls.link_fields = tuple(field for field in fields if isinstance(field, Link | Parts))
+        said = {field.first for field in fields if field not in cls.link_fields}
+        cls.content_properties = tuple(sorted(said - {"Name", "Links"}))
 
     def __init__(self, uri: str, json: Json, note: Note) -> None:
         self.uri, self.json, self.note = uri, json, note
@@ -227,7 +227,7 @@ def _link(item: Any) -> str:
     return target if isinstance(target, str) else ""
 
 
-class Named(Resource):
+class NamedResource(Resource):
     """Any resource: its name and its health."""
 
     name = Field("Name", text, "what people call it; not an identity")

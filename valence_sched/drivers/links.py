@@ -35,7 +35,7 @@ def path_of(uri: str) -> str:
     return f"{path}?{query}" if query else path
 
 
-class Service:
+class LinkedDocuments:
     """Documents that link each other; every URI has one spelling, its first or a known one."""
 
     def __init__(
@@ -72,12 +72,12 @@ class Service:
         uri = path_of(link)
         if uri in self._known:
             return uri
-        return self._spelled.setdefault(folded(uri), uri)
+        return self._spelled.setdefault(fold_uri(uri), uri)
 
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
         """The spelling of each URI, by what all spellings have in common."""
-        return {folded(uri): uri for uri in sorted(self._known, reverse=True)}
+        return {fold_uri(uri): uri for uri in sorted(self._known, reverse=True)}
 
     def json(self, uri: str, where: str) -> Json | None:
         """Return the document at a URI; a dangling link or bad document is noted once."""
@@ -143,7 +143,7 @@ class Service:
             self.note(problem)
 
 
-def folded(uri: str) -> str:
+def fold_uri(uri: str) -> str:
     """Return what all spellings of a URI have in common."""
     return (unquote(uri) if "%" in uri else uri).casefold()
 

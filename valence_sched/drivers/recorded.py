@@ -18,8 +18,13 @@ from typing import BinaryIO, NamedTuple
 from valence_sched.drivers.files import tree as mockup
 from valence_sched.drivers.files.archives import is_inventory_name, tar_members, zip_members
 from valence_sched.drivers.files.folders import children, files_below
-from valence_sched.drivers.files.json_inventory import NotOurs, Record, text_records, tree_record
-from valence_sched.drivers.files.streams import opened, readable
+from valence_sched.drivers.files.json_inventory import (
+    NotAnInventory,
+    Record,
+    text_records,
+    tree_record,
+)
+from valence_sched.drivers.files.streams import input_errors, open_stream
 from valence_sched.errors import InputError
 
 __all__ = ["Record", "records"]
@@ -34,7 +39,7 @@ class Child(NamedTuple):
     """What stands in a folder or archive: a tree, or a file that may be an inventory."""
 
     name: str
-    tree: Callable[[], mockup.Tree | None]
+    tree: Callable[[], mockup.RecordedTree | None]
     open: Callable[[], BinaryIO]
 
 
@@ -44,7 +49,7 @@ def records(source: str, stdin: BinaryIO, problems: list[str]) -> Iterator[Recor
     Raises:
         InputError: the source as a whole cannot be read.
     """
-    with readable("stdin" if source == "-" else source):
+    with input_errors("stdin" if source == "-" else source):
         if source == "-":
             yield from _stream(stdin, "stdin", "stdin", problems)
             return
@@ -71,7 +76,7 @@ def stem(path: Path) -> str:
 def _stream(
     source: BinaryIO, file: str, id_: str, problems: list[str], nesting: int = 0
 ) -> Iterator[Record]:
-    stream = opened(source, file)
+    stream = open_stream(source, file)
     if stream.form == "text":
         yield from text_records(stream.bytes, file, id_, problems)
         return
@@ -89,18 +94,18 @@ def _folder(path: Path, file: str, problems: list[str]) -> Iterator[Record]:
         yield tree_record(tree, stem(path), file, problems)
         return
     found = (
-        Child(child.name, partial(_tree_or_none, child, problems), partial(_opened, child))
+        Child(child.name, partial(_tree_or_none, child, problems), partial(_open, child))
         for child in children(path, file, problems)
     )
     yield from _several(found, file, problems, 0)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _tree_or_none(path: Path, problems: list[str], file: str = "") -> mockup.Tree | None:
-    if not path.is_dir() or not any((path / mark).is_file() for mark in mockup.MARKS):
+def _tree_or_none(path: Path, problems: list[str], file: str = "") -> mockup.RecordedTree | None:
+    if not path.is_dir() or not any((path / mark).is_file() for mark in mockup.TREE_MARKERS):
         return None
     return mockup.tree_of_files(files_below(path.resolve(), file or str(path), problems))
 
@@ -131,7 +136,7 @@ def _archive(
     yield from _several(found, file, problems, nesting)
 
 
-def _packed_tree(files: Mapping[str, bytes]) -> mockup.Tree | None:
+def _packed_tree(files: Mapping[str, bytes]) -> mockup.RecordedTree | None:
     return mockup.tree_of_files(files) if mockup.is_tree(files) else None
 
 
@@ -147,7 +152,7 @@ def _several(
                 known = True
                 yield record
             known = known or is_inventory_name(child.name)
-        except NotOurs:
+        except NotAnInventory:
             continue  # a folder of captures holds other JSON too
         except InputError as error:
             known = True
@@ -159,7 +164,7 @@ def _several(
 
 def _child(child: Child, name: str, problems: list[str], nesting: int) -> Iterator[Record]:
     id_ = stem(Path(child.name))
-    with readable(name):
+    with input_errors(name):
         if tree := child.tree():
             yield tree_record(tree, id_, name, problems)
         elif is_inventory_name(child.name):

@@ -9,12 +9,12 @@ from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import one_line
 
-MOST_MESSAGES = 5
+MAX_MESSAGES = 5
 
 #: Message keys that report success; an error body may hold nothing else.
-_FINE = ("success", "created", "accepteventnotification")
+_SUCCESS_KEYS = ("success", "created", "accepteventnotification")
 
-_ENDED_BADLY = ("Exception", "Killed", "Cancelled", "Interrupted")
+_FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 
 
 def refusal(reply: Reply) -> str | None:
@@ -23,15 +23,15 @@ def refusal(reply: Reply) -> str | None:
     Some answer 200 with an error in the body, or in a stanza of it; some put success into an
     error body.
     """
-    bodies = (reply.body, *responses(reply.body))
-    told = [text for body in bodies for text in _messages(body)] or _of_task(reply.body)
+    bodies = (reply.body, *stanza_responses(reply.body))
+    told = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
     if reply.status >= 400 or told:
-        words = "; ".join(told[:MOST_MESSAGES]) or "no reason given"
+        words = "; ".join(told[:MAX_MESSAGES]) or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
     return None
 
 
-def responses(body: Any) -> list[Json]:
+def stanza_responses(body: Any) -> list[Json]:
     """Return what a manifest's stanzas were answered with."""
     stanzas = ((body or {}).get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
     found = [stanza.get("Response") for stanza in stanzas or [] if isinstance(stanza, dict)]
@@ -44,25 +44,25 @@ def _messages(body: Any) -> list[str]:
         return [str(error)] if error else []
     extended = error.get("@Message.ExtendedInfo")
     inner = extended if isinstance(extended, list) else [extended]
-    found = [_said(item) for item in [*inner, error] if isinstance(item, dict)]
+    found = [_message_text(item) for item in [*inner, error] if isinstance(item, dict)]
     told = [text for text in dict.fromkeys(found) if text]
     return told[:-1] if len(told) > 1 and _is_general(error) else told
 
 
-def _of_task(body: Any) -> list[str]:
+def _task_messages(body: Any) -> list[str]:
     """Return why a task ended without success; empty for one that did not, and for no task."""
     state = body.get("TaskState") if isinstance(body, dict) else None
-    if state not in _ENDED_BADLY:
+    if state not in _FAILED_TASK_STATES:
         return []
     messages = body.get("Messages")
     inner = messages if isinstance(messages, list) else []
-    told = [text for item in inner if isinstance(item, dict) and (text := _said(item))]
+    told = [text for item in inner if isinstance(item, dict) and (text := _message_text(item))]
     return [f"its task ended in {state}", *told]
 
 
-def _said(item: dict[str, Any]) -> str:
+def _message_text(item: dict[str, Any]) -> str:
     key = str(item.get("MessageId") or item.get("code") or "").rpartition(".")[2]
-    if key.casefold() in _FINE:
+    if key.casefold() in _SUCCESS_KEYS:
         return ""
     return str(item.get("Message") or item.get("message") or key)
 

@@ -7,22 +7,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from valence_sched.drivers.composer import Reply, Watch, Wire
-from valence_sched.drivers.http.answer import GOING
+from valence_sched.drivers.composer import Reply, Session, Watch
+from valence_sched.drivers.http.answer import RUNNING_TASK_STATES
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import path
+from valence_sched.drivers.redfish.capabilities import link_path
 from valence_sched.drivers.refusals import refusal
 from valence_sched.errors import PodmError
 
 ACCEPTED = 202
 #: Answers after which what was asked for may still come to be: those of a gateway that gave up.
-GATEWAY = (408, 502, 504)
+GATEWAY_STATUSES = (408, 502, 504)
 #: What a monitor answers that cannot answer now; any other is how the operation itself ended.
-LATER = (*GATEWAY, 429, 503)
+RETRY_STATUSES = (*GATEWAY_STATUSES, 429, 503)
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """What became of a write.
 
     ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
@@ -42,26 +42,26 @@ class Sent(NamedTuple):
         return bool(self.reason) and not (self.lost or self.goes_on or self.unsent)
 
 
-def written(
-    wire: Wire, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
-) -> Sent:
+def write(
+    session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
+) -> SendResult:
     """Send once to ``target``, and wait for what was only accepted."""
     try:
         reply = send()
     except PodmError as error:
         sent = getattr(error, "sent", True)
-        return Sent(reason=f"no reply: {error}", lost=sent, unsent=not sent)
+        return SendResult(reason=f"no reply: {error}", lost=sent, unsent=not sent)
     watch("answered")
-    last, goes_on = _finished(wire, target, reply, patience, watch)
+    last, goes_on = _wait_for_task(session, target, reply, patience, watch)
     if goes_on:
-        return Sent(reason="its task did not end in time", goes_on=True)
+        return SendResult(reason="its task did not end in time", goes_on=True)
     why = refusal(last)
-    node = None if why else methods.node_of(last, target)
-    return Sent(node, why or "", lost=last.status in GATEWAY)
+    node = None if why else methods.node_uri_of(last, target)
+    return SendResult(node, why or "", lost=last.status in GATEWAY_STATUSES)
 
 
-def _finished(
-    wire: Wire, target: str, reply: Reply, patience: Patience, watch: Watch
+def _wait_for_task(
+    session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
     """Wait for what was accepted; return the last reply, and whether its task still goes on.
 
@@ -70,21 +70,21 @@ def _finished(
     if reply.status != ACCEPTED:
         return reply, False
     told = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
-    monitor = path(urljoin(target, str(told))) if told else None
+    monitor = link_path(urljoin(target, str(told))) if told else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
         try:
-            found = wire.get(monitor)
+            found = session.get(monitor)
         except PodmError:
             continue
-        if found.status in LATER:
+        if found.status in RETRY_STATUSES:
             continue
         reply = found
-        if not _runs(reply):
+        if not _is_running(reply):
             return reply, False
     return reply, True
 
 
-def _runs(reply: Reply) -> bool:
+def _is_running(reply: Reply) -> bool:
     """Return whether a reply is of a task that has not ended."""
-    return reply.status == ACCEPTED or (reply.body or {}).get("TaskState") in GOING
+    return reply.status == ACCEPTED or (reply.body or {}).get("TaskState") in RUNNING_TASK_STATES

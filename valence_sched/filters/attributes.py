@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from valence_sched.model.extra_specs import locate, parse, written
+from valence_sched.model.extra_specs import as_text, parse_condition, split_attribute
 from valence_sched.model.request import Request
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
@@ -16,12 +16,12 @@ from valence_sched.view.view import Labels, View
 def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil what is asked."""
     for path, text in request.attributes.items():
-        told = _told(view, *locate(path))
-        have = Labels([_shown(value) for value in told.values], told.codes)
-        yield Term(path, text, have, holds=told.where(parse(text).holds))
+        told = _attribute(view, *split_attribute(path))
+        have = Labels([_display(value) for value in told.values], told.codes)
+        yield Term(path, text, have, holds=told.where(parse_condition(text).holds))
 
 
-def _told(view: View, place: str, name: str) -> Labels:
+def _attribute(view: View, place: str, name: str) -> Labels:
     """Return an attribute per row, as it was told."""
     if place == "facts":
         return view.text(name)
@@ -35,6 +35,6 @@ def _told(view: View, place: str, name: str) -> Labels:
     return Labels([getattr(podm, place) for podm in view.podms], view.podm_of)
 
 
-def _shown(value: Any) -> Any:
+def _display(value: Any) -> Any:
     """Return a value as it is explained: a year is no amount, so it has no thousands."""
-    return written(value) if isinstance(value, (int, float)) else value
+    return as_text(value) if isinstance(value, (int, float)) else value

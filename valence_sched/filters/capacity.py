@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.availability import enough
+from valence_sched.view.availability import sufficient
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
@@ -22,16 +22,16 @@ def capacity(
 
     Necessary, not sufficient: whether a set of blocks makes the node is decided by the fit.
     """
-    every = view.every
-    for need, holds in zip(request.needs, enough(view, request.needs), strict=True):
+    every = view.all_rows
+    for need, holds in zip(request.needs, sufficient(view, request.needs), strict=True):
         if holds is every and need.count == 1 and not headroom:
             continue
         if need.kind == "stock":
-            yield Term(f"{need.label} at once", need.amount, view.most(need), holds=holds)
+            yield Term(f"{need.label} at once", need.amount, view.largest_grant(need), holds=holds)
             if need.count > 1 or headroom:
-                yield Term(need.label, need.asked(headroom), view.free(need))
+                yield Term(need.label, need.total_amount(headroom), view.free(need))
             if need.count > 1:
-                yield Term(f"grants of {need.label}", need.count, view.grants(need))
+                yield Term(f"grants of {need.label}", need.count, view.grant_count(need))
         elif need.measure != "devices":
-            yield Term(need.label, need.asked(headroom), view.free(need), need.unit,
+            yield Term(need.label, need.total_amount(headroom), view.free(need), need.unit,
                        podm_have=view.free(need, "podm"))  # fmt: skip

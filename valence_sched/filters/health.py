@@ -27,7 +27,7 @@ def health(
     The ``fact`` tells it in Redfish's words: OK, Warning or Critical. One that tells nothing, or
     another word, passes with ``unknown`` and else does not.
     """
-    if unknown and not view.told(fact):
+    if unknown and not view.has_fact(fact):
         return
     passing = _ORDER[: _ORDER.index(worst.lower()) + 1]
 

@@ -18,13 +18,13 @@ def isolation(view: View, request: Request, *, key: str = "reserved_for") -> Ite
     without an owner stays away from all of them. Source: AggregateMultiTenancyIsolation of Nova.
     """
     told = view.capabilities
-    if not view.keep(("reserved", key), lambda: any(key in has for has in told.values)):
+    if not view.memoise(("reserved", key), lambda: any(key in has for has in told.values)):
         return
     owner = request.owner
     holds = told.where(lambda has: key not in has or owner in has[key])
-    have = Labels([_shown(has.get(key)) for has in told.values], told.codes)
+    have = Labels([_display(has.get(key)) for has in told.values], told.codes)
     yield Term("reserved", f"for {owner or 'nobody'}", have, holds=holds)
 
 
-def _shown(owners: tuple[str, ...] | None) -> str:
+def _display(owners: tuple[str, ...] | None) -> str:
     return f"for {', '.join(owners)}" if owners else "for nobody"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from valence_sched.errors import one_line
 from valence_sched.model.expression import conjuncts
 from valence_sched.model.request import Request
-from valence_sched.view.evaluate import told, verdicts
+from valence_sched.view.evaluate import reported_values, truth_values
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
@@ -19,9 +19,9 @@ def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Ter
 
     Unknown is what compares with something that a pod manager does not tell.
     """
-    if request.condition is None:
+    if request.where_expression is None:
         return
     least = 0 if unknown else 1
-    for part in conjuncts(request.condition):
-        holds = verdicts(view, part) >= least
-        yield Term("json", one_line(str(part), 200), told(view, part), holds=holds)
+    for part in conjuncts(request.where_expression):
+        holds = truth_values(view, part) >= least
+        yield Term("json", one_line(str(part), 200), reported_values(view, part), holds=holds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from valence_sched.model.extra_specs import written
+from valence_sched.model.extra_specs import as_text
 from valence_sched.model.request import Request
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
@@ -29,7 +29,7 @@ def _within(locations: tuple[str, ...]) -> Callable[[object], bool]:
 
     def within(told: object) -> bool:
         several = told if isinstance(told, (tuple, list)) else (told,)
-        places = (f"{written(one)}/" for one in several if one is not None)
+        places = (f"{as_text(one)}/" for one in several if one is not None)
         return any(place.startswith(above) for place in places)
 
     return within

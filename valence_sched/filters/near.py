@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.proximity import clues
+from valence_sched.view.proximity import proximity_terms
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
@@ -16,4 +16,4 @@ def near(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools that share zone, an aggregate and every fact with each thing to be near to."""
     for thing in request.near:
         if not thing.soft:
-            yield from clues(view, thing)
+            yield from proximity_terms(view, thing)

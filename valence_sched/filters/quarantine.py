@@ -30,15 +30,15 @@ def quarantine(
     number other than 0; ``false`` and ``no`` are not. With ``most``, also where its fact
     ``failures`` is above it. What is not told counts against nobody.
     """
-    if view.told(fact):
+    if view.has_fact(fact):
         told = view.text(fact)
-        yield Term("quarantine", "no", told, holds=told.where(_free))
+        yield Term("quarantine", "no", told, holds=told.where(_is_clear))
     if most is not None:
         counts = view.number(failures)
         yield Term(failures, f"at most {most:g}", counts, holds=~(counts > most))
 
 
-def _free(told: object) -> bool:
+def _is_clear(told: object) -> bool:
     several = told if isinstance(told, tuple) else (told,)
     return all(
         not item.strip() or item.strip().lower() in _NO if isinstance(item, str) else not item

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.domains import places
+from valence_sched.view.domains import domain_index
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
@@ -29,18 +29,21 @@ def spread(view: View, request: Request) -> Iterator[Term]:
     name = f"group {group.name}"
     for domain in group.affinity:
         counts = members.get(domain, {})
-        have, need = places(view, domain).most(counts), max(counts.values(), default=0)
+        have, need = (
+            domain_index(view, domain).largest_count(counts),
+            max(counts.values(), default=0),
+        )
         yield Term(f"{name}: all at one {domain}", need, have)
     limits = dict.fromkeys(group.anti_affinity, 1)
     for domain, most in (*limits.items(), *group.at_most.items()):
-        yield _fewer(view, request, domain, most, f"{name}: at most {most} per {domain}")
+        yield _fewer_than(view, request, domain, most, f"{name}: at most {most} per {domain}")
     for rule in group.spread:
         if not rule.soft:
-            most = request.company.least(rule.over) + rule.max_skew
+            most = request.company.fewest_members(rule.over) + rule.max_skew
             label = f"{name}: spread over {rule.over}, skew {rule.max_skew}"
-            yield _fewer(view, request, rule.over, most, label)
+            yield _fewer_than(view, request, rule.over, most, label)
 
 
-def _fewer(view: View, request: Request, domain: str, most: int, label: str) -> Term:
-    have = places(view, domain).most(request.company.members.get(domain, {}))
+def _fewer_than(view: View, request: Request, domain: str, most: int, label: str) -> Term:
+    have = domain_index(view, domain).largest_count(request.company.members.get(domain, {}))
     return Term(label, f"fewer than {most}", have, holds=have < most)

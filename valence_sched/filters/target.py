@@ -16,18 +16,18 @@ from valence_sched.view.view import Labels, Mask, View
 def target(view: View, request: Request) -> Iterator[Term]:
     """Keeps the named pod managers, by id or name, and drops the excluded ones."""
     if request.podms:
-        named = _named(view, request.podms)
-        yield Term("pod manager", " or ".join(request.podms), _names(view), holds=named)
+        named = _name_mask(view, request.podms)
+        yield Term("pod manager", " or ".join(request.podms), _podm_labels(view), holds=named)
     if request.exclude_podms:
-        others = ~_named(view, request.exclude_podms)
-        yield Term("pod manager", "not " + ", ".join(request.exclude_podms), _names(view),
+        others = ~_name_mask(view, request.exclude_podms)
+        yield Term("pod manager", "not " + ", ".join(request.exclude_podms), _podm_labels(view),
                    holds=others)  # fmt: skip
 
 
-def _named(view: View, names: tuple[str, ...]) -> Mask:
+def _name_mask(view: View, names: tuple[str, ...]) -> Mask:
     hits = [podm.id in names or podm.name in names for podm in view.podms]
     return np.array(hits, dtype=bool)[view.podm_of]
 
 
-def _names(view: View) -> Labels:
+def _podm_labels(view: View) -> Labels:
     return Labels(view.podm_ids, view.podm_of)

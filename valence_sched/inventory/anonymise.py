@@ -18,12 +18,12 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from valence_sched.model.custom_resource import SCHEME
+from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import Fact, FullBlock, FullPodm, Node, Pool, Stock
-from valence_sched.view.builder import WHOLE
+from valence_sched.view.builder import WHOLE_POOL
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
-WORDS = frozenset(
+STANDARD_SEGMENTS = frozenset(
     word.casefold()
     for word in """
     redfish v1 $metadata Systems Chassis Managers Fabrics CompositionService ResourceBlocks
@@ -44,8 +44,8 @@ WORDS = frozenset(
 )
 _SHORT = re.compile(r"\d{1,3}")
 _QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
-_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
-_OURS = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic)-\d{1,4})")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+_DEVICE_NUMBER = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic)-\d{1,4})")
 
 
 class Aliases:
@@ -65,27 +65,27 @@ class Aliases:
         digest = hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return f"x{digest[:8].hex()}"
 
-    def part(self, text: str) -> str:
+    def segment(self, text: str) -> str:
         """Return the alias of one part of a URI, or an Id; standard words and short numbers stay.
 
         Parts that are spelled differently in URIs and documents (``%20``) have one alias.
         """
-        if text.casefold() in WORDS or _SHORT.fullmatch(text) or text == WHOLE:
+        if text.casefold() in STANDARD_SEGMENTS or _SHORT.fullmatch(text) or text == WHOLE_POOL:
             return text
-        return text if _OURS.fullmatch(text) else self.of(unquote(text))
+        return text if _DEVICE_NUMBER.fullmatch(text) else self.of(unquote(text))
 
     def path(self, text: str) -> str:
         """Return a text of parts between slashes, such as a location, part by part."""
-        return "/".join(self.part(part) for part in text.split("/"))
+        return "/".join(self.segment(part) for part in text.split("/"))
 
     def _uri(self, uri: str) -> str:
         """Return a URI with its structure and without its names."""
-        if found := _ADDRESS.fullmatch(uri):
+        if found := _URL.fullmatch(uri):
             host = f"{self.of(found['host'].casefold())}.invalid" if found["host"] else ""
             return f"{found['scheme'].casefold()}://{host}{self._uri(found['rest'])}"
-        if uri.startswith(SCHEME):
+        if uri.startswith(DECLARED_SCHEME):
             head, hash_, rest = uri.partition("#")
-            return f"{head}{hash_}{self.part(rest)}"
+            return f"{head}{hash_}{self.segment(rest)}"
         path, hash_, pointer = uri.partition("#")
         path, mark, query = path.partition("?")
         if query and not _QUERY.fullmatch(query):
@@ -96,7 +96,7 @@ class Aliases:
         """Return any text: a URI as one, all else by one alias."""
         if text.startswith("/") or "://" in text:
             return self.uri(text)
-        return self.part(text)
+        return self.segment(text)
 
 
 #: Properties whose texts are words of a standard, or say which product a thing is.
@@ -116,15 +116,15 @@ _PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#]*(?:\d{1,2}[A-Za-z_.@#]*)*")
 _HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 
-def podm(aliases: Aliases, found: FullPodm) -> FullPodm:
+def anonymise_podm(aliases: Aliases, found: FullPodm) -> FullPodm:
     """Return a pod manager without names; amounts, kinds, traits and capabilities stay."""
     return replace(
         found,
-        id=aliases.part(found.id),
+        id=aliases.segment(found.id),
         name=_name(aliases, found.name),
         url=aliases.uri(found.url) if found.url else found.url,
         zone=_name(aliases, found.zone),
-        aggregates=tuple(map(aliases.part, found.aggregates)),
+        aggregates=tuple(map(aliases.segment, found.aggregates)),
         facts={key: _fact(aliases, value) for key, value in found.facts.items()},
         pools=tuple(_pool(aliases, pool) for pool in found.pools),
         blocks=tuple(_block(aliases, block) for block in found.blocks),
@@ -133,7 +133,7 @@ def podm(aliases: Aliases, found: FullPodm) -> FullPodm:
     )
 
 
-def documents(aliases: Aliases, found: Mapping[str, Any]) -> dict[str, Any]:
+def anonymise_documents(aliases: Aliases, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded documents by URI without names; what linked still links."""
     first = {
         aliases.uri(uri): _json(aliases, json, "", 200)
@@ -169,7 +169,7 @@ def _id(aliases: Aliases, id_: str) -> str:
 def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
     status = block.status
     if status is not None and status.client is not None:
-        status = replace(status, client=aliases.part(status.client))
+        status = replace(status, client=aliases.segment(status.client))
     places = block.places
     if places is not None:
         places = {kind: aliases.text(place) for kind, place in places.items()}
@@ -227,7 +227,7 @@ def _text(aliases: Aliases, text: str, key: str) -> str:
         return text
     if key == "Pool" and text in _POOLS:
         return text
-    return aliases.part(text)
+    return aliases.segment(text)
 
 
 def _key(aliases: Aliases, key: str) -> str:
@@ -241,13 +241,13 @@ def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
     if not isinstance(json, dict):
         return json
     return {
-        aliases.of(key) if key.casefold() in originals and not _known(key) else key: _keys(
+        aliases.of(key) if key.casefold() in originals and not _is_standard(key) else key: _keys(
             aliases, value, originals
         )
         for key, value in json.items()
     }
 
 
-def _known(key: str) -> bool:
+def _is_standard(key: str) -> bool:
     """Return whether a property is one of the standard's, whatever else is called like it."""
     return bool(_HARMLESS.fullmatch(key)) or key in ("Id", "Name", "Description", "Links", "Oem")

@@ -31,20 +31,20 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory import anonymise
 from valence_sched.inventory.anonymise import Aliases
-from valence_sched.inventory.loader import Inventories
+from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.model import redact
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_options import EVERY, Live
-from valence_sched.model.registration import Password
-from valence_sched.simulator.server.load import of_tree
+from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
+from valence_sched.model.registration import PasswordReference
+from valence_sched.simulator.server.load import tree_documents
 
 if TYPE_CHECKING:
     from valence_sched.drivers.crawl.pool import Reading
     from valence_sched.drivers.recorded import Record
-    from valence_sched.inventory.live import Readings
+    from valence_sched.inventory.live import LiveReader
 
 
-class Captured(NamedTuple):
+class CaptureResult(NamedTuple):
     """What a capture holds: pod managers, blocks and, as trees, documents; and what it lacks.
 
     ``failures`` says of each pod manager that could not be read why, by its name. ``left_out``
@@ -58,7 +58,7 @@ class Captured(NamedTuple):
     left_out: list[str]
 
 
-class Clean:
+class Redactor:
     """Readings as they may be shared, and what went wrong with them so far.
 
     ``secrets`` are known credentials, which are replaced wherever they stand.
@@ -68,21 +68,23 @@ class Clean:
         self._aliases, self._secrets = aliases, tuple(secrets)
         self.failures: dict[str, str] = {}
 
-    def of(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+    def redact(self, readings: Iterable[Reading]) -> Iterator[Reading]:
         """Yield readings without credentials, and without names where there are aliases."""
         for reading in readings:
             if reading.failure is not None:
                 why = reading.failure.removeprefix(f"{reading.podm.id}: ")
-                self.failures[reading.podm.id] = one_line(redact.clean(why, self._secrets))
-            podm = redact.podm(reading.podm, self._secrets)
-            documents = redact.documents(reading.documents, self._secrets)
+                self.failures[reading.podm.id] = one_line(redact.redact_text(why, self._secrets))
+            podm = redact.redact_podm(reading.podm, self._secrets)
+            documents = redact.redact_documents(reading.documents, self._secrets)
             if self._aliases is not None:
-                podm = anonymise.podm(self._aliases, podm)
-                documents = anonymise.documents(self._aliases, tree_writer.joined(documents))
+                podm = anonymise.anonymise_podm(self._aliases, podm)
+                documents = anonymise.anonymise_documents(
+                    self._aliases, tree_writer.join_pages(documents)
+                )
             yield Reading(podm, reading.failure, documents=documents)
 
 
-def recorded(
+def recorded_readings(
     found: Iterable[tuple[FullPodm, Record]], problems: list[str], *, documents: bool = False
 ) -> Iterator[Reading]:
     """Yield pod managers of an inventory as if they had been read now.
@@ -95,48 +97,48 @@ def recorded(
             yield Reading(podm)
         elif record.tree is None:
             # Credentials go before rendering: a document spells them in other ways than a field.
-            clean = redact.podm(podm)
+            clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            yield Reading(podm, documents=dict(of_tree(record.tree, record.file, problems)))
+            yield Reading(podm, documents=dict(tree_documents(record.tree, record.file, problems)))
 
 
-def to_file(
+def write_file(
     readings: Iterable[Reading],
     file: str,
     aliases: Aliases | None = None,
     secrets: Collection[str] = (),
-) -> Captured:
+) -> CaptureResult:
     """Write readings as one inventory, whole or not at all.
 
     Raises:
         InputError: the name does not say which form, or the file cannot be written.
     """
-    clean = Clean(aliases, secrets)
-    podms = (_emptied(reading) for reading in clean.of(readings))
+    clean = Redactor(aliases, secrets)
+    podms = (_empty_podm(reading) for reading in clean.redact(readings))
     count, blocks = files.write_inventory(podms, file)
-    return Captured(count, blocks, 0, clean.failures, [])
+    return CaptureResult(count, blocks, 0, clean.failures, [])
 
 
-def to_trees(
+def write_trees(
     readings: Iterable[Reading],
     folder: str,
     aliases: Aliases | None = None,
     secrets: Collection[str] = (),
-) -> Captured:
+) -> CaptureResult:
     """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
 
     Raises:
         InputError: the folder is there already, or cannot be written.
         PodmError: no pod manager could be read.
     """
-    clean = Clean(aliases, secrets)
+    clean = Redactor(aliases, secrets)
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
     def fill(place: Path) -> None:
         taken: set[str] = set()
-        for reading in clean.of(readings):
+        for reading in clean.redact(readings):
             if reading.failure is not None:
                 continue
             podm = reading.podm
@@ -154,15 +156,15 @@ def to_trees(
             left_out.extend(f"{podm.id}: {line}" for line in notes)
             counts.update(podms=1, blocks=len(podm.blocks), documents=documents)
         if not counts["podms"]:
-            _refuse(folder, clean.failures, left_out)
+            _raise_no_tree(folder, clean.failures, left_out)
 
-    tree_writer.build(folder, fill)
-    return Captured(
+    tree_writer.build_folder(folder, fill)
+    return CaptureResult(
         counts["podms"], counts["blocks"], counts["documents"], clean.failures, left_out
     )
 
 
-def _emptied(reading: Reading) -> FullPodm:
+def _empty_podm(reading: Reading) -> FullPodm:
     """Return the podm of a reading; one that failed hands out nothing, whatever it holds."""
     if reading.failure is None:
         return reading.podm
@@ -170,7 +172,7 @@ def _emptied(reading: Reading) -> FullPodm:
     return replace(reading.podm, status=status, pools=(), blocks=(), stocks=(), nodes=())
 
 
-def _refuse(folder: str, failures: dict[str, str], left_out: list[str]) -> None:
+def _raise_no_tree(folder: str, failures: dict[str, str], left_out: list[str]) -> None:
     if failures:
         (name, why), *others = failures.items()
         more = f", and {len(others)} more" if others else ""
@@ -178,10 +180,10 @@ def _refuse(folder: str, failures: dict[str, str], left_out: list[str]) -> None:
     raise InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
 
-LEAST_KEY = 16  # characters of a key for aliases
+MIN_KEY_CHARS = 16  # characters of a key for aliases
 
 
-class Recordings(Inventories):
+class Captures(InventoryLoader):
     """What is recorded of pod managers, and what comes of it."""
 
     def serve(
@@ -190,7 +192,7 @@ class Recordings(Inventories):
         ready: Callable[[list[tuple[str, str]]], None],
         *,
         username: str | None = None,
-        password: Password | None = None,
+        password: PasswordReference | None = None,
         strict: bool = False,
         **how: Any,
     ) -> None:
@@ -211,25 +213,25 @@ class Recordings(Inventories):
         if (username is None) != (password is None):
             raise UsageError("a login needs --username and one of --password-env, --password-file")
         if username is not None:
-            word = credentials.password(password, "podm serve", self.environ, None)
-            how["login"] = sessions.Login(username, word or "")
+            word = credentials.read_password(password, "podm serve", self.environ, None)
+            how["login"] = sessions.Account(username, word or "")
 
         def checked(named: list[tuple[str, str]]) -> None:
             self._check(len(named), sources, strict)
             ready(named)
 
-        records = self._records(sources, EVERY)
-        serving.serve(records, self.problems, serving.Service(**how), checked)
+        records = self._records(sources, DEFAULT_READ_OPTIONS)
+        serving.serve(records, self.problems, serving.ServeOptions(**how), checked)
 
     def capture(
         self,
         sources: Sequence[str],
-        live: Live = EVERY,
+        live: ReadOptions = DEFAULT_READ_OPTIONS,
         *,
         file: str | None = None,
         tree: str | None = None,
         aliases: Aliases | None = None,
-    ) -> Captured:
+    ) -> CaptureResult:
         """Record pod managers: those of inventories, or else live ones, those of ``live.only``.
 
         Written as one inventory, or with ``tree`` as a folder of Redfish documents each; without
@@ -243,20 +245,20 @@ class Recordings(Inventories):
         """
         secrets: list[str] = []
         found: Iterable[Reading]
-        if named := self.sources(sources, live):
-            if live.chosen:
+        if named := self.named_sources(sources, live):
+            if live.selects_live:
                 raise UsageError("record either inventories or live pod managers, not both")
-            whole = self._only(self.whole(named, live=live), live.only)
-            found = recorded(whole, self.problems, documents=tree is not None)
+            whole = self._select(self.podm_records(named, live=live), live.only)
+            found = recorded_readings(whole, self.problems, documents=tree is not None)
         else:
-            readings = self.readings(live, raw=tree is not None)
+            readings = self.live_reader(live, raw=tree is not None)
             if not readings:
-                raise UsageError(self._nobody(live))
+                raise UsageError(self._no_podm_message(live))
             secrets = readings.passwords()
-            found = self._told(readings)
+            found = self._live_readings(readings)
         if tree is not None:
-            return to_trees(found, tree, aliases, secrets)
-        return to_file(found, file or "", aliases, secrets)
+            return write_trees(found, tree, aliases, secrets)
+        return write_file(found, file or "", aliases, secrets)
 
     def aliases(self, variable: str | None = None) -> Aliases:
         """Return names in place of others: under the key in a variable, or one of this run.
@@ -267,15 +269,15 @@ class Recordings(Inventories):
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
         key = self.environ.get(variable, "")
-        if len(key) < LEAST_KEY:
+        if len(key) < MIN_KEY_CHARS:
             found = f"{len(key)} characters" if key else "nothing"
             raise CredentialError(one_line(
                 f"--anonymize-key-env: found {found} in {variable}, expected a key of at least "
-                f"{LEAST_KEY} (whoever guesses it can look up names)"
+                f"{MIN_KEY_CHARS} (whoever guesses it can look up names)"
             ))  # fmt: skip
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
-    def _told(self, readings: Readings) -> Iterator[Reading]:
+    def _live_readings(self, readings: LiveReader) -> Iterator[Reading]:
         """Yield live readings; what is doubtful in them is told when the command ends."""
         try:
             for reading in readings:
@@ -287,7 +289,7 @@ class Recordings(Inventories):
             self.remarks += readings.remarks
 
     @staticmethod
-    def _only(
+    def _select(
         found: Iterable[tuple[FullPodm, Record]], names: Sequence[str]
     ) -> Iterator[tuple[FullPodm, Record]]:
         """Yield the pod managers of these names, all without names."""

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from valence_sched.config.podms_file import check, podms
+from valence_sched.config.podms_file import check_registration, parse_podms
 from valence_sched.core import plugins
 from valence_sched.errors import DuplicateId, InputError, UnknownName
 from valence_sched.model import podm_url
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.inventory import to_json
-from valence_sched.model.registration import Password, Registered
+from valence_sched.model.registration import PasswordReference, Registration
 
 AUTO = "auto"  # the driver that asks the pod manager what it speaks
 
@@ -23,12 +23,12 @@ AUTO = "auto"  # the driver that asks the pod manager what it speaks
 class Member(NamedTuple):
     """One registered pod manager, and where that stands; ``kept`` when the state remembers it."""
 
-    registered: Registered
-    file: str
-    kept: bool
+    registration: Registration
+    source: str
+    uses_state: bool
 
 
-def read_podms(data: bytes, file: str) -> list[Registered]:
+def read_podms(data: bytes, file: str) -> list[Registration]:
     """Return the pod managers of a file; paths in it are found from the folder it stands in.
 
     Raises:
@@ -36,40 +36,40 @@ def read_podms(data: bytes, file: str) -> list[Registered]:
         UnknownName: nobody speaks as a driver says.
     """
     folder = Path(file).absolute().parent if file != "-" else Path.cwd()
-    found = podms(load_yaml(data, file), file)
+    found = parse_podms(load_yaml(data, file), file)
     for one in found:
         _check_driver(one, f"{file}: $.podms.{one.name}.driver")
-    return [_from(folder, one) for one in found]
+    return [_with_absolute_paths(folder, one) for one in found]
 
 
-def _from(folder: Path, registered: Registered) -> Registered:
+def _with_absolute_paths(folder: Path, registered: Registration) -> Registration:
     """Return a pod manager whose paths are found from everywhere."""
     changes: dict[str, object] = {}
     if registered.cacert is not None:
         changes["cacert"] = str(folder / Path(registered.cacert).expanduser())
     password = registered.password
     if password is not None and password.file is not None:
-        changes["password"] = Password(file=str(folder / Path(password.file).expanduser()))
+        changes["password"] = PasswordReference(file=str(folder / Path(password.file).expanduser()))
     return msgspec.structs.replace(registered, **changes)
 
 
-def check_registered(registered: Registered) -> None:
+def validate_registration(registration: Registration) -> None:
     """Refuse what cannot be registered: its URL, its name, a driver that nobody speaks."""
-    check(registered)
+    check_registration(registration)
     try:
-        decode(to_json(registered), Registered, registered.name[:40])  # as it is read again
+        decode(to_json(registration), Registration, registration.name[:40])  # as it is read again
     except UnicodeEncodeError:
-        raise InputError(registered.name[:40], "", "text that is not Unicode") from None
-    _check_driver(registered, "--driver")
+        raise InputError(registration.name[:40], "", "text that is not Unicode") from None
+    _check_driver(registration, "--driver")
 
 
-def _check_driver(registered: Registered, where: str) -> None:
+def _check_driver(registered: Registration, where: str) -> None:
     if registered.driver != AUTO:
-        dialects = plugins.installed(plugins.DIALECTS)
+        dialects = plugins.load(plugins.DIALECTS)
         try:
             dialects.get(registered.driver)
         except UnknownName:
-            known = [AUTO, *dialects.found]
+            known = [AUTO, *dialects.by_name]
             raise UnknownName("driver", registered.driver, known, where) from None
 
 
@@ -77,15 +77,15 @@ def check_names(members: list[Member]) -> None:
     """Refuse two of one name, with the places of both."""
     first: dict[str, str] = {}
     for one in members:
-        name = one.registered.name
+        name = one.registration.name
         if name in first:
             hint = "give every pod manager a name of its own"
-            raise DuplicateId(one.file, "", f"{name!r} again, first in {first[name]}",
+            raise DuplicateId(one.source, "", f"{name!r} again, first in {first[name]}",
                               "a name of its own", hint)  # fmt: skip
-        first[name] = one.file
+        first[name] = one.source
 
 
-def only(
+def select_members(
     members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
 ) -> list[Member]:
     """Return the members of these names, all without names.
@@ -95,15 +95,15 @@ def only(
     """
     if not names:
         return members
-    known = {*others, *(one.registered.name for one in members)}
+    known = {*others, *(one.registration.name for one in members)}
     for name in names:
         if name not in known:
             raise UnknownName("pod manager", name, known)
-    return [one for one in members if one.registered.name in names]
+    return [one for one in members if one.registration.name in names]
 
 
-def of_catalogue(catalogue: tuple[Registered, ...], known: list[Member]) -> Iterator[Member]:
+def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
     """Yield those of a catalogue, each as it is ``known`` where that is the same place."""
     for one in catalogue:
-        same = [m for m in known if podm_url.same_place(m.registered.url, one.url)]
+        same = [m for m in known if podm_url.same_endpoint(m.registration.url, one.url)]
         yield same[0] if same else Member(one, "the service catalogue", False)

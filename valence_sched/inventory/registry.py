@@ -21,14 +21,14 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.members import (
     Member,
+    catalogue_members,
     check_names,
-    check_registered,
-    of_catalogue,
-    only,
     read_podms,
+    select_members,
+    validate_registration,
 )
-from valence_sched.model.read_options import Live
-from valence_sched.model.registration import Registered
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
@@ -85,25 +85,25 @@ class Registry:
 
         return Store(self.url)
 
-    def registered(self) -> list[Registered]:
+    def registrations(self) -> list[Registration]:
         """Return the pod managers of the state, none when there is no state yet."""
         if self.empty:
             return []
         with self.store() as store:
-            return store.registered()
+            return store.registrations()
 
-    def get(self, name: str) -> Registered:
+    def get(self, name: str) -> Registration:
         """Return a pod manager of the state.
 
         Raises:
             UnknownName: there is none of this name.
         """
-        found = {one.name: one for one in self.registered()}
+        found = {one.name: one for one in self.registrations()}
         if name not in found:
             raise UnknownName("registered pod manager", name, found, self.where)
         return found[name]
 
-    def create(self, registered: Registered, password: str | None = None) -> None:
+    def create(self, registration: Registration, password: str | None = None) -> None:
         """Register a pod manager, and keep the password that was typed in for it.
 
         Raises:
@@ -111,16 +111,16 @@ class Registry:
             InputError: it cannot be one: its URL, its name.
             UnknownName: nobody speaks as its driver says.
         """
-        check_registered(registered)
+        validate_registration(registration)
         with self.store() as store:
-            store.register(registered)
+            store.register(registration)
             try:
-                self._keep(registered, password)
+                self._store_password(registration, password)
             except SchedulerError:
-                store.unregister(registered.name)
+                store.unregister(registration.name)
                 raise
 
-    def check_new(self, registered: Registered) -> None:
+    def check_new(self, registration: Registration) -> None:
         """Refuse what cannot be registered, before anybody types a password for it.
 
         Raises:
@@ -128,22 +128,22 @@ class Registry:
             InputError: it cannot be a pod manager: its URL, its name.
             UnknownName: nobody speaks as its driver says.
         """
-        check_registered(registered)
-        if registered.name in [one.name for one in self.registered()]:
-            raise NameTaken(f"a pod manager named {registered.name!r} is registered already: "
+        validate_registration(registration)
+        if registration.name in [one.name for one in self.registrations()]:
+            raise NameTaken(f"a pod manager named {registration.name!r} is registered already: "
                             "change it with podm set, or choose another name")  # fmt: skip
 
-    def change(self, registered: Registered, password: str | None = None) -> None:
+    def change(self, registration: Registration, password: str | None = None) -> None:
         """Put a pod manager in place of the one that has its name.
 
         Raises:
             UnknownName: there is none of this name, or nobody speaks as its driver says.
             InputError: it can no longer be one.
         """
-        check_registered(registered)
+        validate_registration(registration)
         with self.store() as store:
-            self._keep(registered, password)
-            store.change(registered)
+            self._store_password(registration, password)
+            store.change(registration)
 
     def delete(self, name: str) -> None:
         """Forget a pod manager, what was read of it, and its password.
@@ -159,18 +159,18 @@ class Registry:
             store.unregister(name)
         self.passwords.put(name, None)
 
-    def password(self, registered: Registered) -> str | None:
+    def password(self, registration: Registration) -> str | None:
         """Return the password of a pod manager.
 
         Raises:
             CredentialError: the reference leads to none, or to one that others can read.
         """
         environ = self._configuration.environ
-        return credentials.password(
-            registered.password, registered.name, environ, self.passwords
+        return credentials.read_password(
+            registration.password, registration.name, environ, self.passwords
         )  # fmt: skip
 
-    def members(self, live: Live) -> list[Member]:
+    def members(self, live: ReadOptions) -> list[Member]:
         """Return the pod managers that a command is about, in the order they are named.
 
         Files that are named take the place of a person's own one and of the state, unless the
@@ -180,33 +180,35 @@ class Registry:
             DuplicateId: two have one name.
             InputError: a file is not what it must be.
         """
-        return only(self.every(live), live.only)
+        return select_members(self.all_members(live), live.only)
 
-    def uses_state(self, live: Live) -> bool:
+    def uses_state(self, live: ReadOptions) -> bool:
         """Return whether a command is about the pod managers of the state."""
         return live.state is not None or not live.podm_files
 
-    def every(self, live: Live) -> list[Member]:
+    def all_members(self, live: ReadOptions) -> list[Member]:
         """Return all members, whichever are chosen; errors as for members."""
         uses_state = self.uses_state(live)
-        found = [Member(one, self.where, True) for one in self.registered()] if uses_state else []
+        found = (
+            [Member(one, self.where, True) for one in self.registrations()] if uses_state else []
+        )
         found += [
             Member(one, file, uses_state)
             for file, data in self._files(live)
             for one in read_podms(data, file)
         ]
         if live.catalogue is not None:
-            found = list(of_catalogue(live.catalogue, found))
+            found = list(catalogue_members(live.catalogue, found))
         check_names(found)
         return found
 
-    def _files(self, live: Live) -> Iterator[tuple[str, bytes]]:
-        own = self._configuration.own("podms.yaml")
+    def _files(self, live: ReadOptions) -> Iterator[tuple[str, bytes]]:
+        own = self._configuration.user_file("podms.yaml")
         names = live.podm_files or ((str(own),) if own.is_file() else ())
         for name in names:
             yield name, self._configuration.read(name)
 
-    def _keep(self, registered: Registered, password: str | None) -> None:
+    def _store_password(self, registered: Registration, password: str | None) -> None:
         stored = registered.password is not None and registered.password.stored
         if password is not None or not stored:
             self.passwords.put(registered.name, password)

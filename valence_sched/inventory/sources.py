@@ -15,10 +15,10 @@ from valence_sched.drivers import recorded
 from valence_sched.errors import Remark, Unread, UsageError, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.inventory import to_json
-from valence_sched.model.read_options import EVERY, Live
+from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.live import Readings
+    from valence_sched.inventory.live import LiveReader
 
 Progress = Callable[..., None]
 Now = Callable[[], datetime.datetime]
@@ -28,7 +28,7 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-class Sources(Configuration):
+class SourceReader(Configuration):
     """The records of pod managers, and what went wrong in reading them.
 
     ``problems`` collects one line per document and per live pod manager that could not be read,
@@ -49,24 +49,24 @@ class Sources(Configuration):
         self.now = now or _now
         self.problems: list[str] = []
         self.live_ids: set[str] = set()
-        self._asked: set[str] = set()
-        self._kept: frozenset[str] = frozenset()
+        self._read_ids: set[str] = set()
+        self._stored_names: frozenset[str] = frozenset()
         self._unread: dict[str, Unread] = {}
 
     @property
-    def skipped(self) -> list[str]:
+    def skipped_lines(self) -> list[str]:
         """Return the lines about documents that were left out."""
         return [line for line in self.problems if not isinstance(line, (Remark, Unread))]
 
     @property
-    def unread(self) -> list[str]:
+    def unread_lines(self) -> list[str]:
         """Return the lines about live pod managers that could not be read."""
         return [line for line in self.problems if isinstance(line, Unread)]
 
     @property
     def reported_ids(self) -> set[str]:
         """Return the ids of pod managers that reported by themselves, and were not read."""
-        return self.live_ids - self._asked
+        return self.live_ids - self._read_ids
 
     @property
     def unread_ids(self) -> set[str]:
@@ -77,57 +77,61 @@ class Sources(Configuration):
         """Return the registry whose state is at a URL, None for the usual one."""
         return Registry(self, state)
 
-    def readings(self, live: Live, *, raw: bool = False) -> Readings:
+    def live_reader(self, live: ReadOptions, *, raw: bool = False) -> LiveReader:
         """Return the live pod managers that a command is about, to be read one after another.
 
         With ``raw`` readings carry their documents, which takes far more memory.
         """
-        from valence_sched.inventory.live import Readings  # HTTP: only for who reads live ones
+        from valence_sched.inventory.live import LiveReader  # HTTP: only for who reads live ones
 
         home = self.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         cache = Path(home) / "valence-sched"
         registry = self.registry(live.state)
-        return Readings(registry, live, now=self.now, cache=cache, progress=self._progress, raw=raw)
+        return LiveReader(
+            registry, live, now=self.now, cache=cache, progress=self._progress, raw=raw
+        )
 
-    def _records(self, sources: Sequence[str], live: Live) -> Iterator[recorded.Record]:
+    def _records(self, sources: Sequence[str], live: ReadOptions) -> Iterator[recorded.Record]:
         """Yield the podms of inventories, then the live ones.
 
         Live ones are read when somebody chose them, and when no inventory is named.
         """
         self._unread.clear()
         self.live_ids.clear()
-        self._asked.clear()
-        self._kept = frozenset()
-        named = self.sources(sources, live)
+        self._read_ids.clear()
+        self._stored_names = frozenset()
+        named = self.named_sources(sources, live)
         for source in named:
-            name, path = named_plugin(source)
+            name, path = split_plugin_name(source)
             if not name:
                 yield from recorded.records(source, self.input, self.problems)
                 continue
-            read = plugins.installed(plugins.DRIVERS).get(name)
-            with plugins.blamed(f"driver {name!r}: {path}"):
+            read = plugins.load(plugins.DRIVERS).get(name)
+            with plugins.plugin_errors(f"driver {name!r}: {path}"):
                 yield from read(path, self.input, self.problems)
-        if live.chosen or not named:
+        if live.selects_live or not named:
             yield from self._live_records(live, alone=not named)
 
-    def sources(self, sources: Sequence[str], live: Live = EVERY) -> list[str]:
+    def named_sources(
+        self, sources: Sequence[str], live: ReadOptions = DEFAULT_READ_OPTIONS
+    ) -> list[str]:
         """Return the inventories that are read: those named, else those of the environment."""
         named = list(sources)
-        if not named and not live.chosen:
+        if not named and not live.selects_live:
             named = self.environ.get("VALENCE_SCHED_INVENTORY", "").split(os.pathsep)
         return [source for source in named if source]
 
-    def _live_records(self, live: Live, *, alone: bool) -> Iterator[recorded.Record]:
-        readings = self.readings(live)
+    def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
+        readings = self.live_reader(live)
         if alone and not readings:
-            raise UsageError(self._nobody(live))
-        self._kept = readings.kept
+            raise UsageError(self._no_podm_message(live))
+        self._stored_names = readings.stored_names
         try:
             for reading in readings:
                 name = reading.podm.id
                 self.live_ids.add(name)
-                if name not in readings.reported:
-                    self._asked.add(name)
+                if name not in readings.reporting_names:
+                    self._read_ids.add(name)
                 if reading.failure is not None:
                     reason = reading.failure.removeprefix(f"{name}: ")
                     self._unread[name] = Unread(one_line(f"{name}: {reason}"))
@@ -138,7 +142,7 @@ class Sources(Configuration):
             self._progress(None)
             self.remarks += readings.remarks
 
-    def _nobody(self, live: Live) -> str:
+    def _no_podm_message(self, live: ReadOptions) -> str:
         if live.catalogue is not None:
             return "the service catalogue names no pod manager: it lists them as service type podm"
         if live.podm_files:
@@ -148,7 +152,7 @@ class Sources(Configuration):
                 f"manager with podm create NAME URL (none is in {where})")  # fmt: skip
 
 
-def named_plugin(source: str) -> tuple[str, str]:
+def split_plugin_name(source: str) -> tuple[str, str]:
     """Return the name before the colon, empty for none, and the rest."""
     name, colon, path = source.partition(":")
     if not colon or not name.isidentifier() or Path(source).exists():

@@ -17,16 +17,16 @@ from valence_sched.inventory.registry import Registry
 from valence_sched.model.age import age_s
 from valence_sched.model.inventory import LeanPodm, PodmStatus
 from valence_sched.model.liveness import Sign
-from valence_sched.model.usage import NOTHING_HELD, Held, less
+from valence_sched.model.usage import NO_USAGE, Usage, subtract_usage
 
-Told = tuple[str, str | None]  # the id of a pod manager, and when it was read
+PodmReadTime = tuple[str, str | None]  # the id of a pod manager, and when it was read
 
 
-def stood(
+def with_status(
     podms: Sequence[LeanPodm],
     registry: Registry,
     *,
-    kept: Collection[str],
+    stored: Collection[str],
     statuses: dict[str, PodmStatus],
 ) -> Iterator[LeanPodm]:
     """Yield pod managers without what claims hold of the ``kept`` ones, and with their status.
@@ -34,15 +34,15 @@ def stood(
     Raises:
         StoreError: the state cannot be read.
     """
-    held = _held(registry, [podm.id for podm in podms if podm.id in kept])
+    held = _usages(registry, [podm.id for podm in podms if podm.id in stored])
     for podm in podms:
         status = statuses.get(podm.id, podm.status)
         one = podm if status == podm.status else msgspec.structs.replace(podm, status=status)
-        yield less(one, held.get(podm.id, NOTHING_HELD))
+        yield subtract_usage(one, held.get(podm.id, NO_USAGE))
 
 
 def statuses(
-    liveness: str | None, told: Iterable[Told], registry: Registry, now: datetime
+    liveness: str | None, told: Iterable[PodmReadTime], registry: Registry, now: datetime
 ) -> dict[str, PodmStatus]:
     """Return who of those that were not read is Online and who Offline, by id.
 
@@ -55,10 +55,10 @@ def statuses(
     if not liveness:
         return {}
     name, _, argument = liveness.partition(":")
-    judge = plugins.installed(plugins.LIVENESS).get(name, "--liveness")
-    beats = _beats(registry)
+    judge = plugins.load(plugins.LIVENESS).get(name, "--liveness")
+    beats = _report_ages_s(registry)
     signs = [Sign(id_, age_s(read_at, now), beats.get(id_)) for id_, read_at in told]
-    with plugins.blamed(f"liveness {name!r}"):
+    with plugins.plugin_errors(f"liveness {name!r}"):
         found = judge(signs, argument, now)
     known = {sign.id for sign in signs}
     try:
@@ -68,15 +68,15 @@ def statuses(
         raise PluginError(one_line(f"liveness {name!r} returned no map: {error}")) from None
 
 
-def _held(registry: Registry, names: list[str]) -> dict[str, Held]:
+def _usages(registry: Registry, names: list[str]) -> dict[str, Usage]:
     if not names or registry.empty:
         return {}
     with registry.store() as store:
-        return store.held(names)
+        return store.usages(names)
 
 
-def _beats(registry: Registry) -> dict[str, float]:
+def _report_ages_s(registry: Registry) -> dict[str, float]:
     if registry.empty:
         return {}
     with registry.store() as store:
-        return store.beats()
+        return store.report_ages_s()

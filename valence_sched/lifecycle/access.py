@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from valence_sched.core import plugins
-from valence_sched.drivers.composer import Hands
-from valence_sched.drivers.connect import reached
+from valence_sched.drivers.composer import Composer
+from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.errors import PodmError, SchedulerError
-from valence_sched.lifecycle.compose import Composer, Watch
-from valence_sched.lifecycle.reconcile import Reaper
-from valence_sched.model.composition import Composed, wanted_again
+from valence_sched.lifecycle.compose import NodeComposer, StateCallback
+from valence_sched.lifecycle.reconcile import Reconciler
+from valence_sched.model.composition import ComposedNode, request_from_node
 from valence_sched.model.inventory import FullPodm, Node
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
 
 @dataclass(frozen=True)
-class Site:
+class PodmAccess:
     """``members`` are the live pod managers by name, ``password`` finds theirs.
 
     ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
@@ -30,33 +30,35 @@ class Site:
     """
 
     store: Store
-    members: Mapping[str, Registered]
-    password: Callable[[Registered], str | None] = field(repr=False)
+    members: Mapping[str, Registration]
+    password: Callable[[Registration], str | None] = field(repr=False)
     timeout_s: float = 30.0
     patience_s: float = 300.0
     ttl_s: float = TTL_S
-    watch: Watch = field(default=lambda _claim, _state: None)
-    mark: Callable[[str], None] = field(default=lambda _point: None)
+    on_state: StateCallback = field(default=lambda _claim, _state: None)
+    checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     @property
-    def composer(self) -> Composer:
+    def composer(self) -> NodeComposer:
         """Return who composes; nobody reaps what it may still be waiting for."""
         ttl_s = max(self.ttl_s, 2 * self.patience_s + 4 * self.timeout_s)
-        return Composer(self.store, self.reach, self.read, ttl_s, self.watch, self.mark)
+        return NodeComposer(
+            self.store, self.connect, self.read, ttl_s, self.on_state, self.checkpoint
+        )
 
-    def reaper(self, *, dry_run: bool = False) -> Reaper:
+    def reconciler(self, *, dry_run: bool = False) -> Reconciler:
         """Return who reaps."""
-        return Reaper(self.store, self.reach, self.read, dry_run)
+        return Reconciler(self.store, self.connect, self.read, dry_run)
 
     @contextlib.contextmanager
-    def reach(self, name: str) -> Iterator[Hands]:
+    def connect(self, name: str) -> Iterator[Composer]:
         """Yield the hands on a pod manager.
 
         Raises:
             PodmError: it is not registered, or cannot be reached.
             CredentialError: its password cannot be had.
         """
-        with reached(self._target(name), self.timeout_s, self.patience_s) as hands:
+        with connect(self._target(name), self.timeout_s, self.patience_s) as hands:
             yield hands
 
     def read(self, name: str) -> FullPodm | None:
@@ -65,57 +67,63 @@ class Site:
             target = self._target(name)
         except SchedulerError:
             return None
-        dialects = plugins.installed(plugins.DIALECTS).found
-        (reading,) = driver.read([target], dialects, driver.Settings(timeout_s=self.timeout_s))
+        dialects = plugins.load(plugins.DIALECTS).by_name
+        (reading,) = driver.read([target], dialects, driver.ReadSettings(timeout_s=self.timeout_s))
         return reading.podm if reading.failure is None else None
 
-    def nodes(self, podm: str | None = None, *, ask: bool = False) -> list[tuple[Composed, str]]:
+    def nodes(
+        self, podm: str | None = None, *, live: bool = False
+    ) -> list[tuple[ComposedNode, str]]:
         """Return nodes, each with its state: of all pod managers or of one.
 
         With ``ask`` the pod managers say which are there (COMPOSED), which went (GONE) and which
         nobody here composed (FOREIGN); one that does not tell leaves its nodes UNKNOWN.
         """
         ours = self.store.nodes.list(podm)
-        if not ask:
+        if not live:
             return [(node, "COMPOSED") for node in ours]
-        found: list[tuple[Composed, str]] = []
+        found: list[tuple[ComposedNode, str]] = []
         for name in sorted({node.podm for node in ours} | self.members.keys()):
             if podm in (None, name):
-                found += self._told(name, [node for node in ours if node.podm == name])
+                found += self._live_nodes(name, [node for node in ours if node.podm == name])
         return found
 
-    def _told(self, name: str, ours: list[Composed]) -> Iterator[tuple[Composed, str]]:
+    def _live_nodes(
+        self, name: str, ours: list[ComposedNode]
+    ) -> Iterator[tuple[ComposedNode, str]]:
         there = self.read(name)
         if there is None:
             yield from ((node, "UNKNOWN") for node in ours)
             return
         uris = {node.uri: node for node in there.nodes}
-        yield from ((node, "COMPOSED" if node.uri in uris else self._missed(node)) for node in ours)
+        yield from (
+            (node, "COMPOSED" if node.uri in uris else self._unlisted_state(node)) for node in ours
+        )
         known = {node.uri for node in ours}
         for uri, node in uris.items():
             if uri not in known:
-                yield _foreign(name, node), "FOREIGN"
+                yield _foreign_node(name, node), "FOREIGN"
 
-    def _missed(self, node: Composed) -> str:
+    def _unlisted_state(self, node: ComposedNode) -> str:
         """Return the state of a node that a reading does not show, which is not enough."""
         try:
-            with self.reach(node.podm) as hands:
-                found = hands.look(wanted_again(node), node.uri)
+            with self.connect(node.podm) as hands:
+                found = hands.read_node(request_from_node(node), node.uri)
         except SchedulerError:
             return "UNKNOWN"
         if found.node is not None:
             return "COMPOSED"
         return "UNKNOWN" if found.state == "unknown" else "GONE"
 
-    def _target(self, name: str) -> driver.Target:
+    def _target(self, name: str) -> driver.ReadTarget:
         if name not in self.members:
             raise PodmError(f"{name!r} is not registered here, so it cannot be asked (podm create)")
-        return driver.Target(self.members[name], self.password(self.members[name]))
+        return driver.ReadTarget(self.members[name], self.password(self.members[name]))
 
 
-def _foreign(podm: str, node: Node) -> Composed:
+def _foreign_node(podm: str, node: Node) -> ComposedNode:
     """Return a node that nobody here composed."""
-    return Composed(
+    return ComposedNode(
         id=node.name or node.uri,
         podm=podm,
         uri=node.uri,

@@ -10,18 +10,22 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from valence_sched.core.decider import Engine
+from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.errors import ClaimLost
-from valence_sched.model.claim import Claim, parts_of
-from valence_sched.model.custom_resource import Declared, declared_supplies, replaced
+from valence_sched.model.claim import Claim, build_claim_parts
+from valence_sched.model.custom_resource import (
+    DeclaredStocks,
+    declared_supplies,
+    with_declared_stocks,
+)
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
-from valence_sched.model.stats import name_of
-from valence_sched.model.usage import NOTHING_HELD, Remaining
+from valence_sched.model.stats import podm_id
+from valence_sched.model.usage import NO_USAGE, PodmRemainder
 from valence_sched.store.claims import TTL_S
-from valence_sched.store.snapshot import Known, Seen
+from valence_sched.store.snapshot import LogPosition, PodmChange
 from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
@@ -29,7 +33,7 @@ from valence_sched.view.view import View
 MOST_ATTEMPTS = 32
 
 
-class Claimed(NamedTuple):
+class ClaimResult(NamedTuple):
     """What came of a request: the claim, None where nothing fits; how often somebody was faster.
 
     ``decision`` is None where the claim was taken earlier, under the same key.
@@ -40,7 +44,7 @@ class Claimed(NamedTuple):
     retries: int
 
 
-class Claims(Protocol):
+class ClaimSource(Protocol):
     """Whoever decides and claims: anew, or what a plan says."""
 
     def content(self, request: Request) -> str:
@@ -54,11 +58,11 @@ class Claims(Protocol):
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Hold what was chosen; errors as for a claimant."""
 
 
-class Claimant:
+class Claimer:
     """Decides on what the store knows, kept up to date, and claims what is chosen.
 
     ``declared`` adds the resources that an operator declares; ``among`` are the pod managers
@@ -73,7 +77,7 @@ class Claimant:
         policies: Iterable[Policy],
         *,
         mix: Callable[[], Mix] = Mix,
-        declared: Declared | None = None,
+        declared: DeclaredStocks | None = None,
         skipped: Sequence[str] = (),
         strict: bool = False,
         most_attempts: int = MOST_ATTEMPTS,
@@ -86,46 +90,46 @@ class Claimant:
         self._among = among
         self._statuses = statuses or {}
         self._salt = salt if salt is not None else secrets.token_bytes(8)
-        self._crowded: set[str] = set()
-        self._known = Known()
+        self._contended: set[str] = set()
+        self._position = LogPosition()
         self._podms: dict[str, LeanPodm] = {}
-        self._remaining: dict[str, Remaining] = {}
-        self._engine: Engine | None = None
+        self._remaining: dict[str, PodmRemainder] = {}
+        self._decider: Decider | None = None
         chosen = list(policies)
 
-        def make(view: View) -> Engine:
-            return Engine(view, chosen, mix=mix, skipped=skipped, strict=strict)
+        def make(view: View) -> Decider:
+            return Decider(view, chosen, mix=mix, skipped=skipped, strict=strict)
 
-        self._make = make
+        self._make_decider = make
 
-    def engine(self) -> Engine:
+    def decider(self) -> Decider:
         """Return the engine after a look at the store: what is held is in use there."""
-        known, self._known = self._known, Known()  # all anew, should this be broken off
-        look = self._store.look(known)
-        self._take_in(
+        known, self._position = self._position, LogPosition()  # all anew, should this be broken off
+        look = self._store.snapshot(known)
+        self._update_decider(
             [
-                self._left(seen)
-                for seen in look.seen
+                self._remaining_podm(seen)
+                for seen in look.changes
                 if self._among is None or seen.id in self._among
             ]
         )
-        self._known = look.known
-        assert self._engine is not None
-        return self._engine
+        self._position = look.position
+        assert self._decider is not None
+        return self._decider
 
     def select_destinations(self, request: Request) -> Decision:
         """Decide on what the store knows now, and hold nothing; errors as for an engine."""
-        return self.engine().select_destinations(request)
+        return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Take in what a pod manager reports by itself, and decide on it from now on.
 
         Returns its generation. Errors as for :meth:`Store.stats`.
         """
-        name = name_of(podm)
-        generation = self._store.stats(name, dict(stats))
+        name = podm_id(podm)
+        generation = self._store.update_stats(name, dict(stats))
         if self._among is not None and name not in self._among:
-            self._among, self._known = self._among | {name}, Known()
+            self._among, self._position = self._among | {name}, LogPosition()
         return generation
 
     def content(self, request: Request) -> str:
@@ -140,7 +144,7 @@ class Claimant:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Decide and hold what was chosen; where somebody was faster, look and decide again.
 
         ``content`` is what the key stands for, the request itself where it is None.
@@ -153,22 +157,22 @@ class Claimant:
         owner = owner or request.owner
         for retries in range(self._most_attempts):
             try:
-                earlier = self._store.claims.by_key(owner, key, content) if key else None
+                earlier = self._store.claims.find_by_key(owner, key, content) if key else None
                 if earlier is not None:
-                    return Claimed(earlier, None, retries)
-                decision = self.engine().select_destinations(request)
-                if not decision.placed:
-                    return Claimed(None, decision, retries)
-                claim = self._take(decision, content, owner, key, ttl_s)
-                return Claimed(claim, decision, retries)
+                    return ClaimResult(earlier, None, retries)
+                decision = self.decider().select_destinations(request)
+                if not decision.placed_nodes:
+                    return ClaimResult(None, decision, retries)
+                claim = self._hold(decision, content, owner, key, ttl_s)
+                return ClaimResult(claim, decision, retries)
             except ClaimLost as error:
-                self._spread(error.podm)
+                self._shuffle_blocks(error.podm)
                 lost = error
         raise ClaimLost(
             f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
             lost.podm, lost.claim)  # fmt: skip
 
-    def _take(
+    def _hold(
         self, decision: Decision, content: str, owner: str | None, key: str | None, ttl_s: float
     ) -> Claim:
         placements = decision.placements
@@ -176,8 +180,8 @@ class Claimant:
         generations = {podm: self._podms[podm].generation for podm in podms}
         supplies = {podm: declared_supplies(self._podms[podm]) for podm in podms}
         group = decision.request.group
-        return self._store.claims.take(
-            parts_of(placements, generations, supplies),
+        return self._store.claims.create(
+            build_claim_parts(placements, generations, supplies),
             owner=owner,
             group=group.name if group else None,
             key=key,
@@ -185,51 +189,51 @@ class Claimant:
             ttl_s=ttl_s,
         )
 
-    def _left(self, seen: Seen) -> LeanPodm:
+    def _remaining_podm(self, seen: PodmChange) -> LeanPodm:
         """Return what is left of a podm that moved."""
-        if seen.more:
+        if seen.incremental:
             remaining = self._remaining[seen.id]
-            remaining.take(seen.held)
+            remaining.subtract(seen.usage)
             return remaining.podm
         if seen.gone:
             base = LeanPodm(id=seen.id, status="Offline", enabled=False)
         else:
             told = self._with_status(seen.podm) if seen.podm else None
-            base = replaced(told, self._declared) if told else self._podms[seen.id]
-        self._podms[seen.id] = base = self._ordered(base)
-        self._remaining[seen.id] = Remaining(base, seen.held)
+            base = with_declared_stocks(told, self._declared) if told else self._podms[seen.id]
+        self._podms[seen.id] = base = self._with_own_order(base)
+        self._remaining[seen.id] = PodmRemainder(base, seen.usage)
         return self._remaining[seen.id].podm
 
-    def _take_in(self, podms: Sequence[LeanPodm]) -> None:
-        if self._engine is not None:
+    def _update_decider(self, podms: Sequence[LeanPodm]) -> None:
+        if self._decider is not None:
             for podm in podms:
-                self._engine.replace(podm, self._store.address)
+                self._decider.replace(podm, self._store.address)
             return
         builder = ViewBuilder()
         for podm in podms:
             builder.add(podm, self._store.address)
-        self._engine = self._make(builder.view())
+        self._decider = self._make_decider(builder.view())
 
     def _with_status(self, podm: LeanPodm) -> LeanPodm:
         status = self._statuses.get(podm.id, podm.status)
         return podm if status == podm.status else msgspec.structs.replace(podm, status=status)
 
-    def _spread(self, podm: str) -> None:
+    def _shuffle_blocks(self, podm: str) -> None:
         """Try the blocks of a podm in an order of our own from now on."""
-        if podm and podm not in self._crowded:
-            self._crowded.add(podm)
+        if podm and podm not in self._contended:
+            self._contended.add(podm)
             if podm in self._remaining:
-                left = self._ordered(self._remaining[podm].podm)
-                self._podms[podm] = self._ordered(self._podms[podm])
-                self._remaining[podm] = Remaining(left, NOTHING_HELD)
+                left = self._with_own_order(self._remaining[podm].podm)
+                self._podms[podm] = self._with_own_order(self._podms[podm])
+                self._remaining[podm] = PodmRemainder(left, NO_USAGE)
 
-    def _ordered(self, podm: LeanPodm) -> LeanPodm:
+    def _with_own_order(self, podm: LeanPodm) -> LeanPodm:
         """Return a podm with its blocks in our own order where others try them, too."""
-        if podm.id not in self._crowded:
+        if podm.id not in self._contended:
             return podm
-        blocks = sorted(podm.blocks, key=lambda block: _lot(self._salt, block.uri))
+        blocks = sorted(podm.blocks, key=lambda block: _salted_digest(self._salt, block.uri))
         return msgspec.structs.replace(podm, blocks=tuple(blocks))
 
 
-def _lot(salt: bytes, uri: str) -> bytes:
+def _salted_digest(salt: bytes, uri: str) -> bytes:
     return hashlib.blake2b(uri.encode(), key=salt, digest_size=8).digest()

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from valence_sched.errors import ClaimLost, one_line
-from valence_sched.lifecycle.claim import Claimed
-from valence_sched.model.claim import Claim, parts_of
-from valence_sched.model.diff import CAME, WENT, Difference
-from valence_sched.model.inventory import FREE, FullPodm, PodmStatus
-from valence_sched.model.plan import Plan, moved
+from valence_sched.lifecycle.claim import ClaimResult
+from valence_sched.model.claim import Claim, build_claim_parts
+from valence_sched.model.diff import ADDED, REMOVED, Difference
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
+from valence_sched.model.plan import Plan, plan_drift
 from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -22,7 +22,7 @@ MOST_NAMED = 3  # of what moved, in one line
 
 
 @dataclass
-class Planned:
+class PlanClaimer:
     """Claims what a plan says, once; ``statuses`` are those of who was not asked.
 
     ``supplies`` is what is left of stocks that only an operator declared, by pod manager and URI.
@@ -34,10 +34,10 @@ class Planned:
     plan: Plan
     statuses: Mapping[str, PodmStatus] = field(default_factory=dict)
     supplies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    lost: bool = False
+    claim_lost: bool = False
     _done: bool = False
 
-    def earlier(self, key: str | None) -> Claim | None:
+    def earlier_claim(self, key: str | None) -> Claim | None:
         """Return the claim of this plan that a key stands for, if it was given before.
 
         Raises:
@@ -46,8 +46,8 @@ class Planned:
         owner, content = self.plan.decision.request.owner, self.plan.digest
         if key is None:
             return None
-        self.store.claims.by_key(owner, f"{key}#1", content)  # of a plan of several nodes
-        return self.store.claims.by_key(owner, key, content)
+        self.store.claims.find_by_key(owner, f"{key}#1", content)  # of a plan of several nodes
+        return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
         """Return what an idempotency key stands for: the plan, whoever asks."""
@@ -61,7 +61,7 @@ class Planned:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> Claimed:
+    ) -> ClaimResult:
         """Hold what the plan says.
 
         Raises:
@@ -70,27 +70,27 @@ class Planned:
         """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
-            self.lost |= request.exclude_podms == excluded  # else a pod manager refused
-            return Claimed(None, None, 0)
+            self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused
+            return ClaimResult(None, None, 0)
         self._done = True
-        claim = self.earlier(key) or self._take(owner or request.owner, key, ttl_s)
-        return Claimed(claim, None, 0)
+        claim = self.earlier_claim(key) or self._hold(owner or request.owner, key, ttl_s)
+        return ClaimResult(claim, None, 0)
 
-    def moved(self) -> list[Difference]:
+    def differences(self) -> list[Difference]:
         """Return what is another than in the plan, as far as the store knows."""
-        return list(moved(self.plan, self._known()))
+        return list(plan_drift(self.plan, self._current_podms()))
 
-    def _take(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
+    def _hold(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
         decision = self.plan.decision
-        found = self._known()
-        for words in self._in_use():
+        found = self._current_podms()
+        for words in self._usage_conflicts():
             raise ClaimLost(words)
-        if differences := list(moved(self.plan, found)):
-            raise ClaimLost(f"the plan is out of date: {moved_words(differences)}")
+        if differences := list(plan_drift(self.plan, found)):
+            raise ClaimLost(f"the plan is out of date: {describe_differences(differences)}")
         group = decision.request.group
         generations = {name: podm.generation for name, podm in found.items()}
-        return self.store.claims.take(
-            parts_of(decision.placements, generations, self.supplies),
+        return self.store.claims.create(
+            build_claim_parts(decision.placements, generations, self.supplies),
             owner=owner,
             group=group.name if group else None,
             key=key,
@@ -98,21 +98,21 @@ class Planned:
             ttl_s=ttl_s,
         )
 
-    def _known(self) -> dict[str, FullPodm]:
+    def _current_podms(self) -> dict[str, FullPodm]:
         """Return the pod managers of the plan as they are now, each with its generation."""
-        found = self.store.last([basis.podm.id for basis in self.plan.podms])
+        found = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
         return {
             name: msgspec.structs.replace(podm, status=self.statuses.get(name, podm.status))
             for name, podm in found.items()
         }
 
-    def _in_use(self) -> Iterator[str]:
+    def _usage_conflicts(self) -> Iterator[str]:
         """Yield a line about each pod manager of which blocks of the plan are in use by claims."""
-        self.store.claims.sweep()
+        self.store.claims.expire()
         for basis in self.plan.podms:
             podm = basis.podm.id
             shared = {block.uri for block in basis.podm.blocks
-                      if (block.status or FREE).shareable}  # fmt: skip
+                      if (block.status or FREE_STATUS).shareable}  # fmt: skip
             chosen = (one.chosen for one in self.plan.decision.placements)
             mine = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
@@ -120,29 +120,29 @@ class Planned:
                 taken = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
                          if uri in mine - shared]  # fmt: skip
                 if taken:
-                    yield _in_use_words(podm, taken, claim, nodes.get(claim.id))
+                    yield _describe_conflict(podm, taken, claim, nodes.get(claim.id))
 
 
-def moved_words(differences: list[Difference], most: int = MOST_NAMED) -> str:
+def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
     """Return what moved in one line, ``most`` of it by name."""
-    named = "; ".join(_words(one) for one in differences[:most])
+    named = "; ".join(_describe_difference(one) for one in differences[:most])
     more = f"; and {len(differences) - most} more" if len(differences) > most else ""
     return f"{named}{more}"
 
 
-def _words(one: Difference) -> str:
+def _describe_difference(one: Difference) -> str:
     what = f"pod manager {one.podm!r}"
     if one.kind != "podm":
         what += f": {one.kind} {one.name}"
-    if one.change in (CAME, WENT):
+    if one.change in (ADDED, REMOVED):
         return f"{what} {one.change}"
-    if isinstance(one.was, dict) and isinstance(one.is_, dict):
-        names = sorted(name for name in {*one.was, *one.is_}
-                       if one.was.get(name) != one.is_.get(name))  # fmt: skip
-        changes = [(f"{one.change}.{name}", one.was.get(name), one.is_.get(name))
+    if isinstance(one.before, dict) and isinstance(one.after, dict):
+        names = sorted(name for name in {*one.before, *one.after}
+                       if one.before.get(name) != one.after.get(name))  # fmt: skip
+        changes = [(f"{one.change}.{name}", one.before.get(name), one.after.get(name))
                    for name in names[:MOST_NAMED]]  # fmt: skip
     else:
-        changes = [(one.change, one.was, one.is_)]
+        changes = [(one.change, one.before, one.after)]
     told = ", ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in changes)
     return one_line(f"{what}: {told}", 300)
 
@@ -154,7 +154,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _in_use_words(podm: str, taken: list[str], claim: Claim, node: str | None) -> str:
+def _describe_conflict(podm: str, taken: list[str], claim: Claim, node: str | None) -> str:
     others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
     whose = f" of {claim.owner}" if claim.owner else ""
     user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"

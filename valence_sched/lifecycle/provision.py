@@ -27,22 +27,22 @@ from valence_sched.errors import (
     Unverified,
     one_line,
 )
-from valence_sched.lifecycle.claim import Claims
-from valence_sched.lifecycle.compose import Composer
+from valence_sched.lifecycle.claim import ClaimSource
+from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.model.claim import Claim
-from valence_sched.model.composition import Composed
+from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.request import Request
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
 
 MOST_ATTEMPTS = 5
-AT_ONCE_PER_PODM = 2
-MOST_AT_ONCE = 32
+PARALLEL_PER_PODM = 2
+MOST_PARALLEL = 32
 
 
 @dataclass
-class Provisioned:
+class ProvisionResult:
     """What came of a request; ``decision`` is None where its key had been given before.
 
     ``failures`` has a line for each node that did not come to be; it is ``lost`` when one of them
@@ -51,16 +51,16 @@ class Provisioned:
     """
 
     decision: Decision | None
-    nodes: list[Composed] = field(default_factory=list)
+    nodes: list[ComposedNode] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    left: list[Unverified] = field(default_factory=list)
+    unverified: list[Unverified] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    lost: bool = False
+    claim_lost: bool = False
 
     @property
-    def going_on(self) -> list[StillComposing]:
+    def still_composing(self) -> list[StillComposing]:
         """Return those of what is left that a pod manager still works on."""
-        return [error for error in self.left if isinstance(error, StillComposing)]
+        return [error for error in self.unverified if isinstance(error, StillComposing)]
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,22 @@ class Provisioner:
     """Makes the nodes of requests; ``read`` gives a pod manager as it is, None when silent."""
 
     store: Store
-    claimant: Claims
-    composer: Composer
+    claim_source: ClaimSource
+    composer: NodeComposer
     read: Callable[[str], FullPodm | None]
-    at_once_per_podm: int = AT_ONCE_PER_PODM
-    _deciding: threading.Lock = field(default_factory=threading.Lock)
-    _doors: dict[str, threading.Semaphore] = field(default_factory=dict)
+    parallel_per_podm: int = PARALLEL_PER_PODM
+    _decision_lock: threading.Lock = field(default_factory=threading.Lock)
+    _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         doors: dict[str, threading.Semaphore] = defaultdict(
-            lambda: threading.Semaphore(self.at_once_per_podm)
+            lambda: threading.Semaphore(self.parallel_per_podm)
         )
-        object.__setattr__(self, "_doors", doors)
+        object.__setattr__(self, "_podm_semaphores", doors)
 
     def provision(
         self, request: Request, *, key: str | None = None, ttl_s: float = 600.0
-    ) -> Provisioned:
+    ) -> ProvisionResult:
         """Make the nodes of a request, or as many as it must have.
 
         Raises:
@@ -91,48 +91,52 @@ class Provisioner:
             ClaimState: the key stands for nodes that are being made.
             NameTaken: the key stands for another request.
         """
-        content = self.claimant.content(request)
-        earlier = self._earlier(request, key, content)
+        content = self.claim_source.content(request)
+        earlier = self._earlier_nodes(request, key, content)
         if earlier:
-            return Provisioned(None, earlier)
-        claimed = self.claimant.claim(request, key=key, ttl_s=ttl_s)
+            return ProvisionResult(None, earlier)
+        claimed = self.claim_source.claim(request, key=key, ttl_s=ttl_s)
         if claimed.claim is None:
-            return Provisioned(claimed.decision)
-        self.composer.mark("taken")
-        claims = self._one_each(claimed.claim)
-        self.composer.mark("split")
-        done = Provisioned(claimed.decision)
-        with ThreadPoolExecutor(min(MOST_AT_ONCE, len(claims))) as pool:
-            work = [pool.submit(self._node, request, claim, content, ttl_s) for claim in claims]
+            return ProvisionResult(claimed.decision)
+        self.composer.checkpoint("taken")
+        claims = self._split(claimed.claim)
+        self.composer.checkpoint("split")
+        done = ProvisionResult(claimed.decision)
+        with ThreadPoolExecutor(min(MOST_PARALLEL, len(claims))) as pool:
+            work = [
+                pool.submit(self._compose_node, request, claim, content, ttl_s) for claim in claims
+            ]
         for claim, future in zip(claims, work, strict=True):
-            self._sort(done, claim, future)
-        if len(done.nodes) + len(done.going_on) < request.least:
-            self._take_back(done)
+            self._collect(done, claim, future)
+        if len(done.nodes) + len(done.still_composing) < request.required_count:
+            self._remove_nodes(done)
         return done
 
-    def _sort(
+    def _collect(
         self,
-        done: Provisioned,
+        done: ProvisionResult,
         claim: Claim,
-        future: Future[tuple[Composed | SchedulerError, list[str]]],
+        future: Future[tuple[ComposedNode | SchedulerError, list[str]]],
     ) -> None:
         """Put what became of one claim where it belongs; nothing that is there gets lost."""
         try:
             node, notes = future.result()
         except Exception as error:
             what = f"{type(error).__name__}: {error} (please report this)"
-            done.left.append(Unverified(one_line(f"claim {claim.id}: {what}; podm claim reap")))
+            done.unverified.append(
+                Unverified(one_line(f"claim {claim.id}: {what}; podm claim reap"))
+            )
             return
         done.notes += notes
-        if isinstance(node, Composed):
+        if isinstance(node, ComposedNode):
             done.nodes.append(node)
         elif isinstance(node, Unverified):
-            done.left.append(node)
+            done.unverified.append(node)
         else:
             done.failures.append(str(node))
-            done.lost |= isinstance(node, ClaimLost)
+            done.claim_lost |= isinstance(node, ClaimLost)
 
-    def _earlier(self, request: Request, key: str | None, content: str) -> list[Composed]:
+    def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
         """Return the nodes that a key stands for already; one that is only held, is made yet."""
         if key is None:
             return []
@@ -154,12 +158,12 @@ class Provisioner:
             )
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
-    def _one_each(self, claim: Claim) -> Sequence[Claim]:
+    def _split(self, claim: Claim) -> Sequence[Claim]:
         return [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
 
-    def _node(
+    def _compose_node(
         self, request: Request, claim: Claim, content: str, ttl_s: float
-    ) -> tuple[Composed | SchedulerError, list[str]]:
+    ) -> tuple[ComposedNode | SchedulerError, list[str]]:
         """Compose one claim, or what takes its place; return the node or why there is none."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
@@ -167,7 +171,7 @@ class Provisioner:
         for attempt in range(1, MOST_ATTEMPTS + 1):
             (part,) = claim.parts
             try:
-                with self._doors[part.podm]:
+                with self._podm_semaphores[part.podm]:
                     return self.composer.compose(claim), notes
             except ComposeFailed as error:
                 avoid, problem = (*avoid, part.podm), error
@@ -178,23 +182,23 @@ class Provisioner:
                 return error, notes
             if attempt == MOST_ATTEMPTS:
                 return problem, notes
-            another = self._another(request, avoid, claim.key, content, ttl_s)
+            another = self._claim_another(request, avoid, claim.key, content, ttl_s)
             if another is None:
                 return problem, notes
             notes.append(f"{problem}: tried {another.parts[0].podm} instead")
-            self.composer.mark("another")
+            self.composer.checkpoint("another")
             claim = another
         raise AssertionError("unreachable")
 
-    def _another(
+    def _claim_another(
         self, request: Request, avoid: tuple[str, ...], key: str | None, content: str, ttl_s: float
     ) -> Claim | None:
         """Claim one more node anywhere but there, under the key of the one that failed."""
         excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
         one = msgspec.structs.replace(request, count=1, min_count=None, exclude_podms=excluded)
-        with self._deciding:
+        with self._decision_lock:
             try:
-                return self.claimant.claim(one, key=key, ttl_s=ttl_s, content=content).claim
+                return self.claim_source.claim(one, key=key, ttl_s=ttl_s, content=content).claim
             except SchedulerError:
                 return None
 
@@ -204,7 +208,7 @@ class Provisioner:
             if fresh is not None:
                 self.store.remember(fresh)
 
-    def _take_back(self, done: Provisioned) -> None:
+    def _remove_nodes(self, done: ProvisionResult) -> None:
         """Take apart what came to be of too little."""
         for node in done.nodes:
             try:
@@ -213,8 +217,8 @@ class Provisioner:
                     f"{node.podm}: {node.uri} taken apart again: too few came to be"
                 )
             except Unverified as error:
-                done.left.append(error)
+                done.unverified.append(error)
             except SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} stays, though too few came to be"
-                done.left.append(Unverified(one_line(f"{stays}: {error} (podm node delete)")))
+                done.unverified.append(Unverified(one_line(f"{stays}: {error} (podm node delete)")))
         done.nodes = []

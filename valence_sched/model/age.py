@@ -9,9 +9,9 @@ import re
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 #: What a clock of another machine may be ahead of ours.
-AHEAD_S = 300.0
+MAX_CLOCK_SKEW_S = 300.0
 
-_WORDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
+_AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
 def parse_age(text: str) -> float:
@@ -20,13 +20,13 @@ def parse_age(text: str) -> float:
     Raises:
         ValueError: it is none of these.
     """
-    found = _WORDS.fullmatch(text.strip())
+    found = _AGE_PATTERN.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text[:40]!r} is no age such as 30s, 10m, 2h or 1d")
     return float(found[1]) * UNITS[found[2] or "s"]
 
 
-def print_age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Print an age in the largest unit of which there are two, as ``35s``, ``10m`` or ``3d``."""
     unit = next((unit for unit in "dhm" if seconds >= 2 * UNITS[unit]), "s")
     return f"{int(seconds // UNITS[unit])}{unit}"
@@ -47,4 +47,4 @@ def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     if then.tzinfo is None:
         then = then.replace(tzinfo=datetime.UTC)
     seconds = (now - then).total_seconds()
-    return max(0.0, seconds) if seconds > -AHEAD_S else None
+    return max(0.0, seconds) if seconds > -MAX_CLOCK_SKEW_S else None

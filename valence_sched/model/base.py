@@ -13,7 +13,7 @@ class Noun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 
 
-def printed(value: Value) -> str:
+def format_value(value: Value) -> str:
     """Print a value for a person: whole numbers without a point, lists and maps in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -15,8 +15,8 @@ from valence_sched.model.inventory import Amount, Count, Name
 State = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED", "RELEASED", "EXPIRED", "FAILED"
 ]
-LIVE: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED")
-ENDED: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
+ACTIVE_STATES: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED")
+FINAL_STATES: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
 
 
 class Grant(Noun, frozen=True):
@@ -26,7 +26,7 @@ class Grant(Noun, frozen=True):
     amount: Amount
 
 
-class Share(Noun, frozen=True, kw_only=True):
+class NodeAllocation(Noun, frozen=True, kw_only=True):
     """What one node is to be made of."""
 
     node: Count
@@ -35,7 +35,7 @@ class Share(Noun, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
 
 
-class Part(Noun, frozen=True, kw_only=True):
+class ClaimPart(Noun, frozen=True, kw_only=True):
     """What a claim holds of one pod manager, as of the generation that was decided on.
 
     ``supplies`` is what is left, before any claim, of stocks that the store does not know
@@ -44,7 +44,7 @@ class Part(Noun, frozen=True, kw_only=True):
 
     podm: Name
     generation: Count
-    shares: tuple[Share, ...]
+    shares: tuple[NodeAllocation, ...]
     supplies: tuple[Grant, ...] = ()
 
     @property
@@ -77,7 +77,7 @@ class Claim(Noun, frozen=True, kw_only=True):
     created_at: float = 0.0
     expires_at: float | None = None
     note: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ClaimPart, ...] = ()
 
     @property
     def podms(self) -> tuple[str, ...]:
@@ -90,19 +90,19 @@ class Claim(Noun, frozen=True, kw_only=True):
         return sum(len(part.shares) for part in self.parts)
 
 
-def parts_of(
+def build_claim_parts(
     placements: Iterable[Placement],
     generations: Mapping[str, int],
     supplies: Mapping[str, Mapping[str, float]] | None = None,
-) -> tuple[Part, ...]:
+) -> tuple[ClaimPart, ...]:
     """Return what the nodes of a decision take, a part for each pod manager, sorted by its id.
 
     ``generations`` are those of the pod managers that were decided on; ``supplies`` as of a part.
     """
-    shares: dict[str, list[Share]] = {}
+    shares: dict[str, list[NodeAllocation]] = {}
     for placement in placements:
         chosen = placement.chosen
-        share = Share(
+        share = NodeAllocation(
             node=placement.node,
             pool=chosen.pool,
             blocks=tuple(block.uri for block in chosen.blocks),
@@ -111,7 +111,7 @@ def parts_of(
         shares.setdefault(chosen.podm, []).append(share)
     known = supplies or {}
     return tuple(
-        Part(
+        ClaimPart(
             podm=podm,
             generation=generations[podm],
             shares=tuple(shares[podm]),

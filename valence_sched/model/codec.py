@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import inspect
 
-from valence_sched.errors import InputError, NewerSchema, nearest
+from valence_sched.errors import InputError, NewerSchema, suggest
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ MAX_HUMAN_BYTES = 1 << 20
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
-def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, place: str = "$") -> T:
+def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: str = "$") -> T:
     """Decode JSON as ``type_``.
 
     Raises:
@@ -29,21 +29,23 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, place: str = "$
     try:
         return msgspec.json.decode(data, type=type_)
     except msgspec.ValidationError as error:
-        value = _untyped(bytes(data))
-        raise _worded(str(error), value, type_, file, place) from None
+        value = _decode_untyped(bytes(data))
+        raise _input_error(str(error), value, type_, file, document_path) from None
     except msgspec.DecodeError as error:
         where = re.search(r"byte (\d+)", str(error))
-        spot = _spot(bytes(data), int(where[1]) if where else None, place)
+        spot = _text_position(bytes(data), int(where[1]) if where else None, document_path)
         found = str(error).removeprefix("JSON is malformed: ")
         found = found.replace("Input data was truncated", "the end of the text")
         raise InputError(file, spot, found, "JSON", "is the file whole?") from None
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
-        raise InputError(file, place, "nesting without end", "JSON of modest depth") from None
+        raise InputError(
+            file, document_path, "nesting without end", "JSON of modest depth"
+        ) from None
 
 
-def convert(value: object, type_: type[T], file: str, place: str = "$") -> T:
+def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
     """Convert plain lists and maps to ``type_``; numbers may be text, as old flavors have them.
 
     Raises:
@@ -52,9 +54,11 @@ def convert(value: object, type_: type[T], file: str, place: str = "$") -> T:
     try:
         return msgspec.convert(value, type_, strict=False)
     except msgspec.ValidationError as error:
-        raise _worded(str(error), value, type_, file, place) from None
+        raise _input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
-        raise InputError(file, place, "nesting without end", "a document of modest depth") from None
+        raise InputError(
+            file, document_path, "nesting without end", "a document of modest depth"
+        ) from None
 
 
 def load_yaml(data: bytes, file: str) -> Any:
@@ -127,25 +131,27 @@ class _PlainLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _worded(message: str, value: object, type_: Any, file: str, place: str) -> InputError:
+def _input_error(
+    message: str, value: object, type_: Any, file: str, document_path: str
+) -> InputError:
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
-    where = place + inner
+    where = document_path + inner
     if unknown := re.match(r"Object contains unknown field `(.+)`", text):
-        hint = nearest(unknown[1], _fields_at(type_, inner) or _field_names(type_))
+        hint = suggest(unknown[1], _fields_at(type_, inner) or _field_names(type_))
         return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, "no such field", f"field {missing[1]!r}")
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
-        hint = nearest(enum[1], _words_at(type_, inner))
+        hint = suggest(enum[1], _literals_at(type_, inner))
         return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
     if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
-        found = _at(value, inner) if value is not None else expected[2] or "something else"
+        found = _value_at(value, inner) if value is not None else expected[2] or "something else"
         return InputError(file, where, found, expected[1].replace("`", ""))
     return InputError(file, where, text[0].lower() + text[1:], "a number in range")
 
 
-def _at(value: Any, path: str) -> str:
+def _value_at(value: Any, path: str) -> str:
     """Show the value at msgspec's ``path``, shortened."""
     for key, index in _STEP.findall(path):
         if not key and not index:  # "[...]": one of the values, which is not said
@@ -158,7 +164,7 @@ def _at(value: Any, path: str) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _untyped(data: bytes) -> object:
+def _decode_untyped(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -182,38 +188,40 @@ def _walk(type_: Any, seen: set[Any]) -> None:
 
 def _fields_at(type_: Any, path: str) -> set[str]:
     """Return the fields that may stand at msgspec's ``path``, none where that cannot be told."""
-    structs = [kind for kind in _kinds_at(type_, path) if isinstance(kind, inspect.StructType)]
+    structs = [kind for kind in _types_at(type_, path) if isinstance(kind, inspect.StructType)]
     return {field.encode_name for kind in structs for field in kind.fields}
 
 
-def _words_at(type_: Any, path: str) -> set[str]:
+def _literals_at(type_: Any, path: str) -> set[str]:
     """Return the words that may stand at msgspec's ``path``, none where that cannot be told."""
-    words = [kind for kind in _kinds_at(type_, path) if isinstance(kind, inspect.LiteralType)]
+    words = [kind for kind in _types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
     return {str(word) for kind in words for word in kind.values}
 
 
-def _kinds_at(type_: Any, path: str) -> list[inspect.Type]:
-    kinds = _alternatives([inspect.type_info(type_)])
+def _types_at(type_: Any, path: str) -> list[inspect.Type]:
+    kinds = _union_members([inspect.type_info(type_)])
     for key, index in _STEP.findall(path):
-        kinds = _alternatives(
+        kinds = _union_members(
             found
             for kind in kinds
-            for found in (_inside(kind, key) if key else _items(kind, int(index or 0)))
+            for found in (
+                _types_of_key(kind, key) if key else _types_of_item(kind, int(index or 0))
+            )
         )
     return kinds
 
 
-def _alternatives(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
+def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
     return [one for kind in kinds for one in getattr(kind, "types", (kind,))]
 
 
-def _inside(kind: inspect.Type, key: str) -> list[inspect.Type]:
+def _types_of_key(kind: inspect.Type, key: str) -> list[inspect.Type]:
     if isinstance(kind, inspect.StructType):
         return [field.type for field in kind.fields if field.encode_name == key]
     return [kind.value_type] if isinstance(kind, inspect.DictType) else []
 
 
-def _items(kind: inspect.Type, number: int) -> list[inspect.Type]:
+def _types_of_item(kind: inspect.Type, number: int) -> list[inspect.Type]:
     if isinstance(kind, inspect.TupleType):
         return list(kind.item_types[number : number + 1])
     if isinstance(kind, inspect.DictType):  # "[...]": one of the values, which is not said
@@ -232,9 +240,9 @@ def _field_names(type_: Any) -> set[str]:
     return names
 
 
-def _spot(data: bytes, offset: int | None, place: str) -> str:
+def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
     """Return where in a text an offset is; of JSON Lines, ``place`` begins with the line."""
-    line = place.removesuffix(": $") if place.startswith("line ") else ""
+    line = document_path.removesuffix(": $") if document_path.startswith("line ") else ""
     if offset is None:
         return f"{line}: {len(data)} bytes in" if line else f"{len(data)} bytes in"
     begun, last = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)

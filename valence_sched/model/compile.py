@@ -7,42 +7,44 @@ from collections import Counter
 from collections.abc import Iterator
 
 from valence_sched.model.flavor_properties import (
-    AcceleratorAsk,
-    CpuAsk,
-    DriveAsk,
-    GroupAsk,
-    MemoryAsk,
-    ModuleAsk,
-    NicAsk,
-    ProcessorAsk,
+    AcceleratorSpec,
+    CpuSpec,
+    DeviceGroupSpec,
+    DriveSpec,
+    MemoryModuleSpec,
+    MemorySpec,
+    NicSpec,
+    ProcessorSpec,
     Properties,
 )
-from valence_sched.model.need import Ask, Bond, Need, Test
+from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 
 GIB = 1 << 30
-Groups = tuple[tuple[str, GroupAsk], ...]  # the groups of devices with their names
+DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the groups of devices with their names
 
 
-def ask_of(asked: Properties, after: Properties | None = None) -> Ask:
+def compile_properties(properties: Properties, after: Properties | None = None) -> Alternative:
     """Return the needs and bonds of properties.
 
     Where they come ``after`` others, the numbers of their groups go on.
     """
-    groups = tuple(_groups(asked, after or Properties()))
-    return Ask(tuple(_needs(asked, groups)), tuple(_bonds(asked, groups)))
+    groups = tuple(_groups(properties, after or Properties()))
+    return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
 
 
-def _bonds(asked: Properties, groups: Groups) -> Iterator[Bond]:
+def _constraints(asked: Properties, groups: DeviceGroups) -> Iterator[TopologyConstraint]:
     for name, group in groups:
         if group.same:
-            yield Bond("same", group.same, (name,))
+            yield TopologyConstraint("same", group.same, (name,))
         if group.apart:
-            yield Bond("apart", group.apart, (name,))
+            yield TopologyConstraint("apart", group.apart, (name,))
     for bond in asked.bonds:
-        yield Bond("same" if bond.same else "apart", bond.same or bond.apart or "", bond.of)
+        yield TopologyConstraint(
+            "same" if bond.same else "apart", bond.same or bond.apart or "", bond.of
+        )
 
 
-def _groups(asked: Properties, after: Properties) -> Iterator[tuple[str, GroupAsk]]:
+def _groups(asked: Properties, after: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
     """Yield every group with its name: its own, or where it needs one its kind and number."""
     for kind, groups, before in (
         ("processor", asked.cpus, after.cpus),
@@ -56,45 +58,45 @@ def _groups(asked: Properties, after: Properties) -> Iterator[tuple[str, GroupAs
             yield group.name or (f"{kind}-{number}" if bound else ""), group
 
 
-def _needs(asked: Properties, groups: Groups) -> Iterator[Need]:
+def _needs(asked: Properties, groups: DeviceGroups) -> Iterator[Need]:
     if asked.processor:
-        yield from _processor(asked.processor)
+        yield from _processor_needs(asked.processor)
     if asked.memory:
-        yield _memory(asked.memory)
+        yield _memory_need(asked.memory)
     for name, group in groups:
-        yield _group(name, group)
-    yield from _pci(asked.pci_device.type if asked.pci_device else ())
+        yield _group_need(name, group)
+    yield from _pci_needs(asked.pci_device.type if asked.pci_device else ())
     for stock in asked.stocks:
-        yield _stock(stock.resource, stock.amount, stock.count)
+        yield _stock_need(stock.resource, stock.amount, stock.count)
     for resource, amount in asked.resources.items():
-        yield _stock(resource, amount, 1)
+        yield _stock_need(resource, amount, 1)
     if asked.remote_storage:
-        yield _stock("storage_gib", asked.remote_storage.capacity_gib, 1)
+        yield _stock_need("storage_gib", asked.remote_storage.capacity_gib, 1)
 
 
-def _group(name: str, asked: GroupAsk) -> Need:
-    if isinstance(asked, CpuAsk):
-        same = {"architecture": asked.architecture, "instruction_set": asked.instruction_set}
-        return _devices("processor", asked.count, name, words=asked.model, equal=same,
-                        least={"cores": asked.cores, "speed_mhz": asked.speed_mhz})  # fmt: skip
-    if isinstance(asked, ModuleAsk):
-        return _devices("memory", asked.count, name, equal={"type": asked.type},
-                        least={"capacity_mib": asked.capacity_mib,
-                               "speed_mhz": asked.speed_mhz})  # fmt: skip
-    if isinstance(asked, AcceleratorAsk):
-        return _devices("accelerator", asked.count, name, equal={"kind": asked.kind},
-                        words=asked.model, least={"memory_mib": asked.memory_mib})  # fmt: skip
-    if isinstance(asked, DriveAsk):
-        size = asked.capacity_gib * GIB if asked.capacity_gib else None
-        remote = None if asked.remote is None else str(asked.remote)
-        where = {"media": asked.media, "protocol": asked.protocol, "remote": remote}
-        return _devices("drive", asked.count, name, words=asked.model, equal=where,
-                        least={"capacity_bytes": size, "rpm": asked.rpm})  # fmt: skip
-    assert isinstance(asked, NicAsk)
-    return _devices("nic", asked.count, name, least={"speed_mbps": asked.speed_mbps})
+def _group_need(name: str, group: DeviceGroupSpec) -> Need:
+    if isinstance(group, CpuSpec):
+        same = {"architecture": group.architecture, "instruction_set": group.instruction_set}
+        return _device_need("processor", group.count, name, words=group.model, equal=same,
+                        least={"cores": group.cores, "speed_mhz": group.speed_mhz})  # fmt: skip
+    if isinstance(group, MemoryModuleSpec):
+        return _device_need("memory", group.count, name, equal={"type": group.type},
+                        least={"capacity_mib": group.capacity_mib,
+                               "speed_mhz": group.speed_mhz})  # fmt: skip
+    if isinstance(group, AcceleratorSpec):
+        return _device_need("accelerator", group.count, name, equal={"kind": group.kind},
+                        words=group.model, least={"memory_mib": group.memory_mib})  # fmt: skip
+    if isinstance(group, DriveSpec):
+        size = group.capacity_gib * GIB if group.capacity_gib else None
+        remote = None if group.remote is None else str(group.remote)
+        where = {"media": group.media, "protocol": group.protocol, "remote": remote}
+        return _device_need("drive", group.count, name, words=group.model, equal=where,
+                        least={"capacity_bytes": size, "rpm": group.rpm})  # fmt: skip
+    assert isinstance(group, NicSpec)
+    return _device_need("nic", group.count, name, least={"speed_mbps": group.speed_mbps})
 
 
-def _processor(asked: ProcessorAsk) -> Iterator[Need]:
+def _processor_needs(asked: ProcessorSpec) -> Iterator[Need]:
     tests = _tests(
         words=asked.model,
         equal={"architecture": asked.architecture, "instruction_set": asked.instruction_set},
@@ -106,26 +108,26 @@ def _processor(asked: ProcessorAsk) -> Iterator[Need]:
         yield Need(kind="processor", measure="sockets", amount=asked.sockets or 1, tests=tests)
 
 
-def _memory(asked: MemoryAsk) -> Need:
+def _memory_need(asked: MemorySpec) -> Need:
     tests = _tests(equal={"type": asked.type}, least={"speed_mhz": asked.speed_mhz})
     return Need(kind="memory", measure="capacity_mib", amount=asked.capacity_mib, tests=tests)
 
 
-def _pci(types: tuple[str, ...]) -> Iterator[Need]:
+def _pci_needs(types: tuple[str, ...]) -> Iterator[Need]:
     for type_, count in Counter(types).items():
         if type_ == "SSD":
-            yield _devices("drive", count, equal={"media": "SSD"})
+            yield _device_need("drive", count, equal={"media": "SSD"})
         elif type_ == "NIC":
-            yield _devices("nic", count)
+            yield _device_need("nic", count)
         else:
-            yield _devices("accelerator", count, equal={"kind": type_})
+            yield _device_need("accelerator", count, equal={"kind": type_})
 
 
-def _stock(resource: str, amount: float, count: int) -> Need:
+def _stock_need(resource: str, amount: float, count: int) -> Need:
     return Need(kind="stock", measure="amount", amount=amount, count=count, resource=resource)
 
 
-def _devices(
+def _device_need(
     kind: str,
     count: int,
     name: str = "",

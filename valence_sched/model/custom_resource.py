@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from valence_sched.errors import Remark, nearest, one_line
+from valence_sched.errors import Remark, one_line, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Amount, Name, Podm, Stock
 from valence_sched.model.measures import MEASURES
-from valence_sched.view.stocks import left
+from valence_sched.view.stocks import free_amount
 
-SCHEME = "declared:"  # how the URIs of declared stocks begin
+DECLARED_SCHEME = "declared:"  # how the URIs of declared stocks begin
 
 
-class Resource(Noun, frozen=True, kw_only=True):
+class CustomResource(Noun, frozen=True, kw_only=True):
     """A kind of resource: how much of it each pod manager has, or each pool of it.
 
     The amount is what ``podms`` says of a pod manager's id or name, else the number that its
@@ -49,24 +49,24 @@ class Resource(Noun, frozen=True, kw_only=True):
             raise ValueError("Expected max of at least min")
 
 
-class Declared:
+class DeclaredStocks:
     """Adds the stocks of declared resources to pod managers; ``remarks`` says what is doubtful."""
 
-    def __init__(self, resources: Sequence[Resource]) -> None:
+    def __init__(self, resources: Sequence[CustomResource]) -> None:
         self._resources = resources
-        self._met: set[str] = set()
+        self._podm_names: set[str] = set()
         self.remarks: list[str] = []
 
-    def added(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
+    def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
         """Return a pod manager's stocks with those declared.
 
         A resource that the pod manager tells itself stays as it tells it, and a remark says so.
         What an earlier declaration added (its URI says so) gives way to the present one.
         """
-        self._met.update(name for name in (podm.id, podm.name) if name)
+        self._podm_names.update(name for name in (podm.id, podm.name) if name)
         kept = list(podm.stocks)
         for resource in self._resources:
-            uri = SCHEME + resource.name
+            uri = DECLARED_SCHEME + resource.name
             kept = [stock for stock in kept if stock.uri.partition("#")[0] != uri]
             if any(stock.resource == resource.name for stock in kept):
                 self._remark(
@@ -76,23 +76,23 @@ class Declared:
                 kept += self._stocks(resource, podm)
         return tuple(kept)
 
-    def strangers(self) -> Iterator[str]:
+    def unmatched_remarks(self) -> Iterator[str]:
         """Yield a remark on each pod manager that was declared and never met."""
         for resource in self._resources:
             for name in resource.podms:
-                if name not in self._met:
-                    hint = nearest(name, self._met)
+                if name not in self._podm_names:
+                    hint = suggest(name, self._podm_names)
                     yield Remark(one_line(
                         f"resource {resource.name!r}: no pod manager named {name!r} ({hint})"
                     ))  # fmt: skip
 
-    def _stocks(self, resource: Resource, podm: Podm[Any, Any]) -> Iterator[Stock]:
+    def _stocks(self, resource: CustomResource, podm: Podm[Any, Any]) -> Iterator[Stock]:
         total = self._total(resource, podm)
         if total is None:
             return
-        used = self._told(resource.used_fact, podm) or 0.0
+        used = self._fact_amount(resource.used_fact, podm) or 0.0
         pools = tuple(pool.id for pool in podm.pools)
-        uri = SCHEME + resource.name
+        uri = DECLARED_SCHEME + resource.name
         shares = [(uri, pools)]
         if resource.per == "pool" and pools:
             shares = [(f"{uri}#{pool}", (pool,)) for pool in pools]
@@ -101,14 +101,14 @@ class Declared:
                         total=total, used=used, min=resource.min, max=resource.max,
                         step=resource.step)  # fmt: skip
 
-    def _total(self, resource: Resource, podm: Podm[Any, Any]) -> float | None:
+    def _total(self, resource: CustomResource, podm: Podm[Any, Any]) -> float | None:
         for name in (podm.id, podm.name):
             if name in resource.podms:
                 return resource.podms[name]
-        told = self._told(resource.fact, podm)
+        told = self._fact_amount(resource.fact, podm)
         return resource.total if told is None else told
 
-    def _told(self, fact: str | None, podm: Podm[Any, Any]) -> float | None:
+    def _fact_amount(self, fact: str | None, podm: Podm[Any, Any]) -> float | None:
         """Return a fact that is an amount, None when it is not told or is none."""
         value = podm.facts.get(fact) if fact is not None else None
         if value is None:
@@ -122,19 +122,19 @@ class Declared:
         self.remarks.append(Remark(one_line(f"pod manager {podm!r}: {text}")))
 
 
-def replaced(podm: Any, declared: Declared | None) -> Any:
+def with_declared_stocks(podm: Any, declared: DeclaredStocks | None) -> Any:
     """Return a podm, however far it is decoded, with the stocks that are declared."""
     if declared is None:
         return podm
-    return msgspec.structs.replace(podm, stocks=declared.added(podm))
+    return msgspec.structs.replace(podm, stocks=declared.all_stocks(podm))
 
 
 def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
     """Return what is left of the stocks that only their declaration tells of, by URI."""
-    declared = (stock for stock in podm.stocks if stock.uri.startswith(SCHEME))
-    return {stock.uri: left(stock) for stock in declared}
+    declared = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
+    return {stock.uri: free_amount(stock) for stock in declared}
 
 
-def by_name(resources: Iterable[Resource]) -> list[Resource]:
+def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
     """Return resources of which the last of each name wins."""
     return list({resource.name: resource for resource in resources}.values())

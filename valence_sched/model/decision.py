@@ -7,13 +7,13 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from valence_sched.model.base import Value, printed
+from valence_sched.model.base import Value, format_value
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 
 SCHEMA = "valence-sched/decision"
-MANY = "valence-sched/decisions"
+DECISIONS_SCHEMA = "valence-sched/decisions"
 VERSION = "1.0"
 
 Outcome = Literal["placed", "placed_in_part", "nothing_fits"]
@@ -85,11 +85,12 @@ class Reason(Struct, frozen=True, kw_only=True):
         unit = f" {self.unit}" if self.unit else ""
         elsewhere = ""
         if self.podm_have is not None:
-            elsewhere = f" ({printed(self.podm_have)} in all its pools, but a node is made in one)"
+            elsewhere = (
+                f" ({format_value(self.podm_have)} in all its pools, but a node is made in one)"
+            )
         what = self.filter if self.label == self.filter else f"{self.filter}: {self.label}"
-        return (
-            f"{what}: needs {printed(self.need)}{unit}, has {printed(self.have)}{unit}{elsewhere}"
-        )
+        need, have = format_value(self.need), format_value(self.have)
+        return f"{what}: needs {need}{unit}, has {have}{unit}{elsewhere}"
 
 
 class PodmVerdict(Struct, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     reason: Reason | None
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class FunnelStep(Struct, frozen=True, kw_only=True):
     """One filter of the funnel: how many pools came in and how many went on."""
 
     filter: str
@@ -120,7 +121,7 @@ class Step(Struct, frozen=True, kw_only=True):
     went_on: int = field(name="out")
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class InventorySummary(Struct, frozen=True, kw_only=True):
     """The inventory that was decided on."""
 
     digest: str
@@ -146,10 +147,10 @@ class Report(Struct, frozen=True, kw_only=True):
     request: Request
     policy: Policy
     policy_digest: str
-    inventory: Source
+    inventory: InventorySummary
     placements: tuple[Placement, ...]
     podms: tuple[PodmVerdict, ...]
-    funnel: tuple[Step, ...]
+    funnel: tuple[FunnelStep, ...]
     warnings: tuple[str, ...]
     explanation: Explanation | None = None
 
@@ -161,11 +162,11 @@ class Reports(Struct, frozen=True, kw_only=True):
     fails, those before it show how many of their nodes were ``fitting``, and none that is placed.
     """
 
-    schema: str = MANY
+    schema: str = DECISIONS_SCHEMA
     version: str = VERSION
     outcome: Outcome
     requested: int
     placed: int
-    inventory: Source
+    inventory: InventorySummary
     decisions: tuple[Report, ...]
     warnings: tuple[str, ...]

@@ -16,8 +16,8 @@ import msgspec
 from valence_sched.errors import DuplicateId
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import (
-    FREE,
-    NOTHING,
+    FREE_STATUS,
+    NO_DEVICES,
     Block,
     Devices,
     LeanBlock,
@@ -25,12 +25,12 @@ from valence_sched.model.inventory import (
     Status,
 )
 
-Kind = Literal["podm", "pool", "block", "stock", "node"]
-CAME, WENT = "came", "went"
+ItemKind = Literal["podm", "pool", "block", "stock", "node"]
+ADDED, REMOVED = "came", "went"
 
 #: What is no difference of a pod manager, and what is told thing by thing.
-_READING = ("id", "generation", "read_at")
-_THINGS: tuple[tuple[Kind, str, str], ...] = (
+_IGNORED_FIELDS = ("id", "generation", "read_at")
+_ITEM_LISTS: tuple[tuple[ItemKind, str, str], ...] = (
     ("pool", "pools", "id"),
     ("block", "blocks", "uri"),
     ("stock", "stocks", "uri"),
@@ -46,26 +46,26 @@ class Difference(NamedTuple):
     """
 
     podm: str
-    kind: Kind
+    kind: ItemKind
     name: str
     change: str
-    was: Any = None
-    is_: Any = None
+    before: Any = None
+    after: Any = None
 
 
-class Text(NamedTuple):
+class PodmDocument(NamedTuple):
     """The JSON of one pod manager, and where it stands."""
 
     json: bytes
     file: str
-    place: str
+    document_path: str
 
 
 class _Identity(msgspec.Struct):
     id: str
 
 
-def differences(old: Iterable[Text], new: Iterable[Text]) -> Iterator[Difference]:
+def differences(old: Iterable[PodmDocument], new: Iterable[PodmDocument]) -> Iterator[Difference]:
     """Yield every difference: of the pod managers of ``new`` in its order, then of those gone.
 
     Holds the texts of ``old`` and no more than one pod manager of ``new``.
@@ -77,54 +77,56 @@ def differences(old: Iterable[Text], new: Iterable[Text]) -> Iterator[Difference
     for id_, text in _by_id(new):
         was = known.pop(id_, None)
         if was is None:
-            yield Difference(id_, "podm", id_, CAME, None, _counts(_podm(text)))
+            yield Difference(id_, "podm", id_, ADDED, None, _counts(_decode_podm(text)))
         elif bytes(was.json) != bytes(text.json):
-            yield from changes(_podm(was), _podm(text))
+            yield from podm_differences(_decode_podm(was), _decode_podm(text))
     for id_, text in known.items():
-        yield Difference(id_, "podm", id_, WENT, _counts(_podm(text)), None)
+        yield Difference(id_, "podm", id_, REMOVED, _counts(_decode_podm(text)), None)
 
 
-def changes(old: LeanPodm, new: LeanPodm) -> Iterator[Difference]:
+def podm_differences(old: LeanPodm, new: LeanPodm) -> Iterator[Difference]:
     """Yield what is another in two pictures of one pod manager."""
-    several = {field for _, field, _ in _THINGS}
+    several = {field for _, field, _ in _ITEM_LISTS}
     for field in old.__struct_fields__:
-        if field not in _READING and field not in several:
-            yield from _field(new.id, "podm", new.id, field, old, new)
-    for kind, field, key in _THINGS:
-        compare = _block if kind == "block" else _thing
+        if field not in _IGNORED_FIELDS and field not in several:
+            yield from _field_differences(new.id, "podm", new.id, field, old, new)
+    for kind, field, key in _ITEM_LISTS:
+        compare = _block_differences if kind == "block" else _item_differences
         mine, theirs = getattr(old, field), getattr(new, field)
-        yield from _each(new.id, kind, attrgetter(key), mine, theirs, compare)
+        yield from _list_differences(new.id, kind, attrgetter(key), mine, theirs, compare)
 
 
-def _by_id(texts: Iterable[Text]) -> Iterator[tuple[str, Text]]:
+def _by_id(texts: Iterable[PodmDocument]) -> Iterator[tuple[str, PodmDocument]]:
     decoder = msgspec.json.Decoder(_Identity)
     seen: set[str] = set()
     for text in texts:
         try:
             id_ = decoder.decode(text.json).id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            id_ = _podm(text).id  # raises, in words
+            id_ = _decode_podm(text).id  # raises, in words
         if id_ in seen:
-            raise DuplicateId(text.file, f"{text.place}.id", f"{id_!r} again", "an id of its own")
+            raise DuplicateId(
+                text.file, f"{text.document_path}.id", f"{id_!r} again", "an id of its own"
+            )
         seen.add(id_)
         yield id_, text
 
 
-def _podm(text: Text) -> LeanPodm:
-    return decode(text.json, LeanPodm, text.file, text.place)
+def _decode_podm(text: PodmDocument) -> LeanPodm:
+    return decode(text.json, LeanPodm, text.file, text.document_path)
 
 
 def _counts(podm: LeanPodm) -> dict[str, int]:
-    return {field: len(getattr(podm, field)) for _, field, _ in _THINGS}
+    return {field: len(getattr(podm, field)) for _, field, _ in _ITEM_LISTS}
 
 
-def _each(
+def _list_differences(
     podm: str,
-    kind: Kind,
+    kind: ItemKind,
     key: Callable[[T], str],
     old: Iterable[T],
     new: Iterable[T],
-    compare: Callable[[str, Kind, str, T, T], Iterable[Difference]],
+    compare: Callable[[str, ItemKind, str, T, T], Iterable[Difference]],
 ) -> Iterator[Difference]:
     """Yield the differences of things that are told apart by their key."""
     known = {key(item): item for item in old}
@@ -132,34 +134,38 @@ def _each(
         name = key(item)
         was = known.pop(name, None)
         if was is None:
-            yield Difference(podm, kind, name, CAME, None, _plain(item))
+            yield Difference(podm, kind, name, ADDED, None, _to_builtins(item))
         else:
             yield from compare(podm, kind, name, was, item)
     for name, item in known.items():
-        yield Difference(podm, kind, name, WENT, _plain(item), None)
+        yield Difference(podm, kind, name, REMOVED, _to_builtins(item), None)
 
 
-def _thing(podm: str, kind: Kind, name: str, old: Any, new: Any) -> Iterator[Difference]:
+def _item_differences(
+    podm: str, kind: ItemKind, name: str, old: Any, new: Any
+) -> Iterator[Difference]:
     for field in old.__struct_fields__:
-        yield from _field(podm, kind, name, field, old, new)
+        yield from _field_differences(podm, kind, name, field, old, new)
 
 
-def _block(
-    podm: str, kind: Kind, name: str, old: LeanBlock, new: LeanBlock
+def _block_differences(
+    podm: str, kind: ItemKind, name: str, old: LeanBlock, new: LeanBlock
 ) -> Iterator[Difference]:
     for field in ("name", "type", "pools", "places"):
-        yield from _field(podm, kind, name, field, old, new)
+        yield from _field_differences(podm, kind, name, field, old, new)
     if _bytes(old.status) != _bytes(new.status):
-        yield from _thing(podm, kind, name, _status(old), _status(new))
+        yield from _item_differences(podm, kind, name, _status(old), _status(new))
     if _bytes(old.devices) != _bytes(new.devices):
-        yield from _thing(podm, kind, name, _devices(old), _devices(new))
+        yield from _item_differences(podm, kind, name, _devices(old), _devices(new))
 
 
-def _field(podm: str, kind: Kind, name: str, field: str, old: Any, new: Any) -> list[Difference]:
+def _field_differences(
+    podm: str, kind: ItemKind, name: str, field: str, old: Any, new: Any
+) -> list[Difference]:
     was, is_ = getattr(old, field), getattr(new, field)
     if was == is_:
         return []
-    return [Difference(podm, kind, name, field, _plain(was), _plain(is_))]
+    return [Difference(podm, kind, name, field, _to_builtins(was), _to_builtins(is_))]
 
 
 def _bytes(raw: msgspec.Raw | None) -> bytes:
@@ -167,14 +173,14 @@ def _bytes(raw: msgspec.Raw | None) -> bytes:
 
 
 def _status(block: LeanBlock) -> Status:
-    return decode(block.status, Status, block.uri) if block.status else FREE
+    return decode(block.status, Status, block.uri) if block.status else FREE_STATUS
 
 
 def _devices(block: LeanBlock) -> Devices:
-    return decode(block.devices, Devices, block.uri) if block.devices else NOTHING
+    return decode(block.devices, Devices, block.uri) if block.devices else NO_DEVICES
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     """Return a noun as lists and maps; the parts of a block that are bytes are decoded."""
     if isinstance(value, Block):
         status, devices = _status(value), _devices(value)

@@ -8,10 +8,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from valence_sched.model.base import Value, printed
+from valence_sched.model.base import Value, format_value
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class ScorePart(Struct, frozen=True, kw_only=True):
     """What one weigher adds to a score: ``part = weight × score / sum of all weights``."""
 
     weigher: str
@@ -27,10 +27,10 @@ class Contender(Struct, frozen=True, kw_only=True):
     pool: str
     outcome: Literal["chosen", "fits"]
     score: float
-    parts: tuple[Part, ...]
+    parts: tuple[ScorePart, ...]
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class ScoreDifference(Struct, frozen=True, kw_only=True):
     """By how much one weigher speaks for the chosen one, below 0 for the other."""
 
     weigher: str
@@ -44,7 +44,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     pool: str
     score: float
     margin: float
-    differences: tuple[Difference, ...]
+    differences: tuple[ScoreDifference, ...]
 
     @property
     def text(self) -> str:
@@ -55,7 +55,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
         return f"{self.podm} ({self.pool}), {self.margin:.6f} behind" + (f": {by}" if by else "")
 
 
-class Lack(Struct, frozen=True, kw_only=True):
+class Shortfall(Struct, frozen=True, kw_only=True):
     """One thing that stands against a pool: what a filter needs and what the pool has."""
 
     filter: str
@@ -68,13 +68,13 @@ class Lack(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """Return it as a person reads it: how much is missing where that is a number."""
         unit = f" {self.unit}" if self.unit else ""
-        if _number(self.need) and _number(self.have):
+        if _is_number(self.need) and _is_number(self.have):
             missing = float(self.need) - float(self.have)  # type: ignore[arg-type]
-            return f"{printed(missing)}{unit} {self.label}"
-        return f"{self.label} {printed(self.need)}{unit} (has {printed(self.have)})"
+            return f"{format_value(missing)}{unit} {self.label}"
+        return f"{self.label} {format_value(self.need)}{unit} (has {format_value(self.have)})"
 
 
-class Freeing(Struct, frozen=True, kw_only=True):
+class NodeRemoval(Struct, frozen=True, kw_only=True):
     """A node whose blocks, were they free again, would make the difference, and in which pool."""
 
     node: str
@@ -82,7 +82,7 @@ class Freeing(Struct, frozen=True, kw_only=True):
     pool: str
 
 
-class Miss(Struct, frozen=True, kw_only=True):
+class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that nearly takes the node.
 
     Of ``hardware``, all that stands against it depends on what is free: ``freeing`` is the node
@@ -93,8 +93,8 @@ class Miss(Struct, frozen=True, kw_only=True):
     podm: str
     pool: str
     kind: Literal["hardware", "word"]
-    lacks: tuple[Lack, ...]
-    freeing: Freeing | None = None
+    lacks: tuple[Shortfall, ...]
+    freeing: NodeRemoval | None = None
     nodes: int = 0
     tried: int = 0
 
@@ -103,7 +103,7 @@ class Miss(Struct, frozen=True, kw_only=True):
         """Return it as a person reads it."""
         if self.kind == "word":
             but = " and ".join(
-                f"{lack.label}: needs {printed(lack.need)}, has {printed(lack.have)}"
+                f"{lack.label}: needs {format_value(lack.need)}, has {format_value(lack.have)}"
                 for lack in self.lacks
             )
             return f"{self.podm} would do but for {but} (filter {self.lacks[0].filter})"
@@ -122,7 +122,7 @@ class Miss(Struct, frozen=True, kw_only=True):
         return "freeing any one of its nodes would not do"
 
 
-class Flip(Struct, frozen=True, kw_only=True):
+class Sensitivity(Struct, frozen=True, kw_only=True):
     """One change that changes the choice: of a weight, or of the amount of one need.
 
     ``podm`` and ``pool`` are the choice then, None when nothing fits; ``instead_of`` and
@@ -153,7 +153,7 @@ class Flip(Struct, frozen=True, kw_only=True):
         if not self.becomes:
             return f"without {self.name}"
         unit = f" {self.unit}" if self.unit else ""
-        return f"{printed(self.becomes)}{unit} {self.name} instead of {printed(self.was)}"
+        return f"{format_value(self.becomes)}{unit} {self.name} instead of {format_value(self.was)}"
 
     @property
     def _effect(self) -> str:
@@ -176,27 +176,29 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
     candidates: tuple[Contender, ...] = ()
     runner_up: RunnerUp | None = None
-    nearest_misses: tuple[Miss, ...] = ()
-    flips: tuple[Flip, ...] = ()
+    nearest_misses: tuple[NearMiss, ...] = ()
+    flips: tuple[Sensitivity, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def lines(self, most: int = 3) -> Iterator[str]:
+    def lines(self, limit: int = 3) -> Iterator[str]:
         """Yield it in sentences, of each sort at most so many."""
         if self.runner_up:
             yield f"runner-up: {self.runner_up.text}"
         for sort, kind in (("nearest miss", "hardware"), ("but for a word", "word")):
             found = [miss.text for miss in self.nearest_misses if miss.kind == kind]
-            yield from _some(sort, found, most)
+            yield from _first_lines(sort, found, limit)
         for sort, of in (("flips at another weight", "weight"), ("flips at another need", "need")):
-            yield from _some(sort, [flip.text for flip in self.flips if flip.of == of], most)
+            yield from _first_lines(
+                sort, [flip.text for flip in self.flips if flip.of == of], limit
+            )
         yield from (f"note: {note}" for note in self.notes)
 
 
-def _some(sort: str, texts: list[str], most: int) -> Iterator[str]:
+def _first_lines(sort: str, texts: list[str], most: int) -> Iterator[str]:
     yield from (f"{sort}: {text}" for text in texts[:most])
     if len(texts) > most:
         yield f"{sort}: {len(texts) - most} more in the report"
 
 
-def _number(value: Value) -> bool:
+def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -27,28 +27,28 @@ from typing import Any
 
 from msgspec import json
 
-from valence_sched.errors import InputError, nearest, one_line
+from valence_sched.errors import InputError, one_line, suggest
 from valence_sched.model.base import Noun
-from valence_sched.model.extra_specs import number, written
+from valence_sched.model.extra_specs import as_number, as_text
 
-JOINTS = ("and", "or", "not")
-COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "in")
-OPERATORS = (*JOINTS, *COMPARISONS)
-_BARE = re.compile(r"[^\W\d][\w./:-]*")
+LOGICAL_OPERATORS = ("and", "or", "not")
+COMPARISON_OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in")
+OPERATORS = (*LOGICAL_OPERATORS, *COMPARISON_OPERATORS)
+_BARE_WORD = re.compile(r"[^\W\d][\w./:-]*")
 
 
-class Path(Noun, frozen=True):
+class AttributePath(Noun, frozen=True):
     """Where a value stands: ``$facts.year`` is the place ``facts`` and the name ``year``."""
 
-    place: str
+    root: str
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.place}.{self.name}" if self.name else self.place
+        return f"{self.root}.{self.name}" if self.name else self.root
 
 
 Scalar = str | float | bool
-Argument = Path | Scalar
+Argument = AttributePath | Scalar
 
 
 class Comparison(Noun, frozen=True):
@@ -58,25 +58,25 @@ class Comparison(Noun, frozen=True):
     arguments: tuple[Argument, ...]
 
     @property
-    def paths(self) -> Iterator[Path]:
+    def paths(self) -> Iterator[AttributePath]:
         """Yield the paths in it, from left to right."""
-        return (argument for argument in self.arguments if isinstance(argument, Path))
+        return (argument for argument in self.arguments if isinstance(argument, AttributePath))
 
     def __str__(self) -> str:
-        first, *others = map(_printed, self.arguments)
+        first, *others = map(_format_argument, self.arguments)
         if self.operator == "in":
             return f"{first} in {', '.join(others)}"
         return f" {self.operator} ".join((first, *others))
 
 
-class Joint(Noun, frozen=True):
+class LogicalOperation(Noun, frozen=True):
     """``and``, ``or``, or ``not`` of the one part."""
 
     operator: str
-    parts: tuple[Comparison | Joint, ...]
+    parts: tuple[Comparison | LogicalOperation, ...]
 
     @property
-    def paths(self) -> Iterator[Path]:
+    def paths(self) -> Iterator[AttributePath]:
         """Yield the paths in it, from left to right."""
         return (path for part in self.parts for path in part.paths)
 
@@ -85,56 +85,66 @@ class Joint(Noun, frozen=True):
             return f"not ({self.parts[0]})"
         between = f" {self.operator} "
         return between.join(
-            f"({part})" if isinstance(part, Joint) and part.operator != "not" else str(part)
+            f"({part})"
+            if isinstance(part, LogicalOperation) and part.operator != "not"
+            else str(part)
             for part in self.parts
         )
 
 
-Expression = Comparison | Joint
+Expression = Comparison | LogicalOperation
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
     """Yield the expressions that must all hold: itself, or the parts of its ``and``."""
-    if isinstance(expression, Joint) and expression.operator == "and":
+    if isinstance(expression, LogicalOperation) and expression.operator == "and":
         for part in expression.parts:
             yield from conjuncts(part)
     else:
         yield expression
 
 
-def _printed(argument: Argument) -> str:
+def _format_argument(argument: Argument) -> str:
     """Print an argument for a person; a text that could be taken for something else in quotes."""
     if isinstance(argument, bool):
         return "true" if argument else "false"
     if isinstance(argument, str):
-        clear = _BARE.fullmatch(argument) and math.isnan(number(argument))
+        clear = _BARE_WORD.fullmatch(argument) and math.isnan(as_number(argument))
         clear = clear and argument not in ("true", "false", *OPERATORS)
         return argument if clear else json.encode(argument).decode()
-    return written(argument) if isinstance(argument, (int, float)) else str(argument)
+    return as_text(argument) if isinstance(argument, (int, float)) else str(argument)
 
 
 MAX_NODES = 256  # operations and arguments together
 MAX_DEPTH = 16
 MAX_TEXT = 1024  # characters
-MAX_WHOLE = 1 << 63
+MAX_INTEGER = 1 << 63
 
 #: Places of their own, and places with names below them.
-SINGLE = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
-GROUPS = ("capabilities", "facts", "free", "total")
+PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
+NAMESPACES = ("capabilities", "facts", "free", "total")
 
-_ANY_NUMBER = ("=", "in")  # of arguments, from two on; the other comparisons take two
-_MEANT = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">=", "&&": "and", "||": "or"}
-_MEANT |= {"&": "and", "|": "or", "!": "not"}
+_VARIADIC = ("=", "in")  # of arguments, from two on; the other comparisons take two
+_OPERATOR_ALIASES = {
+    "==": "=",
+    "===": "=",
+    "<>": "!=",
+    "=<": "<=",
+    "=>": ">=",
+    "&&": "and",
+    "||": "or",
+}
+_OPERATOR_ALIASES |= {"&": "and", "|": "or", "!": "not"}
 
 
-def parse(value: object, file: str = "where", place: str = "$") -> Expression:
+def parse_expression(value: object, file: str = "where", document_path: str = "$") -> Expression:
     """Parse an expression of lists and scalars, as JSON or YAML gives them.
 
     Raises:
         InputError: naming the place in the expression: no list, an unknown operator or path with
             the nearest, too few or too many arguments, too long, too deep, or no scalar.
     """
-    return _Parser(file).expression(value, place, 1)
+    return _Parser(file).expression(value, document_path, 1)
 
 
 class _Parser:
@@ -142,12 +152,14 @@ class _Parser:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._left = MAX_NODES
+        self._nodes_left = MAX_NODES
 
     def expression(self, value: object, place: str, depth: int) -> Expression:
         self._count(place)
         if not isinstance(value, (list, tuple)):
-            raise self._wrong(place, _shown(value), "a list", 'as in ["=", "$zone", "east-1"]')
+            raise self._wrong(
+                place, _format_found(value), "a list", 'as in ["=", "$zone", "east-1"]'
+            )
         if not value:
             raise self._wrong(place, "an empty list", "an operator and what it takes")
         if depth > MAX_DEPTH:
@@ -155,15 +167,17 @@ class _Parser:
         operator, *rest = value
         if not isinstance(operator, str):
             hint = "known: " + ", ".join(OPERATORS)
-            raise self._wrong(f"{place}[0]", _shown(operator), "an operator", hint)
-        if operator in JOINTS:
-            return self._joint(operator, rest, place, depth)
-        if operator in COMPARISONS:
+            raise self._wrong(f"{place}[0]", _format_found(operator), "an operator", hint)
+        if operator in LOGICAL_OPERATORS:
+            return self._logical_operation(operator, rest, place, depth)
+        if operator in COMPARISON_OPERATORS:
             return self._comparison(operator, rest, place)
-        hint = _operator_meant(operator.lower())
-        raise self._wrong(f"{place}[0]", f"no operator {_shown(operator)}", hint=hint)
+        hint = _operator_hint(operator.lower())
+        raise self._wrong(f"{place}[0]", f"no operator {_format_found(operator)}", hint=hint)
 
-    def _joint(self, operator: str, rest: Sequence[Any], place: str, depth: int) -> Joint:
+    def _logical_operation(
+        self, operator: str, rest: Sequence[Any], place: str, depth: int
+    ) -> LogicalOperation:
         if not rest or (operator == "not" and len(rest) > 1):
             expected = "one expression" if operator == "not" else "at least one expression"
             raise self._wrong(place, f"{operator!r} of {len(rest)}", expected)
@@ -171,18 +185,20 @@ class _Parser:
             self.expression(part, f"{place}[{number}]", depth + 1)
             for number, part in enumerate(rest, 1)
         )
-        return Joint(operator, tuple(parts))
+        return LogicalOperation(operator, tuple(parts))
 
     def _comparison(self, operator: str, rest: Sequence[Any], place: str) -> Comparison:
-        several = operator in _ANY_NUMBER
+        several = operator in _VARIADIC
         if len(rest) < 2 or (len(rest) > 2 and not several):
             expected = "two or more arguments" if several else "two arguments"
             raise self._wrong(place, f"{operator!r} of {len(rest)}", expected)
         arguments = tuple(
             self._argument(item, f"{place}[{number}]") for number, item in enumerate(rest, 1)
         )
-        if not any(isinstance(argument, Path) for argument in arguments):
-            raise self._wrong(place, "no path", "a text that begins with $", _forgotten(arguments))
+        if not any(isinstance(argument, AttributePath) for argument in arguments):
+            raise self._wrong(
+                place, "no path", "a text that begins with $", _missing_dollar_hint(arguments)
+            )
         return Comparison(operator, arguments)
 
     def _argument(self, item: object, place: str) -> Argument:
@@ -192,12 +208,12 @@ class _Parser:
         if isinstance(item, bool):
             return item
         if isinstance(item, (int, float)):
-            if abs(item) < MAX_WHOLE if isinstance(item, int) else math.isfinite(item):
+            if abs(item) < MAX_INTEGER if isinstance(item, int) else math.isfinite(item):
                 return item
             raise self._wrong(place, one_line(str(item)[:40]), "a finite number of 64 bits")
         hint = "what is not told is unknown, and no comparison with it holds"
         expected = "a text, a number, true or false"
-        raise self._wrong(place, _shown(item), expected, hint if item is None else "")
+        raise self._wrong(place, _format_found(item), expected, hint if item is None else "")
 
     def _text(self, text: str, place: str) -> Argument:
         if len(text) > MAX_TEXT:
@@ -207,19 +223,19 @@ class _Parser:
         if text.startswith("$$") or not text.startswith("$"):
             return text[1:] if text.startswith("$$") else text
         where, dot, name = text[1:].partition(".")
-        if where in GROUPS:
+        if where in NAMESPACES:
             if not name:
-                raise self._wrong(place, _shown(text), f"${where}.NAME")
-            return Path(where, name)
-        if where not in SINGLE:
-            raise self._wrong(place, f"no path {_shown(text)}", hint=_place_meant(where, dot))
+                raise self._wrong(place, _format_found(text), f"${where}.NAME")
+            return AttributePath(where, name)
+        if where not in PLAIN_PATHS:
+            raise self._wrong(place, f"no path {_format_found(text)}", hint=_path_hint(where, dot))
         if dot:
-            raise self._wrong(place, _shown(text), f"${where}, which has nothing below it")
-        return Path(where)
+            raise self._wrong(place, _format_found(text), f"${where}, which has nothing below it")
+        return AttributePath(where)
 
     def _count(self, place: str) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
             hint = "operations and arguments together"
             raise self._wrong(place, f"more than {MAX_NODES} parts", "fewer", hint)
 
@@ -227,28 +243,28 @@ class _Parser:
         return InputError(self._file, place, found, expected, hint)
 
 
-def _operator_meant(word: str) -> str:
-    meant = word if word in JOINTS else _MEANT.get(word)
-    return f"did you mean {meant!r}?" if meant else nearest(word, OPERATORS)
+def _operator_hint(word: str) -> str:
+    meant = word if word in LOGICAL_OPERATORS else _OPERATOR_ALIASES.get(word)
+    return f"did you mean {meant!r}?" if meant else suggest(word, OPERATORS)
 
 
-def _place_meant(where: str, dot: str) -> str:
+def _path_hint(where: str, dot: str) -> str:
     """Return the hint for a path whose first word is no place: the nearest, else a fact."""
-    hint = nearest(where, (*SINGLE, *GROUPS))
+    hint = suggest(where, (*PLAIN_PATHS, *NAMESPACES))
     if hint.startswith("did you mean") or dot or not where:
         return hint.replace("'", "'$", 1)
     return f"a fact is $facts.{one_line(where, 40)}; {hint}"
 
 
-def _forgotten(arguments: Sequence[Argument]) -> str:
+def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
     """Return the hint where nothing is a path but a text looks like one without its ``$``."""
     for text in arguments:
-        if isinstance(text, str) and text.partition(".")[0] in (*SINGLE, *GROUPS):
+        if isinstance(text, str) and text.partition(".")[0] in (*PLAIN_PATHS, *NAMESPACES):
             return f"did you mean '${one_line(text, 60)}'?"
     return "what does not look at a pod manager is the same for all"
 
 
-def _shown(value: object) -> str:
+def _format_found(value: object) -> str:
     """Show a value as JSON, shortened; what JSON cannot hold as its kind."""
     if isinstance(value, (list, tuple, dict)):
         return "an object" if isinstance(value, dict) else "a list"

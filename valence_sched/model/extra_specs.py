@@ -29,16 +29,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from valence_sched.errors import nearest, one_line
+from valence_sched.errors import one_line, suggest
 
-NUMBERS: Mapping[str, Callable[[float, float], bool]] = {
+NUMBER_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "=": operator.ge,
     "==": operator.eq,
     "!=": operator.ne,
     ">=": operator.ge,
     "<=": operator.le,
 }
-TEXTS: Mapping[str, Callable[[str, str], bool]] = {
+TEXT_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "s==": operator.eq,
     "s!=": operator.ne,
     "s<": operator.lt,
@@ -47,18 +47,18 @@ TEXTS: Mapping[str, Callable[[str, str], bool]] = {
     "s>=": operator.ge,
     "<in>": operator.contains,
 }
-WORDS = ("<in>", "<all-in>", "<or>")
-OPERATORS = (*NUMBERS, *TEXTS, "<all-in>", "<or>")
+WORD_OPERATORS = ("<in>", "<all-in>", "<or>")
+OPERATORS = (*NUMBER_OPERATORS, *TEXT_OPERATORS, "<all-in>", "<or>")
 
 #: Attributes with names below them, and attributes of their own.
-GROUPS = ("facts", "capabilities")
-SINGLE = ("zone", "status", "driver", "id", "name")
+NAMESPACES = ("facts", "capabilities")
+PLAIN_ATTRIBUTES = ("zone", "status", "driver", "id", "name")
 
-_LOOKS_LIKE_ONE = re.compile(r"<[A-Za-z][\w-]*>?|s?[=<>!~]+")
+_OPERATOR_LIKE = re.compile(r"<[A-Za-z][\w-]*>?|s?[=<>!~]+")
 _EXACT = 1e15  # whole numbers below this print as they were written
 
 
-class Expression(Struct, frozen=True):
+class AttributeCondition(Struct, frozen=True):
     """An operator, empty for plain equality, and the values it compares with."""
 
     operator: str
@@ -75,20 +75,20 @@ class Expression(Struct, frozen=True):
         items: Iterable[object] = value if several else (value,)  # type: ignore[assignment]
         told = [item for item in items if item is not None and item == item]
         if self.operator == "<all-in>":
-            texts = [written(item) for item in told]
+            texts = [as_text(item) for item in told]
             return all(any(word in text for text in texts) for word in self.values)
         return any(map(self._holds, told))
 
     def _holds(self, item: Any) -> bool:
-        if self.operator in NUMBERS:
-            found, bound = number(item), float(self.values[0])
-            return not math.isnan(found) and NUMBERS[self.operator](found, bound)
-        if self.operator in TEXTS:
-            return TEXTS[self.operator](written(item), self.values[0])
-        return written(item) in self.values
+        if self.operator in NUMBER_OPERATORS:
+            found, bound = as_number(item), float(self.values[0])
+            return not math.isnan(found) and NUMBER_OPERATORS[self.operator](found, bound)
+        if self.operator in TEXT_OPERATORS:
+            return TEXT_OPERATORS[self.operator](as_text(item), self.values[0])
+        return as_text(item) in self.values
 
 
-def parse(text: str) -> Expression:
+def parse_condition(text: str) -> AttributeCondition:
     """Parse an operator and its values; without an operator the text itself is the value.
 
     Raises:
@@ -99,24 +99,24 @@ def parse(text: str) -> Expression:
         raise ValueError("an empty expression: what must the attribute be?")
     name, *values = words
     if name not in OPERATORS:
-        if found := _LOOKS_LIKE_ONE.match(name):
-            raise ValueError(_unknown(name, found[0]))
-        return Expression("", (text,))
+        if found := _OPERATOR_LIKE.match(name):
+            raise ValueError(_unknown_operator(name, found[0]))
+        return AttributeCondition("", (text,))
     if not values:
         raise ValueError(f"operator {name!r} without a value")
     if name == "<or>":
-        return Expression(name, _alternatives(values))
+        return AttributeCondition(name, _or_values(values))
     if name != "<all-in>" and len(values) > 1:
         hint = "without an operator the whole text must be equal"
         raise ValueError(one_line(f"{name!r} takes one word, {values[1]!r} is a second ({hint})"))
-    if name in NUMBERS and math.isnan(number(values[0])):
-        other = f"s{name}" if f"s{name}" in TEXTS else "s=="
+    if name in NUMBER_OPERATORS and math.isnan(as_number(values[0])):
+        other = f"s{name}" if f"s{name}" in TEXT_OPERATORS else "s=="
         shown = one_line(values[0], 60)
         raise ValueError(f"{name!r} compares numbers, {shown!r} is none ({other!r} compares text)")
-    return Expression(name, tuple(values))
+    return AttributeCondition(name, tuple(values))
 
 
-def locate(path: str) -> tuple[str, str]:
+def split_attribute(path: str) -> tuple[str, str]:
     """Return where an attribute stands and its name there: ``facts.year`` is ("facts", "year").
 
     A name alone is an attribute of its own (``zone``), else a fact.
@@ -124,43 +124,43 @@ def locate(path: str) -> tuple[str, str]:
     Raises:
         ValueError: the first word names no place, naming the nearest; or the name is missing.
     """
-    place, dot, name = full(path).partition(".")
-    if place in GROUPS and name:
+    place, dot, name = qualify(path).partition(".")
+    if place in NAMESPACES and name:
         return place, name
-    if place in SINGLE and not dot:
+    if place in PLAIN_ATTRIBUTES and not dot:
         return place, ""
-    if place in GROUPS:
+    if place in NAMESPACES:
         raise ValueError(f"{path!r} names no attribute: write {place}.NAME")
-    if place in SINGLE:
+    if place in PLAIN_ATTRIBUTES:
         raise ValueError(one_line(f"{place!r} has no attributes below it: {path!r}"))
-    hint = nearest(place, (*GROUPS, *SINGLE))
+    hint = suggest(place, (*NAMESPACES, *PLAIN_ATTRIBUTES))
     raise ValueError(one_line(f"no place {place!r} for attributes in {path!r} ({hint})"))
 
 
-def full(path: str) -> str:
+def qualify(path: str) -> str:
     """Return a path with its place: a name alone that is no attribute of its own is a fact."""
-    alone = "." not in path and path not in (*GROUPS, *SINGLE)
+    alone = "." not in path and path not in (*NAMESPACES, *PLAIN_ATTRIBUTES)
     return f"facts.{path}" if alone and path else path
 
 
-def fault(path: str, text: str) -> str | None:
+def condition_problem(path: str, text: str) -> str | None:
     """Return what is wrong with a condition on an attribute, None when nothing is."""
     try:
-        locate(path)
-        parse(text)
+        split_attribute(path)
+        parse_condition(text)
     except ValueError as error:
         return str(error)
     return None
 
 
-def written(value: object) -> str:
+def as_text(value: object) -> str:
     """Return a value as people write it: whole numbers without a point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
     return str(value)
 
 
-def number(value: Any) -> float:
+def as_number(value: Any) -> float:
     """Return a value as a number, NaN where it is none."""
     try:
         return float(value)
@@ -168,7 +168,7 @@ def number(value: Any) -> float:
         return math.nan
 
 
-def _alternatives(words: list[str]) -> tuple[str, ...]:
+def _or_values(words: list[str]) -> tuple[str, ...]:
     """Return the values between ``<or>`` and ``<or>``."""
     values, between = words[::2], words[1::2]
     if "<or>" in (*values, words[-1]):
@@ -179,17 +179,21 @@ def _alternatives(words: list[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _unknown(word: str, sign: str) -> str:
+def _unknown_operator(word: str, sign: str) -> str:
     if sign in OPERATORS:
         return one_line(f"no space between operator {sign!r} and its value in {word!r}")
     if sign.startswith("<") and len(sign) > 2:
-        return one_line(f"no operator named {sign!r} ({nearest(sign.lower(), WORDS)})")
-    family = [known for known in TEXTS if known[0] == "s"] if sign[0] == "s" else [*NUMBERS]
-    best = max(family, key=lambda known: _likeness(sign, known))
+        return one_line(f"no operator named {sign!r} ({suggest(sign.lower(), WORD_OPERATORS)})")
+    family = (
+        [known for known in TEXT_OPERATORS if known[0] == "s"]
+        if sign[0] == "s"
+        else [*NUMBER_OPERATORS]
+    )
+    best = max(family, key=lambda known: _similarity(sign, known))
     return one_line(f"no operator named {sign!r} (did you mean {best!r}?)")
 
 
-def _likeness(sign: str, known: str) -> tuple[bool, float, bool]:
+def _similarity(sign: str, known: str) -> tuple[bool, float, bool]:
     """Return how near an operator is to what was written; turned around is nearest."""
     ratio = difflib.SequenceMatcher(None, sign, known).ratio()
     return sorted(sign) == sorted(known), ratio, known.startswith(sign)

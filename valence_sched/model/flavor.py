@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from valence_sched.model.base import Noun
-from valence_sched.model.compile import ask_of
+from valence_sched.model.compile import compile_properties
 from valence_sched.model.flavor_properties import Properties, Word
 from valence_sched.model.inventory import parse_capabilities
-from valence_sched.model.need import Ask, Need
-from valence_sched.model.request import Names
+from valence_sched.model.need import Alternative, Need
+from valence_sched.model.request import NameRequirements
 
-MAX_ASKS = 16  # alternatives of one flavor
+MAX_ALTERNATIVES = 16  # alternatives of one flavor
 
 
 class Flavor(Noun, frozen=True, kw_only=True):
@@ -32,39 +32,41 @@ class Flavor(Noun, frozen=True, kw_only=True):
     policy: Word | None = None
     share: Annotated[float, Meta(ge=0, le=1_000_000)] = 1.0
     properties: Properties = Properties()
-    first_of: Annotated[tuple[Properties, ...], Meta(max_length=MAX_ASKS)] = ()
+    first_of: Annotated[tuple[Properties, ...], Meta(max_length=MAX_ALTERNATIVES)] = ()
     zone: Word | None = None
-    aggregates: tuple[str, ...] | Names = ()
+    aggregates: tuple[str, ...] | NameRequirements = ()
     locations: tuple[str, ...] = ()
     capabilities: str | dict[str, tuple[str, ...]] = {}
     attributes: dict[str, str] = {}
-    traits: Names = Names()
+    traits: NameRequirements = NameRequirements()
     where: Any = None
 
     @property
-    def wanted_capabilities(self) -> dict[str, tuple[str, ...]]:
+    def capability_map(self) -> dict[str, tuple[str, ...]]:
         """Return the capabilities as a map; ValueError when their text does not parse."""
         if isinstance(self.capabilities, str):
             return parse_capabilities(self.capabilities)
         return self.capabilities
 
     @property
-    def wanted_aggregates(self) -> Names:
+    def aggregate_names(self) -> NameRequirements:
         """Return the aggregates that are required, forbidden, or of which one must be."""
-        if isinstance(self.aggregates, Names):
+        if isinstance(self.aggregates, NameRequirements):
             return self.aggregates
-        return Names(required=self.aggregates)
+        return NameRequirements(required=self.aggregates)
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
+    def alternatives(self) -> tuple[Alternative, ...]:
         """Return the ways to make a node, the first that is tried at the front."""
-        common = ask_of(self.properties)
-        others = [ask_of(properties, after=self.properties) for properties in self.first_of]
+        common = compile_properties(self.properties)
+        others = [
+            compile_properties(properties, after=self.properties) for properties in self.first_of
+        ]
         return tuple(
-            Ask(common.needs + other.needs, common.bonds + other.bonds) for other in others
+            Alternative(common.needs + other.needs, common.bonds + other.bonds) for other in others
         ) or (common,)
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """Return what the first way to make a node compiles to, totals first."""
-        return self.asks[0].needs
+        return self.alternatives[0].needs

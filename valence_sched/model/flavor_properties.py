@@ -13,82 +13,82 @@ from msgspec import Meta
 
 from valence_sched.model.base import Noun
 
-More = Annotated[int, Meta(ge=1, le=10**15)]
+PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
 Word = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-class ProcessorAsk(Noun, frozen=True):
+class ProcessorSpec(Noun, frozen=True):
     """Cores in total, from CPUs of this model, architecture, instruction set, or speed."""
 
-    total_cores: More | None = None
-    sockets: More | None = None
+    total_cores: PositiveInt | None = None
+    sockets: PositiveInt | None = None
     model: Word | None = None
     architecture: Word | None = None
     instruction_set: Word | None = None
-    speed_mhz: More | None = None
+    speed_mhz: PositiveInt | None = None
 
 
-class MemoryAsk(Noun, frozen=True):
+class MemorySpec(Noun, frozen=True):
     """Main memory in total, from modules of this type and speed."""
 
-    capacity_mib: More
+    capacity_mib: PositiveInt
     type: Word | None = None
-    speed_mhz: More | None = None
+    speed_mhz: PositiveInt | None = None
 
 
-class GroupAsk(Noun, frozen=True, kw_only=True):
+class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
     """A number of devices; their ``name`` is for bonds, ``same`` and ``apart`` are places."""
 
     name: Word | None = None
-    count: More = 1
+    count: PositiveInt = 1
     same: Word | None = None
     apart: Word | None = None
 
 
-class CpuAsk(GroupAsk, frozen=True, kw_only=True):
+class CpuSpec(DeviceGroupSpec, frozen=True, kw_only=True):
     """A number of CPUs, each with at least so many cores and this speed."""
 
-    cores: More | None = None
+    cores: PositiveInt | None = None
     model: Word | None = None
     architecture: Word | None = None
     instruction_set: Word | None = None
-    speed_mhz: More | None = None
+    speed_mhz: PositiveInt | None = None
 
 
-class ModuleAsk(GroupAsk, frozen=True, kw_only=True):
+class MemoryModuleSpec(DeviceGroupSpec, frozen=True, kw_only=True):
     """A number of memory modules, each with at least this capacity and speed."""
 
-    capacity_mib: More | None = None
+    capacity_mib: PositiveInt | None = None
     type: Word | None = None
-    speed_mhz: More | None = None
+    speed_mhz: PositiveInt | None = None
 
 
-class AcceleratorAsk(GroupAsk, frozen=True, kw_only=True):
+class AcceleratorSpec(DeviceGroupSpec, frozen=True, kw_only=True):
     """A number of accelerators of one kind and model, each with at least this memory."""
 
     kind: Word = "GPU"
     model: Word | None = None
-    memory_mib: More | None = None
+    memory_mib: PositiveInt | None = None
 
 
-class DriveAsk(GroupAsk, frozen=True, kw_only=True):
+class DriveSpec(DeviceGroupSpec, frozen=True, kw_only=True):
     """A number of drives, each with at least this capacity and rotation speed."""
 
-    capacity_gib: More | None = None
+    capacity_gib: PositiveInt | None = None
     media: Word | None = None
     protocol: Word | None = None
-    rpm: More | None = None
+    rpm: PositiveInt | None = None
     model: Word | None = None
     remote: bool | None = None
 
 
-class NicAsk(GroupAsk, frozen=True, kw_only=True):
+class NicSpec(DeviceGroupSpec, frozen=True, kw_only=True):
     """A number of network interfaces, each at least this fast."""
 
-    speed_mbps: More | None = None
+    speed_mbps: PositiveInt | None = None
 
 
-class StockAsk(Noun, frozen=True):
+class StockSpec(Noun, frozen=True):
     """``count`` separate amounts of a resource, each from one stock."""
 
     resource: Annotated[str, Meta(min_length=1)]
@@ -105,10 +105,10 @@ class PciDevice(Noun, frozen=True):
 class RemoteStorage(Noun, frozen=True):
     """Valence's remote volume: an amount of the stock ``storage_gib``."""
 
-    capacity_gib: More
+    capacity_gib: PositiveInt
 
 
-class BondAsk(Noun, frozen=True, kw_only=True):
+class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
     """Which named groups share a place (``same``) or share none (``apart``).
 
     ``processor`` and ``memory`` are names too.
@@ -126,15 +126,15 @@ class BondAsk(Noun, frozen=True, kw_only=True):
 class Properties(Noun, frozen=True, kw_only=True):
     """What a node of this flavor is made of; ``resources`` are amounts of one stock each."""
 
-    processor: ProcessorAsk | None = None
-    memory: MemoryAsk | None = None
-    cpus: tuple[CpuAsk, ...] = ()
-    modules: tuple[ModuleAsk, ...] = ()
-    accelerators: tuple[AcceleratorAsk, ...] = ()
-    drives: tuple[DriveAsk, ...] = ()
-    nics: tuple[NicAsk, ...] = ()
-    stocks: tuple[StockAsk, ...] = ()
+    processor: ProcessorSpec | None = None
+    memory: MemorySpec | None = None
+    cpus: tuple[CpuSpec, ...] = ()
+    modules: tuple[MemoryModuleSpec, ...] = ()
+    accelerators: tuple[AcceleratorSpec, ...] = ()
+    drives: tuple[DriveSpec, ...] = ()
+    nics: tuple[NicSpec, ...] = ()
+    stocks: tuple[StockSpec, ...] = ()
     resources: dict[Word, Annotated[float, Meta(gt=0, le=10**15)]] = {}
-    bonds: tuple[BondAsk, ...] = ()
+    bonds: tuple[TopologyConstraintSpec, ...] = ()
     pci_device: PciDevice | None = None
     remote_storage: RemoteStorage | None = None

@@ -15,14 +15,14 @@ from msgspec import Meta
 from valence_sched.model.base import Noun
 
 Domain = Annotated[str, Meta(pattern=r"^(podm|zone|location|aggregate|facts\..+)$", max_length=255)]
-Several = Annotated[int, Meta(ge=1, le=1_000_000)]
+NodeCount = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class Spread(Noun, frozen=True):
     """Counts of the group's nodes per value of a domain differ by at most ``max_skew``."""
 
     over: Domain
-    max_skew: Several = 1
+    max_skew: NodeCount = 1
     soft: bool = False
 
 
@@ -39,7 +39,7 @@ class Group(Noun, frozen=True, kw_only=True):
     anti_affinity: tuple[Domain, ...] = ()
     soft_affinity: tuple[Domain, ...] = ()
     soft_anti_affinity: tuple[Domain, ...] = ()
-    at_most: dict[Domain, Several] = {}
+    at_most: dict[Domain, NodeCount] = {}
     spread: tuple[Spread, ...] = ()
 
     @property
@@ -63,7 +63,7 @@ class Group(Noun, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*together, *apart, *spread)))
 
 
-class Company(Noun, frozen=True, kw_only=True):
+class GroupState(Noun, frozen=True, kw_only=True):
     """What is known before a decision of where other nodes are; plugins never look it up.
 
     ``members`` counts the nodes of the request's group by domain and value; ``owned`` those of
@@ -78,7 +78,7 @@ class Company(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.members or self.owned or self.open)
 
-    def least(self, domain: str) -> int:
+    def fewest_members(self, domain: str) -> int:
         """Return how many nodes of the group are at the emptiest open value of a domain."""
         counts = self.members.get(domain, {})
         return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)

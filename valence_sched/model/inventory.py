@@ -135,7 +135,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
         return 0
 
     @property
-    def gain(self) -> int:
+    def release_gain(self) -> int:
         """Return how many more slots there are once a node that uses the block has let it go.
 
         Letting go undoes the use, nothing else: a reservation, ill health or a state that is no
@@ -239,8 +239,8 @@ FullPodm = Podm[Devices, Status]
 LeanBlock = Block[Raw, Raw]
 LeanPodm = Podm[Raw, Raw]
 
-FREE = Status()
-NOTHING = Devices()
+FREE_STATUS = Status()
+NO_DEVICES = Devices()
 
 
 class Inventory(Noun, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ class Inventory(Noun, frozen=True, kw_only=True):
     podms: tuple[FullPodm, ...] = ()
 
 
-class Envelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InventoryEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document with its podms undecoded, so that one bad podm does not sink the others."""
 
     schema: str
@@ -261,7 +261,7 @@ class Envelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     podms: tuple[Raw, ...] = ()
 
 
-class Header(Noun, frozen=True, kw_only=True):
+class InventoryHeader(Noun, frozen=True, kw_only=True):
     """The first line of a JSON Lines inventory; the podms follow, one a line."""
 
     schema: str
@@ -285,7 +285,7 @@ def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def print_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
+def format_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
     """Print ``{key: (values…)}`` as ``key=value;value, key=value``; the inverse of parsing."""
     return ", ".join(f"{key}={';'.join(values)}" for key, values in capabilities.items())
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from valence_sched.errors import UsageError, one_line
 from valence_sched.model.age import parse_age
 
-LIMIT_S = 600.0  # of an age, where nobody says another
+DEFAULT_LIMIT_S = 600.0  # of an age, where nobody says another
 
 
 class Sign(NamedTuple):
@@ -38,10 +38,10 @@ class Liveness(Protocol):
         """
 
 
-def limit_of(argument: str, name: str) -> float:
+def parse_limit(argument: str, name: str) -> float:
     """Return the age in seconds up to which something is alive; UsageError when it is none."""
     try:
-        return parse_age(argument) if argument else LIMIT_S
+        return parse_age(argument) if argument else DEFAULT_LIMIT_S
     except ValueError as error:
         raise UsageError(one_line(f"--liveness: {name}: {error}")) from None
 

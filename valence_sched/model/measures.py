@@ -21,6 +21,6 @@ MEASURES = {
 }
 
 
-def measured(name: str) -> Need:
+def need_for_measure(name: str) -> Need:
     """Return the need that a name measures: one of ``MEASURES``, else the stock of that name."""
     return MEASURES.get(name) or Need(kind="stock", measure="amount", amount=0, resource=name)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from valence_sched.errors import nearest
+from valence_sched.errors import suggest
 from valence_sched.model.base import Noun
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
@@ -55,7 +55,7 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         name = {"cores": "cores", "sockets": "sockets", "capacity_mib": "memory"}[self.measure]
         return " ".join([name, *words])
 
-    def asked(self, headroom: float = 0.0) -> float:
+    def total_amount(self, headroom: float = 0.0) -> float:
         """Return what all grants together ask for, and that share more, to a billionth."""
         return round(self.amount * (1.0 + headroom) * self.count, 9)
 
@@ -70,7 +70,7 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return "MiB" if self.measure == "capacity_mib" else ""
 
 
-class Bond(Noun, frozen=True):
+class TopologyConstraint(Noun, frozen=True):
     """How the devices of some needs stand to each other, in a ``place`` that blocks tell.
 
     ``same``: all devices of the named needs stand at one place. ``apart``: no device of one need
@@ -82,52 +82,54 @@ class Bond(Noun, frozen=True):
     place: str
     of: tuple[str, ...]
 
-    def binds(self, need: Need) -> bool:
+    def applies_to(self, need: Need) -> bool:
         """Return whether the bond is about a need."""
         return (need.name or need.kind) in self.of
 
 
-class Ask(Noun, frozen=True):
+class Alternative(Noun, frozen=True):
     """One way to make the node: its needs, and the bonds between those that have a name."""
 
     needs: tuple[Need, ...] = ()
-    bonds: tuple[Bond, ...] = ()
+    bonds: tuple[TopologyConstraint, ...] = ()
 
 
-MAX_BONDS = 8  # the exact fit looks at every combination of their places
+MAX_CONSTRAINTS = 8  # the exact fit looks at every combination of their places
 
 
-def fault(ask: Ask) -> str | None:
+def constraints_problem(alternative: Alternative) -> str | None:
     """Return what is wrong with the bonds of a request, None when nothing is."""
-    if len(ask.bonds) > MAX_BONDS:
-        return f"{len(ask.bonds)} bonds, at most {MAX_BONDS}: merge some"
-    if not ask.bonds:
+    if len(alternative.bonds) > MAX_CONSTRAINTS:
+        return f"{len(alternative.bonds)} bonds, at most {MAX_CONSTRAINTS}: merge some"
+    if not alternative.bonds:
         return None
     named: dict[str, list[Need]] = {}
-    for need in ask.needs:
+    for need in alternative.needs:
         named.setdefault(need.name or need.kind, []).append(need)
-    faults = (_fault(bond, named) for bond in ask.bonds)
-    return next(filter(None, faults), None) or _contrary(ask.bonds, named)
+    faults = (_constraint_problem(bond, named) for bond in alternative.bonds)
+    return next(filter(None, faults), None) or _contradiction(alternative.bonds, named)
 
 
-def _fault(bond: Bond, named: dict[str, list[Need]]) -> str | None:
+def _constraint_problem(bond: TopologyConstraint, named: dict[str, list[Need]]) -> str | None:
     where = f"bond {bond.relation} {bond.place or '?'} of {', '.join(bond.of) or 'nothing'}"
     if not bond.place or not bond.of:
         return f"{where}: name a place, such as pcie_root, and what is to stand there"
     bindable = [name for name, needs in named.items() if needs[0].kind != "stock"]
     for name in bond.of:
         if name not in named:
-            return f"{where}: nothing asked for is named {name!r} ({nearest(name, bindable)})"
+            return f"{where}: nothing asked for is named {name!r} ({suggest(name, bindable)})"
         if name not in bindable:
             return f"{where}: {name!r} is an amount, which stands nowhere: bind devices"
         if len({need.kind for need in named[name]}) > 1:
             return f"{where}: {name!r} names devices of several kinds: give each a name of its own"
     if bond.relation == "apart":
-        return _apart_fault(bond, where, named[bond.of[0]])
+        return _apart_problem(bond, where, named[bond.of[0]])
     return None
 
 
-def _contrary(bonds: Sequence[Bond], named: Mapping[str, Sequence[Need]]) -> str | None:
+def _contradiction(
+    bonds: Sequence[TopologyConstraint], named: Mapping[str, Sequence[Need]]
+) -> str | None:
     """Return which bonds hold devices together and apart at one place."""
     for apart in bonds:
         for same in bonds:
@@ -146,7 +148,7 @@ def _several(needs: Sequence[Need]) -> bool:
     return sum(need.amount for need in needs) > 1
 
 
-def _apart_fault(bond: Bond, where: str, first: Sequence[Need]) -> str | None:
+def _apart_problem(bond: TopologyConstraint, where: str, first: Sequence[Need]) -> str | None:
     several = len(set(bond.of)) > 1
     if not several and any(need.measure != "devices" for need in first):
         return f"{where}: a total cannot stand apart from itself: name what it is to be apart from"

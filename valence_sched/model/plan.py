@@ -14,15 +14,15 @@ from valence_sched.model import redact
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.decision import Placement, Report
-from valence_sched.model.diff import WENT, Difference, changes
+from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json
-from valence_sched.model.reports import known
+from valence_sched.model.reports import decode_known_fields
 
 SCHEMA = "valence-sched/plan"
 VERSION = "1.0"
 
 
-class Basis(Noun, frozen=True, kw_only=True):
+class PodmBasis(Noun, frozen=True, kw_only=True):
     """A pod manager as it was decided on, without credentials; ``digest`` is of what it has."""
 
     podm: FullPodm
@@ -41,11 +41,11 @@ class Plan(Noun, frozen=True, kw_only=True):
     version: str
     decided_at: str | None = None
     decision: Report
-    podms: tuple[Basis, ...]
+    podms: tuple[PodmBasis, ...]
     digest: str = ""
 
 
-class _Head(msgspec.Struct):
+class _PlanHead(msgspec.Struct):
     """What tells which document it is, whatever else stands in it."""
 
     schema: str
@@ -53,16 +53,19 @@ class _Head(msgspec.Struct):
     digest: str = ""
 
 
-def plan_of(decision: Report, podms: Iterable[FullPodm], decided_at: str | None = None) -> Plan:
+def make_plan(decision: Report, podms: Iterable[FullPodm], decided_at: str | None = None) -> Plan:
     """Return the plan of a decision on pod managers, of which those that take a node are kept."""
     chosen = {placement.chosen.podm for placement in decision.placements}
     kept = sorted((podm for podm in podms if podm.id in chosen), key=lambda podm: podm.id)
     bases = tuple(
-        Basis(podm=plain(podm), generation=podm.generation, digest=digest_of(podm)) for podm in kept
+        PodmBasis(
+            podm=without_credentials(podm), generation=podm.generation, digest=podm_digest(podm)
+        )
+        for podm in kept
     )
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
-    return msgspec.structs.replace(plan, digest=_digest(to_json(plan)))
+    return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))
 
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
@@ -72,44 +75,48 @@ def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
         InputError: it is no plan, or somebody changed it since it was made.
         NewerSchema: its major version is newer than ours.
     """
-    head = decode(data, _Head, file)
+    head = decode(data, _PlanHead, file)
     check_schema(head.schema, head.version, SCHEMA, VERSION, file)
-    if head.digest != _digest(data):
+    if head.digest != _plan_digest(data):
         raise InputError(file, "$.digest", "that of another document", "the plan as it was made",
                          "somebody changed it: make the plan again")  # fmt: skip
     dropped: list[str] = []
-    plan = known(data, Plan, file, dropped)
+    plan = decode_known_fields(data, Plan, file, dropped)
     return plan, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
                   f"{', '.join(dropped)}"] if dropped else []  # fmt: skip
 
 
-def moved(plan: Plan, podms: Mapping[str, FullPodm]) -> Iterator[Difference]:
+def plan_drift(plan: Plan, podms: Mapping[str, FullPodm]) -> Iterator[Difference]:
     """Yield what is another by now on the pod managers of a plan; one may be gone."""
     for basis in plan.podms:
         now = podms.get(basis.podm.id)
         if now is None:
-            yield Difference(basis.podm.id, "podm", basis.podm.id, WENT)
-        elif digest_of(now) != basis.digest:
-            yield from changes(_lean(basis.podm), _lean(plain(now)))
+            yield Difference(basis.podm.id, "podm", basis.podm.id, REMOVED)
+        elif podm_digest(now) != basis.digest:
+            yield from podm_differences(_lean(basis.podm), _lean(without_credentials(now)))
 
 
-def same(one: Placement | None, other: Placement | None) -> bool:
+def same_placement(one: Placement | None, other: Placement | None) -> bool:
     """Return whether two nodes are made of the same, in the same place."""
-    return one is not None and other is not None and _made_of(one) == _made_of(other)
+    return (
+        one is not None
+        and other is not None
+        and _placement_content(one) == _placement_content(other)
+    )
 
 
-def plain(podm: FullPodm) -> FullPodm:
+def without_credentials(podm: FullPodm) -> FullPodm:
     """Return a pod manager as plans hold it: without credentials, and without where it is."""
-    return redact.podm(msgspec.structs.replace(podm, url=None))
+    return redact.redact_podm(msgspec.structs.replace(podm, url=None))
 
 
-def digest_of(podm: FullPodm) -> str:
+def podm_digest(podm: FullPodm) -> str:
     """Return a digest of what a pod manager has, whenever that was read."""
-    content = msgspec.structs.replace(plain(podm), generation=0, read_at=None)
+    content = msgspec.structs.replace(without_credentials(podm), generation=0, read_at=None)
     return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
 
 
-def _made_of(placement: Placement) -> tuple[Any, ...]:
+def _placement_content(placement: Placement) -> tuple[Any, ...]:
     chosen = placement.chosen
     blocks = sorted(block.uri for block in chosen.blocks)
     grants = sorted((grant.uri, grant.amount) for grant in chosen.grants)
@@ -120,7 +127,7 @@ def _lean(podm: FullPodm) -> LeanPodm:
     return decode(to_json(podm), LeanPodm, f"pod manager {podm.id}")
 
 
-def _digest(data: bytes) -> str:
+def _plan_digest(data: bytes) -> str:
     """Return a digest of a plan's text that does not depend on spaces, nor on its own digest."""
     document = msgspec.json.decode(data)
     document.pop("digest", None)

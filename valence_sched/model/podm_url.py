@@ -8,10 +8,10 @@ from urllib.parse import SplitResult, urlsplit
 
 SERVICE_ROOT = "/redfish/v1"
 
-Place = tuple[str, str, int | None, str]
+EndpointKey = tuple[str, str, int | None, str]
 
 
-def fault(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
     """Return what is wrong with the URL of a pod manager, None when nothing is.
 
     A URL that may hold a password is not repeated.
@@ -40,25 +40,25 @@ def fault(url: str) -> str | None:
     return None
 
 
-def tidy(url: str) -> str:
+def strip_service_root(url: str) -> str:
     """Return a URL without the path of the service root, which every pod manager has."""
     bare = url.rstrip("/")
     return bare.removesuffix(SERVICE_ROOT).removesuffix("/redfish").rstrip("/") or url
 
 
-def same_place(url: str, other: str) -> bool:
+def same_endpoint(url: str, other: str) -> bool:
     """Return whether two URLs lead to one pod manager."""
-    return place(url) == place(other)
+    return endpoint_key(url) == endpoint_key(other)
 
 
-def place(url: str) -> Place:
+def endpoint_key(url: str) -> EndpointKey:
     """Return what all URLs have in common that lead to one pod manager."""
-    parts: SplitResult = urlsplit(tidy(url))
+    parts: SplitResult = urlsplit(strip_service_root(url))
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, (parts.hostname or "").lower(), port, parts.path
 
 
-def in_the_clear(url: str) -> bool:
+def is_unencrypted(url: str) -> bool:
     """Return whether what is sent there can be read on the way: plain HTTP, not to this host."""
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -20,7 +20,7 @@ class FilterUse(Noun, frozen=True):
     options: dict[str, Any] = {}
 
 
-class Overrides(Noun, frozen=True):
+class WeightOverrides(Noun, frozen=True):
     """Other weights by the aggregate or the zone of a pod manager; names may be yet to come.
 
     In several aggregates the smallest weight counts; an aggregate's weight goes before a zone's.
@@ -39,10 +39,10 @@ class WeigherUse(Noun, frozen=True):
     name: str
     weight: Weight = 1.0
     options: dict[str, Any] = {}
-    overrides: Overrides = Overrides()
+    overrides: WeightOverrides = WeightOverrides()
 
     @property
-    def heaviest(self) -> float:
+    def max_weight(self) -> float:
         """Return the largest weight that it has anywhere."""
         others = (*self.overrides.aggregate.values(), *self.overrides.zone.values())
         return max((self.weight, *others))

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 
-class Live(Struct, frozen=True, kw_only=True):
+class ReadOptions(Struct, frozen=True, kw_only=True):
     """Where live pod managers are named, and how they are read.
 
     ``state`` is the URL of the state, None for the usual one. ``catalogue`` is what a cloud
@@ -20,19 +20,34 @@ class Live(Struct, frozen=True, kw_only=True):
 
     podm_files: tuple[str, ...] = ()
     state: str | None = None
-    catalogue: tuple[Registered, ...] | None = None
+    catalogue: tuple[Registration, ...] | None = None
     only: tuple[str, ...] = ()
     timeout_s: float = 30.0
     parallel: int = 4
     full: bool = False
     max_age_s: float | None = None
     liveness: str | None = None
-    holds: bool = False
+    subtract_claims: bool = False
 
     @property
-    def chosen(self) -> bool:
+    def selects_live(self) -> bool:
         """Return whether somebody chose live pod managers, also beside recorded ones."""
         return bool(self.podm_files) or self.catalogue is not None
 
 
-EVERY = Live()
+DEFAULT_READ_OPTIONS = ReadOptions()
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """What one decision is made on: the inventories and the files of a person, by name.
+
+    ``sources`` are inventories (empty: those of the environment, else the live pod managers that
+    ``live`` names). With ``strict`` whatever could not be read is an error.
+    """
+
+    sources: tuple[str, ...] = ()
+    strict: bool = False
+    resource_files: tuple[str, ...] = ()
+    flavor_files: tuple[str, ...] = ()
+    policy_files: tuple[str, ...] = ()
+    live: ReadOptions = DEFAULT_READ_OPTIONS

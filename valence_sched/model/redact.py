@@ -19,19 +19,19 @@ import msgspec
 
 from valence_sched.model.inventory import FullPodm
 
-GONE = "***"
+REDACTION = "***"
 #: A secret that is known is looked for in texts if it has at least so many characters.
-LEAST = 4
+MIN_SECRET_LENGTH = 4
 
-_WORDS = (
+_SECRET_WORDS = (
     "password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "credential",
     "apikey", "privatekey", "accesskey", "authkey", "sharedkey", "authorization", "cookie",
     "communitystring", "bearer", "kerberos", "keytab", "license",
 )  # fmt: skip
-_ENDS = ("key", "keys", "pin", "pass", "community")
-_NAMES = ("name", "attributename", "key", "id", "field", "header")
-_VALUES = ("value", "currentvalue", "defaultvalue", "newvalue", "setting")
-_PRIVATE = re.compile(
+_SECRET_SUFFIXES = ("key", "keys", "pin", "pass", "community")
+_NAME_KEYS = ("name", "attributename", "key", "id", "field", "header")
+_VALUE_KEYS = ("value", "currentvalue", "defaultvalue", "newvalue", "setting")
+_PRIVATE_URI = re.compile(
     r"/(AccountService|SessionService|Sessions|Accounts|KeyService|Keys|SecureBoot|"
     r"LicenseService|Certificates|CertificateService)(/|$|\?|#)",
     re.IGNORECASE,
@@ -42,14 +42,14 @@ _PRIVATE_TYPE = re.compile(
     re.IGNORECASE,
 )
 _WORD = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[-_]?key|x-auth-token|authorization)"
-_SAID = re.compile(
+_ASSIGNMENT = re.compile(
     rf"(?i)((?<![a-z])[\w-]*{_WORD}[\"']?\s*[:=]\s*)"
     r"(\"[^\"]*\"|'[^']*'|(?:basic |bearer )?[^\s,;&\"']+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
 #: Without one of these a text holds no credential that is looked for: most texts are names.
-_SUSPECT = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
+_MAYBE_SECRET = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"((?:[a-z][\w+.-]*:)?//)[^\s/?#\"'<>]*@", re.IGNORECASE)
 _PAIR = re.compile(r"(?<![\w/@:.-])[^\s/@:\"']+:[^\s/@\"']+@(?=[\w\[])")
 _PEM = re.compile(
@@ -58,118 +58,118 @@ _PEM = re.compile(
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
 
 
-def scrub(json: Any, secrets: Collection[str] = ()) -> Any:
+def redact(json: Any, secrets: Collection[str] = ()) -> Any:
     """Return JSON without credentials; ``secrets`` are known ones, replaced wherever they stand.
 
     The input is left as it is. What is nested deeper than JSON is ever read is left out.
     """
-    known = sorted((one for one in secrets if len(one) >= LEAST), key=len, reverse=True)
-    return _scrubbed(json, tuple(known), 200)
+    known = sorted((one for one in secrets if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True)
+    return _redact_json(json, tuple(known), 200)
 
 
-def documents(found: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
+def redact_documents(found: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
     """Return recorded documents by URI without credentials and without private documents.
 
     Links to private documents go too: they would lead nowhere.
     """
-    gone = {path for path, json in found.items() if is_private(path, json)}
+    gone = {path for path, json in found.items() if is_private_document(path, json)}
     return {
-        clean(uri, secrets): _unlinked(scrub(json, secrets), gone)
+        redact_text(uri, secrets): _drop_links(redact(json, secrets), gone)
         for uri, json in found.items()
         if uri not in gone
     }
 
 
-def podm(found: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
+def redact_podm(found: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
     """Return a pod manager without credentials: a fact that is called one is left out."""
-    return msgspec.convert(scrub(msgspec.to_builtins(found), secrets), FullPodm)
+    return msgspec.convert(redact(msgspec.to_builtins(found), secrets), FullPodm)
 
 
-def is_private(uri: str, json: Any) -> bool:
+def is_private_document(uri: str, json: Any) -> bool:
     """Return whether a document is about accounts, sessions or keys, wherever it stands."""
     kind = json.get("@odata.type") if isinstance(json, dict) else None
     return bool(
-        (uri and _PRIVATE.search(unquote(uri)))
+        (uri and _PRIVATE_URI.search(unquote(uri)))
         or (isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()))
     )
 
 
-def clean(text: str, secrets: Collection[str] = ()) -> str:
+def redact_text(text: str, secrets: Collection[str] = ()) -> str:
     """Return a text without what reads like a credential."""
     for secret in secrets:
-        if len(secret) >= LEAST and secret in text:
-            text = text.replace(secret, GONE)
-    if "%" in text and (plain := unquote(text)) != text and _clean(plain) != plain:
+        if len(secret) >= MIN_SECRET_LENGTH and secret in text:
+            text = text.replace(secret, REDACTION)
+    if "%" in text and (plain := unquote(text)) != text and _redact_patterns(plain) != plain:
         text = plain  # what was hidden by encoding is no URI that anybody follows
-    return _clean(text)
+    return _redact_patterns(text)
 
 
-def _clean(text: str) -> str:
-    if not _SUSPECT.search(text):
+def _redact_patterns(text: str) -> str:
+    if not _MAYBE_SECRET.search(text):
         return text
-    text = _PEM.sub(GONE, text)
+    text = _PEM.sub(REDACTION, text)
     text = _USERINFO.sub(r"\1", text)
-    text = _SAID.sub(rf"\1{GONE}", text)
-    text = _BEARER.sub(rf"\1{GONE}", text)
-    text = _BASIC.sub(lambda found: found[1] + GONE if _is_login(found[2]) else found[0], text)
-    text = _JWT.sub(GONE, text)
+    text = _ASSIGNMENT.sub(rf"\1{REDACTION}", text)
+    text = _BEARER.sub(rf"\1{REDACTION}", text)
+    text = _BASIC.sub(lambda found: found[1] + REDACTION if _is_login(found[2]) else found[0], text)
+    text = _JWT.sub(REDACTION, text)
     return _PAIR.sub("", text)
 
 
-def _scrubbed(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
+def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
     if isinstance(json, str):
-        return clean(json, secrets)
+        return redact_text(json, secrets)
     if not isinstance(json, dict | list | tuple):
         return json
     if depth == 0:
         return None
     if not isinstance(json, dict):
-        return [_scrubbed(item, secrets, depth - 1) for item in json]
-    if is_private("", json):
+        return [_redact_json(item, secrets, depth - 1) for item in json]
+    if is_private_document("", json):
         return {}
-    secret = _names_a_secret(json)
+    secret = _is_named_secret(json)
     return {
-        clean(key, secrets): _scrubbed(value, secrets, depth - 1)
+        redact_text(key, secrets): _redact_json(value, secrets, depth - 1)
         for key, value in json.items()
-        if not is_secret(key) and not (secret and _folded(key) in _VALUES)
+        if not is_secret_key(key) and not (secret and _normalise_key(key) in _VALUE_KEYS)
     }
 
 
 @functools.lru_cache(maxsize=65_536)
-def is_secret(key: str) -> bool:
+def is_secret_key(key: str) -> bool:
     """Return whether what stands under this key is taken for a credential."""
-    folded = _folded(key.partition("@")[0])
-    return folded.endswith(_ENDS) or any(word in folded for word in _WORDS)
+    folded = _normalise_key(key.partition("@")[0])
+    return folded.endswith(_SECRET_SUFFIXES) or any(word in folded for word in _SECRET_WORDS)
 
 
-def _unlinked(json: Any, gone: Collection[str]) -> Any:
+def _drop_links(json: Any, gone: Collection[str]) -> Any:
     """Return scrubbed JSON without links to what is private, or is one of ``gone``."""
     if isinstance(json, list):
-        return [_unlinked(item, gone) for item in json if not _leads_to(item, gone)]
+        return [_drop_links(item, gone) for item in json if not _links_to(item, gone)]
     if not isinstance(json, dict):
         return json
     return {
-        key: _unlinked(value, gone) for key, value in json.items() if not _leads_to(value, gone)
+        key: _drop_links(value, gone) for key, value in json.items() if not _links_to(value, gone)
     }
 
 
-def _leads_to(json: Any, gone: Collection[str]) -> bool:
+def _links_to(json: Any, gone: Collection[str]) -> bool:
     target = json.get("@odata.id") if isinstance(json, dict) and len(json) == 1 else None
     if not isinstance(target, str):
         return False
-    return bool(target.rstrip("/") in gone or _PRIVATE.search(unquote(target)))
+    return bool(target.rstrip("/") in gone or _PRIVATE_URI.search(unquote(target)))
 
 
-def _names_a_secret(json: dict[str, Any]) -> bool:
+def _is_named_secret(json: dict[str, Any]) -> bool:
     """Return whether an object is a pair of a name and a value, and the name is a credential's."""
     return any(
-        isinstance(value, str) and _folded(key) in _NAMES and is_secret(value)
+        isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and is_secret_key(value)
         for key, value in json.items()
     )
 
 
 @functools.lru_cache(maxsize=65_536)
-def _folded(key: str) -> str:
+def _normalise_key(key: str) -> str:
     return "".join(letter for letter in key.casefold() if letter.isalnum())
 
 

@@ -14,7 +14,7 @@ from valence_sched.model.inventory import Fact, Name
 Auth = Literal["auto", "session", "basic"]
 
 
-class Password(Noun, frozen=True, kw_only=True):
+class PasswordReference(Noun, frozen=True, kw_only=True):
     """Where a password is: exactly one of an environment variable, a file, the secure file."""
 
     env: Name | None = None
@@ -22,7 +22,7 @@ class Password(Noun, frozen=True, kw_only=True):
     stored: bool = False
 
 
-class Registered(Noun, frozen=True, kw_only=True):
+class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
     ``driver`` is the name of a dialect, or ``auto``: the service root tells. The last fields are
@@ -33,7 +33,7 @@ class Registered(Noun, frozen=True, kw_only=True):
     url: Name
     driver: Name = "auto"
     username: str | None = None
-    password: Password | None = None
+    password: PasswordReference | None = None
     auth: Auth = "auto"
     cacert: str | None = None
     insecure: bool = False

@@ -16,18 +16,18 @@ from valence_sched.model import expression, extra_specs
 from valence_sched.model import need as bonds
 from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
-from valence_sched.model.group import Company, Group
+from valence_sched.model.group import Group, GroupState
 from valence_sched.model.inventory import Fact
-from valence_sched.model.need import Ask, Bond, Need
-from valence_sched.view.block_kinds import words_of
-from valence_sched.view.fragmentation import Workload
+from valence_sched.model.need import Alternative, Need, TopologyConstraint
+from valence_sched.view.block_kinds import split_words
+from valence_sched.view.fragmentation import FlavorMix
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
-MAX_GROUPS = 8  # groups of one kind; the exact fit looks at every subset of them
+MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit looks at every subset of them
 
 
-class Names(Noun, frozen=True):
+class NameRequirements(Noun, frozen=True):
     """Names that must be there, that must not, and lists of which one each must be."""
 
     required: tuple[str, ...] = ()
@@ -37,16 +37,16 @@ class Names(Noun, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden or self.any_of)
 
-    def plus(self, other: Names) -> Names:
+    def plus(self, other: NameRequirements) -> NameRequirements:
         """Return what both ask for, each name once."""
-        return Names(
+        return NameRequirements(
             tuple(dict.fromkeys(self.required + other.required)),
             tuple(dict.fromkeys(self.forbidden + other.forbidden)),
             tuple(dict.fromkeys(self.any_of + other.any_of)),
         )
 
 
-class Near(Noun, frozen=True, kw_only=True):
+class Proximity(Noun, frozen=True, kw_only=True):
     """A thing outside, such as a volume, and where it is: what a resolver found out of it.
 
     With ``soft`` its neighbourhood is wished for, else required.
@@ -59,18 +59,18 @@ class Near(Noun, frozen=True, kw_only=True):
     soft: bool = False
 
 
-class Share(Noun, frozen=True):
+class FlavorShare(Noun, frozen=True):
     """How often nodes of one kind are asked for, beside the others of a mix."""
 
     needs: tuple[Need, ...]
-    traits: Names = Names()
+    traits: NameRequirements = NameRequirements()
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
 class Mix(Noun, frozen=True, dict=True):
     """What is asked for over time: the workload that a decision should leave room for."""
 
-    shares: tuple[Share, ...] = ()
+    shares: tuple[FlavorShare, ...] = ()
 
     @functools.cached_property
     def digest(self) -> str:
@@ -78,13 +78,13 @@ class Mix(Noun, frozen=True, dict=True):
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
 
     @functools.cached_property
-    def _workloads(self) -> dict[str, Workload]:
+    def _workloads(self) -> dict[str, FlavorMix]:
         return {}
 
-    def workload(self, of: str) -> Workload:
+    def workload(self, of: str) -> FlavorMix:
         """Return the mix as far as it asks for a stock resource, or for ``accelerators``."""
         if of not in self._workloads:
-            self._workloads[of] = Workload(self.shares, of)
+            self._workloads[of] = FlavorMix(self.shares, of)
         return self._workloads[of]
 
 
@@ -96,30 +96,30 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     id: str = ""
     flavor: str | None = None
     needs: tuple[Need, ...] = ()
-    bonds: tuple[Bond, ...] = ()
-    fallbacks: tuple[Ask, ...] = ()
+    bonds: tuple[TopologyConstraint, ...] = ()
+    fallbacks: tuple[Alternative, ...] = ()
     count: Annotated[int, Meta(ge=1)] = 1
     min_count: Annotated[int, Meta(ge=0)] | None = None
     alternates: Annotated[int, Meta(ge=0)] = 0
     podms: tuple[str, ...] = ()
     exclude_podms: tuple[str, ...] = ()
     zone: str | None = None
-    aggregates: Names = Names()
+    aggregates: NameRequirements = NameRequirements()
     locations: tuple[str, ...] = ()
     capabilities: dict[str, tuple[str, ...]] = {}
     attributes: dict[str, str] = {}
-    traits: Names = Names()
+    traits: NameRequirements = NameRequirements()
     where: Any = None
-    near: tuple[Near, ...] = ()
+    near: tuple[Proximity, ...] = ()
     owner: str | None = None
     group: Group | None = None
-    company: Company = Company()
+    company: GroupState = GroupState()
     mix: Mix = Mix()
     policy: str = "default"
     seed: int = 0
 
     @functools.cached_property
-    def question(self) -> bytes:
+    def evaluation_key(self) -> bytes:
         """Return what filters and weighers may look at, as bytes: equal bytes, equal verdicts."""
         always = (
             self.needs,
@@ -131,7 +131,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
             self.traits,
         )
         # last and only where asked: a request without keeps its identity and its lots
-        asked = {name: value for name in _WHERE_ASKED if (value := getattr(self, name))}
+        asked = {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
             asked["aggregates"] = self.aggregates
         if self.mix.shares:
@@ -140,23 +140,23 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         return msgspec.json.encode(words, order="deterministic")
 
     @functools.cached_property
-    def condition(self) -> Expression | None:
+    def where_expression(self) -> Expression | None:
         """Return what must hold of a pool, None when nothing is asked; InputError when wrong."""
-        return None if self.where is None else expression.parse(self.where)
+        return None if self.where is None else expression.parse_expression(self.where)
 
     @property
-    def asks(self) -> tuple[Ask, ...]:
+    def alternatives(self) -> tuple[Alternative, ...]:
         """Return the ways to make the node, the one that is tried first at the front."""
-        return (Ask(self.needs, self.bonds), *self.fallbacks)
+        return (Alternative(self.needs, self.bonds), *self.fallbacks)
 
     @property
-    def least(self) -> int:
+    def required_count(self) -> int:
         """Return how many nodes must be placed for any to be."""
         return self.count if self.min_count is None else self.min_count
 
 
 #: Fields of a request that plugins may look at and that most requests leave empty.
-_WHERE_ASKED = (
+_OPTIONAL_FIELDS = (
     "bonds", "locations", "attributes", "where", "near", "owner", "group", "company",
 )  # fmt: skip
 
@@ -172,12 +172,12 @@ def sealed(request: Request) -> Request:
             or operator that does not exist, where something holds that is no expression, for
             bonds that cannot hold, or for a model without a word in it.
     """
-    for ask in request.asks:
-        _check(ask)
-    if request.least > request.count:
+    for ask in request.alternatives:
+        _check_alternative(ask)
+    if request.required_count > request.count:
         raise RequestError(
-            f"at least {request.least} of {request.count} nodes: ask for more nodes, or for "
-            "fewer at least"
+            f"at least {request.required_count} of {request.count} nodes: ask for more nodes, or "
+            "for fewer at least"
         )
     both = sorted(set(request.podms) & set(request.exclude_podms))
     if both:
@@ -188,40 +188,42 @@ def sealed(request: Request) -> Request:
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():
-        if wrong := extra_specs.fault(path, text):
+        if wrong := extra_specs.condition_problem(path, text):
             raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
     if not all(location.strip("/") for location in request.locations):
         raise RequestError("a location without a name: say where, as in dc1/row-3")
     if request.where is not None:
         try:
-            _ = request.condition
+            _ = request.where_expression
         except InputError as error:
             raise RequestError(str(error)) from None
     if request.id:
         return request
-    digest = hashlib.blake2b(request.question, digest_size=8)
+    digest = hashlib.blake2b(request.evaluation_key, digest_size=8)
     named = msgspec.structs.replace(request, id=digest.hexdigest())
     named.__dict__.update(request.__dict__)  # the question does not depend on the id
     return named
 
 
-def _check(ask: Ask) -> None:
+def _check_alternative(ask: Alternative) -> None:
     if not ask.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
-    if wrong := bonds.fault(ask):
+    if wrong := bonds.constraints_problem(ask):
         raise RequestError(one_line(wrong))
     tests = [test for need in ask.needs for test in need.tests if test.operator == "words"]
     for test in tests:
-        if not words_of(str(test.value)):
+        if not split_words(str(test.value)):
             raise RequestError(
                 one_line(
                     f"{test.attribute} {test.value!r}: without a letter or a "
                     "number any would do: name one, or leave it out"
                 )
             )
-    if len(ask.needs) <= MAX_GROUPS:
+    if len(ask.needs) <= MAX_DEVICE_GROUPS:
         return
     counts = Counter([need.kind for need in ask.needs if need.measure == "devices"])
     for kind, groups in counts.items():
-        if groups > MAX_GROUPS:
-            raise RequestError(f"{groups} groups of {kind}s, at most {MAX_GROUPS}: merge some")
+        if groups > MAX_DEVICE_GROUPS:
+            raise RequestError(
+                f"{groups} groups of {kind}s, at most {MAX_DEVICE_GROUPS}: merge some"
+            )

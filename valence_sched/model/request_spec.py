@@ -14,12 +14,12 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import Properties
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import parse_capabilities
-from valence_sched.model.request import Names, Near, Request
+from valence_sched.model.request import NameRequirements, Proximity, Request
 
-Things = dict[str, str | tuple[str, ...]]
+ExternalResourceNames = dict[str, str | tuple[str, ...]]
 
 
-class Asked(Noun, frozen=True, kw_only=True):
+class RequestSpec(Noun, frozen=True, kw_only=True):
     """One request: a flavor by name, or ``properties`` of its own, and what it says beyond them.
 
     ``near`` and ``prefer_near`` name things outside by their kind: ``{volume: 9f2c}``. With
@@ -36,14 +36,14 @@ class Asked(Noun, frozen=True, kw_only=True):
     podms: tuple[str, ...] = ()
     exclude_podms: tuple[str, ...] = ()
     zone: Annotated[str, Meta(min_length=1)] | None = None
-    aggregates: tuple[str, ...] | Names = ()
+    aggregates: tuple[str, ...] | NameRequirements = ()
     locations: tuple[str, ...] = ()
     capabilities: str | dict[str, tuple[str, ...]] = {}
     attributes: dict[str, str] = {}
-    traits: Names = Names()
+    traits: NameRequirements = NameRequirements()
     where: Any = None
-    near: Things = {}
-    prefer_near: Things = {}
+    near: ExternalResourceNames = {}
+    prefer_near: ExternalResourceNames = {}
     owner: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     group: Group | None = None
     policy: Annotated[str, Meta(min_length=1)] | None = None
@@ -58,46 +58,46 @@ class Asked(Noun, frozen=True, kw_only=True):
 class RequestFile(Noun, frozen=True, kw_only=True):
     """Several requests, each decided as if the nodes of those before it had been composed."""
 
-    requests: Annotated[tuple[Asked, ...], Meta(min_length=1, max_length=10_000)]
+    requests: Annotated[tuple[RequestSpec, ...], Meta(min_length=1, max_length=10_000)]
 
 
-def own_flavor(asked: Asked) -> Flavor:
+def inline_flavor(spec: RequestSpec) -> Flavor:
     """Return the flavor that a request's own properties make."""
-    properties = asked.properties or Properties()
-    return Flavor(name=asked.id or "request", properties=properties, first_of=asked.first_of)
+    properties = spec.properties or Properties()
+    return Flavor(name=spec.id or "request", properties=properties, first_of=spec.first_of)
 
 
-def compiled(asked: Asked, flavor: Flavor, near: tuple[Near, ...] = ()) -> Request:
+def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ...] = ()) -> Request:
     """Return the request: what the flavor asks for, and what is said beyond it.
 
     Names of both must be there or must not; attributes and capabilities that are said take the
     place of the flavor's of the same name; expressions must both hold. A group without a name
     has that of the flavor.
     """
-    first, *others = flavor.asks
+    first, *others = flavor.alternatives
     return Request(
-        id=asked.id,
-        flavor=flavor.name if asked.flavor else None,
+        id=spec.id,
+        flavor=flavor.name if spec.flavor else None,
         needs=first.needs,
         bonds=first.bonds,
         fallbacks=tuple(others),
-        count=asked.count,
-        min_count=asked.min_count,
-        alternates=asked.alternates,
-        podms=asked.podms,
-        exclude_podms=asked.exclude_podms,
-        zone=asked.zone or flavor.zone,
-        aggregates=flavor.wanted_aggregates.plus(_names(asked.aggregates)),
-        locations=asked.locations or flavor.locations,
-        capabilities=flavor.wanted_capabilities | _capabilities(asked.capabilities),
-        attributes=_attributes(flavor.attributes, asked.attributes),
-        traits=flavor.traits.plus(asked.traits),
-        where=_both(flavor.where, asked.where),
+        count=spec.count,
+        min_count=spec.min_count,
+        alternates=spec.alternates,
+        podms=spec.podms,
+        exclude_podms=spec.exclude_podms,
+        zone=spec.zone or flavor.zone,
+        aggregates=flavor.aggregate_names.plus(_names(spec.aggregates)),
+        locations=spec.locations or flavor.locations,
+        capabilities=flavor.capability_map | _capabilities(spec.capabilities),
+        attributes=_attributes(flavor.attributes, spec.attributes),
+        traits=flavor.traits.plus(spec.traits),
+        where=_conjunction(flavor.where, spec.where),
         near=near,
-        owner=asked.owner,
-        group=_group(asked.group, flavor.name if asked.flavor else asked.id),
-        policy=asked.policy or flavor.policy or "default",
-        seed=asked.seed or 0,
+        owner=spec.owner,
+        group=_group(spec.group, flavor.name if spec.flavor else spec.id),
+        policy=spec.policy or flavor.policy or "default",
+        seed=spec.seed or 0,
     )
 
 
@@ -107,8 +107,8 @@ def _group(asked: Group | None, flavor: str) -> Group | None:
     return msgspec.structs.replace(asked, name=flavor)
 
 
-def _names(told: tuple[str, ...] | Names) -> Names:
-    return told if isinstance(told, Names) else Names(required=told)
+def _names(told: tuple[str, ...] | NameRequirements) -> NameRequirements:
+    return told if isinstance(told, NameRequirements) else NameRequirements(required=told)
 
 
 def _capabilities(told: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -116,12 +116,12 @@ def _capabilities(told: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str
 
 
 def _attributes(flavor: dict[str, str], said: dict[str, str]) -> dict[str, str]:
-    full = {extra_specs.full(name): text for name, text in said.items()}
+    full = {extra_specs.qualify(name): text for name, text in said.items()}
     return {
-        name: text for name, text in flavor.items() if extra_specs.full(name) not in full
+        name: text for name, text in flavor.items() if extra_specs.qualify(name) not in full
     } | full
 
 
-def _both(flavor: Any, said: Any) -> Any:
+def _conjunction(flavor: Any, said: Any) -> Any:
     found = [expression for expression in (flavor, said) if expression is not None]
     return ["and", *found] if len(found) == 2 else next(iter(found), None)

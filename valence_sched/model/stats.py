@@ -12,7 +12,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
-SCHEME = "reported:"  # how the URIs of stocks begin of which only an amount was reported
+REPORTED_SCHEME = "reported:"  # how the URIs of stocks begin of which only an amount was reported
 
 Stats = dict[str, Any]
 
@@ -21,25 +21,25 @@ FIELDS = {name: name for name in (
     "name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
     "pools", "blocks", "stocks", "nodes",
 )} | {"availability_zone": "zone"}  # fmt: skip
-KEPT_APART = ("facts", "amounts")  # each of their words is reported by itself
+MERGED_BY_KEY = ("facts", "amounts")  # each of their words is reported by itself
 
 
-def name_of(name: str | tuple[str, str]) -> str:
+def podm_id(name: str | tuple[str, str]) -> str:
     """Return the id of a podm that is called by its id, or by host and node."""
     return name if isinstance(name, str) else "/".join(name)
 
 
-def merged(earlier: Stats, stats: Stats) -> Stats:
+def merge_stats(earlier: Stats, stats: Stats) -> Stats:
     """Return what is reported in all: a word that is reported again takes the earlier's place."""
     found = {**earlier, **stats}
-    for word in KEPT_APART:
+    for word in MERGED_BY_KEY:
         both = {**_object(earlier, word), **_object(stats, word)}
         if both:
             found[word] = both
     return found
 
 
-def overlaid(podm: FullPodm, stats: Stats) -> FullPodm:
+def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
     """Return a podm with what was reported of it in place of what was read.
 
     Raises:
@@ -51,7 +51,7 @@ def overlaid(podm: FullPodm, stats: Stats) -> FullPodm:
     for word, value in {**stats, **_object(stats, "facts", file)}.items():
         if word in FIELDS:
             plain[FIELDS[word]] = _field(word, value, file)
-        elif word not in KEPT_APART:
+        elif word not in MERGED_BY_KEY:
             facts = _with_fact(facts, word, value)
     plain["facts"] = facts
     plain["stocks"] = _stocks(plain.get("stocks", ()), _object(stats, "amounts", file), file)
@@ -84,16 +84,16 @@ def _with_fact(facts: dict[str, Any], word: str, value: Any) -> dict[str, Any]:
 
 
 def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
-    kept = [stock for stock in stocks if not _is(stock["uri"], amounts)]
+    kept = [stock for stock in stocks if not _is_reported_stock(stock["uri"], amounts)]
     for resource, told in amounts.items():
         words = told if isinstance(told, Mapping) else {"total": told}
         if told is not None:
-            kept.append({**words, "uri": SCHEME + resource, "resource": resource})
+            kept.append({**words, "uri": REPORTED_SCHEME + resource, "resource": resource})
     return kept
 
 
-def _is(uri: str, amounts: Stats) -> bool:
-    return uri.startswith(SCHEME) and uri.removeprefix(SCHEME) in amounts
+def _is_reported_stock(uri: str, amounts: Stats) -> bool:
+    return uri.startswith(REPORTED_SCHEME) and uri.removeprefix(REPORTED_SCHEME) in amounts
 
 
 def _object(stats: Stats, word: str, file: str = "stats") -> Stats:

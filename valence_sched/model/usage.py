@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import (
-    FREE,
+    FREE_STATUS,
     FullPodm,
     LeanBlock,
     LeanPodm,
@@ -20,10 +20,10 @@ from valence_sched.model.inventory import (
     to_json,
 )
 
-IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
+IN_USE_STATES = ("Composing", "Composed", "ComposedAndAvailable")
 
 
-class Held(Noun, frozen=True, kw_only=True):
+class Usage(Noun, frozen=True, kw_only=True):
     """What is held of one podm: nodes per block URI, amounts per stock URI, nodes to be."""
 
     blocks: dict[str, int] = {}
@@ -33,53 +33,55 @@ class Held(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.blocks or self.amounts or self.nodes)
 
-    def plus(self, other: Held) -> Held:
+    def plus(self, other: Usage) -> Usage:
         """Return both together."""
         blocks, amounts = dict(self.blocks), dict(self.amounts)
         for uri, nodes in other.blocks.items():
             blocks[uri] = blocks.get(uri, 0) + nodes
         for uri, amount in other.amounts.items():
             amounts[uri] = amounts.get(uri, 0.0) + amount
-        return Held(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+        return Usage(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
 
 
-NOTHING_HELD = Held()
+NO_USAGE = Usage()
 
 
-def less(podm: LeanPodm, held: Held) -> LeanPodm:
+def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
     """Return the podm without what is held: blocks in use, amounts used, nodes to be listed."""
-    if not held:
+    if not usage:
         return podm
     return msgspec.structs.replace(
         podm,
-        blocks=_blocks(podm.blocks, held.blocks),
-        stocks=tuple(_stock(stock, held.amounts) for stock in podm.stocks),
-        nodes=(*podm.nodes, *held.nodes),
+        blocks=_blocks(podm.blocks, usage.blocks),
+        stocks=tuple(_stock(stock, usage.amounts) for stock in podm.stocks),
+        nodes=(*podm.nodes, *usage.nodes),
     )
 
 
-class Remaining:
+class PodmRemainder:
     """What is left of a podm while claims take of it; ``podm`` is that podm as it is by now."""
 
-    def __init__(self, podm: LeanPodm, held: Held) -> None:
-        self.podm = less(podm, held)
-        self._places: dict[str, int] | None = None  # of blocks, once claims are counted one by one
+    def __init__(self, podm: LeanPodm, usage: Usage) -> None:
+        self.podm = subtract_usage(podm, usage)
+        self._block_indexes: dict[str, int] | None = (
+            None  # of blocks, once claims are counted one by one
+        )
         self._written: dict[tuple[bytes, int], Raw] = {}
 
-    def take(self, held: Held) -> None:
+    def subtract(self, usage: Usage) -> None:
         """Take away what is held besides; only the blocks that are meant are touched."""
-        if self._places is None:
-            self._places = {block.uri: at for at, block in enumerate(self.podm.blocks)}
+        if self._block_indexes is None:
+            self._block_indexes = {block.uri: at for at, block in enumerate(self.podm.blocks)}
         blocks = list(self.podm.blocks)
-        for uri, nodes in held.blocks.items():
-            at = self._places.get(uri)
+        for uri, nodes in usage.blocks.items():
+            at = self._block_indexes.get(uri)
             if at is not None:  # it may be one that is there no longer
-                blocks[at] = _taken(blocks[at], nodes, self._written)
-        rest = less(self.podm, Held(amounts=held.amounts, nodes=held.nodes))
+                blocks[at] = _block_after_use(blocks[at], nodes, self._written)
+        rest = subtract_usage(self.podm, Usage(amounts=usage.amounts, nodes=usage.nodes))
         self.podm = msgspec.structs.replace(rest, blocks=tuple(blocks))
 
 
-def used(status: Status, nodes: int) -> Status:
+def status_after_use(status: Status, nodes: int) -> Status:
     """Return the status of a block that ``nodes`` more nodes use."""
     if not status.shareable or status.max_compositions is None:
         return msgspec.structs.replace(status, reserved=True)
@@ -90,7 +92,7 @@ def used(status: Status, nodes: int) -> Status:
     )
 
 
-def foreign(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
+def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
     """Return the URIs of blocks in use that are not ``ours``: somebody else composed them."""
     known = frozenset(ours)
     return tuple(
@@ -101,26 +103,29 @@ def foreign(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
 
 
 def _in_use(status: Status) -> bool:
-    return status.state in IN_USE or status.reserved or status.compositions > 0
+    return status.state in IN_USE_STATES or status.reserved or status.compositions > 0
 
 
 def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
     """Return the blocks with those held in use; statuses that are alike are written once."""
     written: dict[tuple[bytes, int], Raw] = {}
     return tuple(
-        _taken(block, held[block.uri], written) if block.uri in held else block for block in blocks
+        _block_after_use(block, held[block.uri], written) if block.uri in held else block
+        for block in blocks
     )
 
 
-def _taken(block: LeanBlock, nodes: int, written: dict[tuple[bytes, int], Raw]) -> LeanBlock:
+def _block_after_use(
+    block: LeanBlock, nodes: int, written: dict[tuple[bytes, int], Raw]
+) -> LeanBlock:
     key = bytes(block.status or b""), nodes
     if key not in written:
-        written[key] = Raw(to_json(used(_status(key[0]), nodes)))
+        written[key] = Raw(to_json(status_after_use(_status(key[0]), nodes)))
     return msgspec.structs.replace(block, status=written[key])
 
 
 def _status(text: bytes) -> Status:
-    return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE
+    return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE_STATUS
 
 
 def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:

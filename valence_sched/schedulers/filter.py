@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from valence_sched.core.batch import Batch, place
-from valence_sched.core.evaluation import Case
-from valence_sched.core.ranking import Ranking
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.ranking import RankedRows
 
 
 class FilterScheduler:
     """Filters, weighs, and takes the best pool that makes the node; equals by lot."""
 
-    def schedule(self, case: Case) -> Batch:
+    def schedule(self, context: EvaluationContext) -> Batch:
         """Place the request's nodes one after another, each on the best pool left."""
-        ranking = Ranking()
-        return place(case, ranking.rows, ranking.moved)
+        ranking = RankedRows()
+        return place(context, ranking.rows, ranking.note_changes)

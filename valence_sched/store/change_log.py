@@ -22,10 +22,12 @@ def _count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
 
 _NUMBER = sa.bindparam("number", type_=sa.Integer)
 _KEYS = sa.bindparam("keys", type_=sa.String, expanding=True)
-_COUNT = sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
-_HELD = sa.update(_podms).where(_podms.c.podm_key.in_(_KEYS)).values(moved=_count_of(_NUMBER))
-_READ = _HELD.values(read_moved=_count_of(_NUMBER))
-_PART = sa.insert(tables.claim_parts).values(
+_ADVANCE_SHARD = (
+    sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
+)
+_MARK_USAGE = sa.update(_podms).where(_podms.c.podm_key.in_(_KEYS)).values(moved=_count_of(_NUMBER))
+_MARK_CONTENT = _MARK_USAGE.values(read_moved=_count_of(_NUMBER))
+_INSERT_PART = sa.insert(tables.claim_parts).values(
     podm_key=sa.bindparam("key", type_=sa.String),
     claim_id=sa.bindparam("claim", type_=sa.String),
     shard=_NUMBER,
@@ -38,20 +40,22 @@ def shard_of(key: str) -> int:
     return int(key[:8], 16) % tables.SHARDS
 
 
-def moved(connection: sa.Connection, held: Iterable[str] = (), read: Iterable[str] = ()) -> None:
+def log_changes(
+    connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
+) -> None:
     """Note what changed of podms, by key: what is ``held`` of them, or also what was ``read``."""
     shards: dict[int, tuple[list[str], list[str]]] = {}
-    for which, keys in enumerate((held, read)):
+    for which, keys in enumerate((usage, content)):
         for key in keys:
             shards.setdefault(shard_of(key), ([], []))[which].append(key)
     for shard, changed in sorted(shards.items()):
-        connection.execute(_COUNT, {"number": shard})
-        for statement, keys in zip((_HELD, _READ), changed, strict=True):
+        connection.execute(_ADVANCE_SHARD, {"number": shard})
+        for statement, keys in zip((_MARK_USAGE, _MARK_CONTENT), changed, strict=True):
             if keys:
                 connection.execute(statement, {"number": shard, "keys": sorted(keys)})
 
 
-def taken(connection: sa.Connection, key: str, claim_id: str) -> None:
+def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
     """Note that a claim took its part of a podm."""
-    connection.execute(_COUNT, {"number": shard_of(key)})
-    connection.execute(_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
+    connection.execute(_ADVANCE_SHARD, {"number": shard_of(key)})
+    connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})

@@ -10,14 +10,14 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName, one_line
-from valence_sched.model.claim import LIVE, Claim, Part, State
+from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
 from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
-from valence_sched.store.holds import Sweepable, hold, lock
+from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.tables import key_of, now
 
 _table = tables.claims
-parts = msgspec.json.Decoder(tuple[Part, ...]).decode
+decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
 _COLUMNS = (
     _table.c.id, _table.c.state, _table.c.owner, _table.c.group_name, _table.c.idempotency_key,
     _table.c.content, _table.c.created_at, _table.c.expires_at, _table.c.note, _table.c.document,
@@ -48,28 +48,28 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
     connection.execute(_INSERT, row)
 
 
-def found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
+def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
     """Return claims in the order in which they were made."""
     query = sa.select(*_COLUMNS).where(*where).order_by(_table.c.created_at, _table.c.id)
     return [
         Claim(id=id_, state=state, owner=owner, group=group, key=key, content=content,
               created_at=created_at, expires_at=expires_at, note=note,
-              parts=parts(document))
+              parts=decode_parts(document))
         for id_, state, owner, group, key, content, created_at, expires_at, note, document
         in connection.execute(query)
     ]  # fmt: skip
 
 
-def one(connection: sa.Connection, claim_id: str) -> Claim:
+def get(connection: sa.Connection, claim_id: str) -> Claim:
     """Return a claim; UnknownName when there is none."""
-    claims = found(connection, _table.c.id == claim_id)
+    claims = find(connection, _table.c.id == claim_id)
     if not claims:
         some = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
         raise UnknownName("claim", claim_id, some)
     return claims[0]
 
 
-def move(
+def change_state(
     connection: sa.Connection,
     claim_id: str,
     before: Sequence[State],
@@ -84,17 +84,17 @@ def move(
         .values(state=after, **values)
     )
     if changed.rowcount:
-        event(connection, after.lower(), claim_id, words=values.get("note"))
+        add_event(connection, after.lower(), claim_id, words=values.get("note"))
     return bool(changed.rowcount)
 
 
-def refuse(connection: sa.Connection, claim_id: str, what: str) -> ClaimState:
+def state_error(connection: sa.Connection, claim_id: str, what: str) -> ClaimState:
     """Return why a claim cannot be moved: what it is by now."""
-    claim = one(connection, claim_id)
+    claim = get(connection, claim_id)
     return ClaimState(one_line(f"claim {claim_id} is {claim.state}: {what}"))
 
 
-def event(
+def add_event(
     connection: sa.Connection,
     kind: str,
     claim_id: str | None = None,
@@ -109,11 +109,13 @@ def event(
     )
 
 
-def hint(claim: Claim) -> str:
+def end_hint(claim: Claim) -> str:
     """Return why a claim cannot be ended in the state in which it is."""
     if claim.state == "COMPOSING":
         return "something may be there by now: reap it once its time is over"
-    return "it has ended already" if claim.state not in LIVE else "that is not for this state"
+    return (
+        "it has ended already" if claim.state not in ACTIVE_STATES else "that is not for this state"
+    )
 
 
 def end(
@@ -121,10 +123,12 @@ def end(
     note: str | None,
 ) -> bool:  # fmt: skip
     """End a claim; from now on what it holds may be swept, and its key is free."""
-    return move(connection, claim_id, before, after, note=note, consumer_key=None, sweep_at=0.0)
+    return change_state(
+        connection, claim_id, before, after, note=note, consumer_key=None, sweep_at=0.0
+    )
 
 
-def join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
+def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim:
     """Add a part to a prepared claim; what it holds of this podm already, it keeps."""
     parts, of = tables.claim_parts.c, tables.claims.c
     had = connection.scalar(
@@ -138,24 +142,24 @@ def join(connection: sa.Connection, claim_id: str, part: Part) -> Claim:
     state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
     if state != "PREPARED":
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {state}", part.podm)
-    return one(connection, claim_id)
+    return get(connection, claim_id)
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
     """Make a prepared claim one that is held: the one row that decides for all its parts."""
     of = tables.claims.c
     ends = now() + ttl_s
-    done = move(
+    done = change_state(
         connection, claim_id, ["PREPARED"], "HELD", of.sweep_at > now(),
         expires_at=ends, sweep_at=ends,
     )  # fmt: skip
-    claim = one(connection, claim_id)
+    claim = get(connection, claim_id)
     if not done and claim.state != "HELD":  # held: the answer to an earlier commit was lost
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {claim.state}")
     return claim
 
 
-def of_key(
+def find_by_key(
     connection: sa.Connection, owner: str | None, key: str, content: str
 ) -> Claim | None:  # fmt: skip
     """Return the claim that a consumer's key stands for, None for none.
@@ -166,13 +170,13 @@ def of_key(
         ClaimLost: it is being prepared.
     """
     of = tables.claims.c
-    claims = found(connection, of.consumer_key == consumer_key(owner, key))
+    claims = find(connection, of.consumer_key == consumer_key(owner, key))
     if not claims:
         return None
     claim = claims[0]
     ended = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id))
     if ended:
-        raise Sweepable
+        raise ExpiredConflict
     if claim.content != content:
         raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
                                  "something else: choose another key"))  # fmt: skip

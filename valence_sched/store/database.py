@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from valence_sched.store import faults
-from valence_sched.store.url import Address
+from valence_sched.store.url import StoreUrl
 
 T = TypeVar("T")
 
@@ -22,15 +22,15 @@ LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
 
 
-class Counts:
+class WorkCounts:
     """Work done by this process: what tests and benchmarks count instead of seconds."""
 
     def __init__(self) -> None:
         self.transactions = 0
         self.retries = 0
-        self.rows_looked_at = 0
+        self.rows_read = 0
         self.podms_decoded = 0
-        self.holdings_read = 0
+        self.usages_read = 0
 
 
 class Database:
@@ -38,13 +38,13 @@ class Database:
 
     def __init__(
         self,
-        address: Address,
+        address: StoreUrl,
         sleep: Callable[[float], object] = time.sleep,
-        lot: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.address = address
-        self.counts = Counts()
-        self._sleep, self._lot = sleep, lot
+        self.counts = WorkCounts()
+        self._sleep, self._lot = sleep, jitter
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
 
@@ -76,9 +76,9 @@ class Database:
                     return work(connection)
             except sa.exc.DBAPIError as error:
                 # who hits a unique key sees on the next run whose it is
-                again = faults.in_the_way(error) or faults.lost(error)
+                again = faults.is_retryable(error) or faults.is_disconnect(error)
                 again = again or (write and isinstance(error, sa.exc.IntegrityError))
-                if not again or attempt == MOST_ATTEMPTS or _refused(error):
+                if not again or attempt == MOST_ATTEMPTS or _never_connected(error):
                     raise faults.store_error(error, self.address, doing) from None
                 self.pause(attempt)
             except sa.exc.SQLAlchemyError as error:
@@ -98,12 +98,16 @@ class Database:
         self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._lot())
 
 
-def _refused(error: sa.exc.DBAPIError) -> bool:
+def _never_connected(error: sa.exc.DBAPIError) -> bool:
     """Return whether there never was a connection: nothing was lost, nobody is there."""
-    return error.statement is None and not faults.in_the_way(error) and not faults.lost(error)
+    return (
+        error.statement is None
+        and not faults.is_retryable(error)
+        and not faults.is_disconnect(error)
+    )
 
 
-def _engine(address: Address, *, write: bool) -> sa.Engine:
+def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     """Return connections for one purpose.
 
     A writer locks the rows it goes by and then wants to see them as they are by then; a reader

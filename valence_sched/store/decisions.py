@@ -12,7 +12,7 @@ from valence_sched.store.tables import now
 _table = tables.decisions
 
 
-def keep(connection: sa.Connection, decision_id: str, document: bytes) -> None:
+def save(connection: sa.Connection, decision_id: str, document: bytes) -> None:
     """Write a decision unless one of this id is kept already."""
     if connection.scalar(sa.select(_table.c.id).where(_table.c.id == decision_id)) is None:
         connection.execute(
@@ -20,7 +20,7 @@ def keep(connection: sa.Connection, decision_id: str, document: bytes) -> None:
         )
 
 
-def kept(connection: sa.Connection, decision_id: str) -> bytes:
+def load(connection: sa.Connection, decision_id: str) -> bytes:
     """Return a decision; UnknownName, with the latest ones, when there is none."""
     found = connection.scalar(sa.select(_table.c.document).where(_table.c.id == decision_id))
     if found is None:

@@ -30,13 +30,13 @@ def events(connection: sa.Connection, claim: str | None, last: int) -> list[Even
         Event(at=at, kind=kind, claim=claim_id, podm=podm, words=words)
         for at, kind, claim_id, podm, words in reversed(rows)
     ]
-    found = [*_made(connection, claim, last), *noted]
+    found = [*_creation_events(connection, claim, last), *noted]
     if claim is None:  # of one claim, that it was made always comes first
         found.sort(key=lambda event: event.at)
     return found[-last:]
 
 
-def _made(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
+def _creation_events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
     """Return that claims were made, the ``last`` of them, the oldest first."""
     of = tables.claims.c
     query = sa.select(of.created_at, of.id, of.owner, of.document)
@@ -46,7 +46,7 @@ def _made(connection: sa.Connection, claim: str | None, last: int) -> list[Event
     return [
         Event(
             at=at,
-            kind="prepared" if len(claim_rows.parts(document)) > 1 else "held",
+            kind="prepared" if len(claim_rows.decode_parts(document)) > 1 else "held",
             claim=claim_id,
             words=owner,
         )

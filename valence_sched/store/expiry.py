@@ -12,37 +12,37 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from valence_sched.model.claim import ENDED, Claim
+from valence_sched.model.claim import FINAL_STATES, Claim
 from valence_sched.store import change_log, claim_rows, holds, podms, tables
 from valence_sched.store.database import Database
-from valence_sched.store.tables import CHUNK, began, now
+from valence_sched.store.tables import CHUNK, now, statement_time
 
 _of = tables.claims.c
 
 
-def over(connection: sa.Connection) -> list[Claim]:
+def expired_claims(connection: sa.Connection) -> list[Claim]:
     """Return claims that hold what they may no longer hold."""
-    return claim_rows.found(connection, _of.sweep_at <= began())
+    return claim_rows.find(connection, _of.sweep_at <= statement_time())
 
 
-def stuck(connection: sa.Connection) -> list[Claim]:
+def stuck_claims(connection: sa.Connection) -> list[Claim]:
     """Return claims that are being composed for longer than was meant."""
-    return claim_rows.found(connection, _of.state == "COMPOSING", _of.expires_at <= began())
+    return claim_rows.find(connection, _of.state == "COMPOSING", _of.expires_at <= statement_time())
 
 
-def sweep(database: Database) -> int:
+def expire_claims(database: Database) -> int:
     """End all claims whose time is over and free what they held; return how many."""
     ids = database.read(
-        lambda c: c.scalars(sa.select(_of.id).where(_of.sweep_at <= began())).all(),
+        lambda c: c.scalars(sa.select(_of.id).where(_of.sweep_at <= statement_time())).all(),
         "reading claims",
     )
     for claim_id in ids:
         database.write(lambda c, id_=claim_id: _expire(c, id_), "ending a claim")  # type: ignore[misc]
-        free(database, claim_id)
+        free_claim(database, claim_id)
     return len(ids)
 
 
-def free(database: Database, claim_id: str) -> None:
+def free_claim(database: Database, claim_id: str) -> None:
     """Drop what an ended claim held, one pod manager after another."""
     parts = tables.claim_parts.c
     keys = database.read(
@@ -51,24 +51,24 @@ def free(database: Database, claim_id: str) -> None:
     )
     for key in sorted(keys):
         database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]
-    database.write(lambda c: _done(c, claim_id), "freeing a claim")
+    database.write(lambda c: _mark_freed(c, claim_id), "freeing a claim")
 
 
 def _expire(connection: sa.Connection, claim_id: str) -> bool:
-    return claim_rows.move(
+    return claim_rows.change_state(
         connection, claim_id, ("PREPARED", "HELD"), "EXPIRED", _of.sweep_at <= now(),
         consumer_key=None, sweep_at=0.0,
     )  # fmt: skip
 
 
 def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
-    podms.locked(connection, key)
+    podms.lock_row(connection, key)
     ended = connection.scalar(sa.select(_of.sweep_at <= now()).where(_of.id == claim_id))
     if ended and holds.drop(connection, claim_id, key):
-        change_log.moved(connection, [key])
+        change_log.log_changes(connection, [key])
 
 
-def _done(connection: sa.Connection, claim_id: str) -> None:
+def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
     """Note that an ended claim holds nothing any more."""
     parts = tables.claim_parts
     held = sa.exists().where(parts.c.claim_id == claim_id)
@@ -83,7 +83,7 @@ _claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
 _events, _decisions = tables.events, tables.decisions
 
 
-class Purged(NamedTuple):
+class PurgeCounts(NamedTuple):
     """How many were forgotten, or would be."""
 
     claims: int
@@ -91,30 +91,30 @@ class Purged(NamedTuple):
     decisions: int
 
 
-def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> Purged:
+def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Forget claims that ended, and what else happened, longer ago than so many seconds.
 
     A claim that a node or a row of what is held still names stays. Some rows a transaction, so
     that nobody waits long.
     """
     if dry_run:
-        return database.read(lambda c: _counted(c, older_than_s), "reading what is over")
+        return database.read(lambda c: _count(c, older_than_s), "reading what is over")
     claims = events = 0
     while True:
-        some = database.write(lambda c: _claims_gone(c, older_than_s), "forgetting claims")
+        some = database.write(lambda c: _delete_claims(c, older_than_s), "forgetting claims")
         claims, events = claims + some.claims, events + some.events
         if some.claims < CHUNK:
             break
-    rest = database.write(lambda c: _rest_gone(c, older_than_s), "forgetting what happened")
-    return Purged(claims, events + rest.events, rest.decisions)
+    rest = database.write(lambda c: _delete_rest(c, older_than_s), "forgetting what happened")
+    return PurgeCounts(claims, events + rest.events, rest.decisions)
 
 
-def _ended(older_than_s: float) -> sa.ColumnElement[bool]:
+def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
     """Return what is true of claims that may go; when one ended, its last event says."""
-    before = began() - older_than_s
+    before = statement_time() - older_than_s
     of = _claims.c.id
     return sa.and_(
-        _claims.c.state.in_(ENDED),
+        _claims.c.state.in_(FINAL_STATES),
         _claims.c.created_at < before,
         ~sa.exists().where(_parts.c.claim_id == of),
         ~sa.exists().where(_nodes.c.claim_id == of),
@@ -125,35 +125,35 @@ def _ended(older_than_s: float) -> sa.ColumnElement[bool]:
 def _old_events(older_than_s: float) -> sa.ColumnElement[bool]:
     """Return what is true of events of claims that are not there any more."""
     known = sa.exists().where(_claims.c.id == _events.c.claim_id)
-    return sa.and_(_events.c.at < began() - older_than_s, ~known)
+    return sa.and_(_events.c.at < statement_time() - older_than_s, ~known)
 
 
-def _claims_gone(connection: sa.Connection, older_than_s: float) -> Purged:
-    query = sa.select(_claims.c.id).where(_ended(older_than_s)).order_by(_claims.c.id)
+def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
+    query = sa.select(_claims.c.id).where(_purgeable(older_than_s)).order_by(_claims.c.id)
     ids: Sequence[str] = connection.scalars(query.limit(CHUNK)).all()
     if not ids:
-        return Purged(0, 0, 0)
+        return PurgeCounts(0, 0, 0)
     events = connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
     connection.execute(sa.delete(_claims).where(_claims.c.id.in_(ids)))
-    return Purged(len(ids), events.rowcount, 0)
+    return PurgeCounts(len(ids), events.rowcount, 0)
 
 
-def _rest_gone(connection: sa.Connection, older_than_s: float) -> Purged:
+def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
     decisions = connection.execute(
-        sa.delete(_decisions).where(_decisions.c.decided_at < began() - older_than_s)
+        sa.delete(_decisions).where(_decisions.c.decided_at < statement_time() - older_than_s)
     )
-    return Purged(0, events.rowcount, decisions.rowcount)
+    return PurgeCounts(0, events.rowcount, decisions.rowcount)
 
 
-def _counted(connection: sa.Connection, older_than_s: float) -> Purged:
+def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     def count(table: sa.Table, where: sa.ColumnElement[bool]) -> int:
         query = sa.select(sa.func.count()).select_from(table).where(where)
         return connection.scalar(query) or 0
 
-    ended = sa.select(_claims.c.id).where(_ended(older_than_s))
+    ended = sa.select(_claims.c.id).where(_purgeable(older_than_s))
     events = sa.or_(_old_events(older_than_s), _events.c.claim_id.in_(ended))
-    old = _decisions.c.decided_at < began() - older_than_s
-    return Purged(
-        count(_claims, _ended(older_than_s)), count(_events, events), count(_decisions, old)
+    old = _decisions.c.decided_at < statement_time() - older_than_s
+    return PurgeCounts(
+        count(_claims, _purgeable(older_than_s)), count(_events, events), count(_decisions, old)
     )

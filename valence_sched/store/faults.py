@@ -6,12 +6,12 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError, one_line
-from valence_sched.store.url import Address
+from valence_sched.store.url import StoreUrl
 
 # Another transaction was in the way: serialisation failure, deadlock, lock not had in time.
-SQLSTATES_IN_THE_WAY = {"40001", "40P01", "55P03"}
-MYSQL_IN_THE_WAY = {1205, 1213, 1020, 1637}
-SQLITE_IN_THE_WAY = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
+RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
+RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 
 HINTS = {
     "full": "make room, then run it again: nothing of this change was written",
@@ -26,46 +26,46 @@ MYSQL_KINDS = {1021: "full", 1114: "full", 1030: "full", 3: "full", 1290: "reado
 SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX001": "corrupt"}
 
 
-def in_the_way(error: sa.exc.DBAPIError) -> bool:
+def is_retryable(error: sa.exc.DBAPIError) -> bool:
     """Return whether the same transaction may well succeed when it is run again."""
-    if _sqlstate(error) in SQLSTATES_IN_THE_WAY:
+    if _sqlstate(error) in RETRYABLE_SQLSTATES:
         return True
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
-        return code & 0xFF in SQLITE_IN_THE_WAY
-    return _mysql_number(error) in MYSQL_IN_THE_WAY
+        return code & 0xFF in RETRYABLE_SQLITE_CODES
+    return _mysql_number(error) in RETRYABLE_MYSQL_NUMBERS
 
 
-def lost(error: sa.exc.DBAPIError) -> bool:
+def is_disconnect(error: sa.exc.DBAPIError) -> bool:
     """Return whether the connection is gone, as when the database was restarted."""
     return error.connection_invalidated or (_sqlstate(error) or "").startswith(("08", "57P"))
 
 
-def from_driver(error: Exception) -> sa.exc.DBAPIError:
+def wrap_driver_error(error: Exception) -> sa.exc.DBAPIError:
     """Return a driver's own error as SQLAlchemy would have raised it."""
     if isinstance(error, sa.exc.DBAPIError):
         return error
     return sa.exc.OperationalError(None, None, error)
 
 
-class Refused(StoreError):
+class RowRefused(StoreError):
     """What was to be stored is what the engine cannot store: of others it may well store theirs."""
 
 
-def store_error(error: Exception, address: Address, doing: str = "") -> StoreError:
+def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
     """Return one line for a person: where, what the engine says, what to do."""
     if not isinstance(error, sa.exc.DBAPIError):
-        said, hint = _said(error), ""
+        said, hint = _engine_message(error), ""
     else:
-        said, hint = _said(error.orig or error), HINTS.get(_kind(error), "")
+        said, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")
     if address.url.password:  # some drivers repeat what they were given
         said = said.replace(str(address.url.password), "***")
     what = f"{doing}: " if doing else ""
-    kind = Refused if isinstance(error, sa.exc.DataError) else StoreError
+    kind = RowRefused if isinstance(error, sa.exc.DataError) else StoreError
     return kind(one_line(f"{address}: {what}{said}" + (f" ({hint})" if hint else "")))
 
 
-def _said(error: BaseException) -> str:
+def _engine_message(error: BaseException) -> str:
     """Return the first thing that the engine says; PyMySQL gives a number and then words."""
     words = next((arg for arg in reversed(error.args) if isinstance(arg, str)), "")
     text = (words or str(error) or type(error).__name__).strip().splitlines()[0]

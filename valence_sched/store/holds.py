@@ -9,53 +9,60 @@ from typing import Any, NamedTuple, NoReturn
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost
-from valence_sched.model.claim import Part
+from valence_sched.model.claim import ClaimPart
 from valence_sched.store import change_log, tables
 from valence_sched.store.tables import key_of, now
 
-_amounts = tables.claimed_amounts
+_claimed_amounts = tables.claimed_amounts
 
 
-class Sweepable(Exception):
+class ExpiredConflict(Exception):
     """What is in the way belongs to a claim whose time is over: sweep, then try again."""
 
 
-class Winner(NamedTuple):
+class ConflictingClaim(NamedTuple):
     """The claim that holds what was chosen."""
 
     id: str
     owner: str | None
-    over: bool
+    expired: bool
 
     def __str__(self) -> str:
         return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
 
 
-def lose_block(connection: sa.Connection, podm: str, uri: str, claims: list[str]) -> NoReturn:
+def raise_block_conflict(
+    connection: sa.Connection, podm: str, uri: str, claims: list[str]
+) -> NoReturn:
     """Raise ClaimLost for a block that some claims hold; Sweepable, where one's time is over."""
-    winners = _winners(connection, tables.claims.c.id.in_(claims))
+    winners = _conflicting_claims(connection, tables.claims.c.id.in_(claims))
     what = f"block {uri} of pod manager {podm!r}"
     if not winners:
         raise ClaimLost(f"{what} has no place for another node", podm)
     raise ClaimLost(f"{what} is held by {winners[0]}", podm, winners[0].id)
 
 
-def lose_amount(
-    connection: sa.Connection, podm: str, keys: tuple[str, str, str], asked: float, left: float
+def raise_amount_conflict(
+    connection: sa.Connection, podm: str, keys: tuple[str, str, str], requested: float, left: float
 ) -> NoReturn:
     """Raise ClaimLost for an amount beyond what is left; Sweepable as of a block."""
     key, stock, uri = keys
-    holding = sa.select(_amounts.c.claim_id).where(
-        _amounts.c.podm_key == key, _amounts.c.stock_key == stock
+    holding = sa.select(_claimed_amounts.c.claim_id).where(
+        _claimed_amounts.c.podm_key == key, _claimed_amounts.c.stock_key == stock
     )
-    winners = _winners(connection, tables.claims.c.id.in_(holding))
-    text = f"stock {uri} of pod manager {podm!r} has {max(left, 0.0):g} left, {asked:g} were chosen"
+    winners = _conflicting_claims(connection, tables.claims.c.id.in_(holding))
+    text = (
+        f"stock {uri} of pod manager {podm!r} has {max(left, 0.0):g} left, "
+        f"{requested:g} were chosen"
+    )
     if not winners:
         raise ClaimLost(text, podm)
     raise ClaimLost(f"{text}: the latest that holds of it is {winners[0]}", podm, winners[0].id)
 
 
-def _winners(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Winner]:
+def _conflicting_claims(
+    connection: sa.Connection, which: sa.ColumnElement[bool]
+) -> list[ConflictingClaim]:
     """Return the claims in the way, the latest first.
 
     Raises:
@@ -66,20 +73,20 @@ def _winners(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[W
     rows = connection.execute(
         sa.select(of.id, of.owner, over).where(which).order_by(of.created_at.desc())
     )
-    winners = [Winner(*row) for row in rows]
-    if any(winner.over for winner in winners):
-        raise Sweepable
+    winners = [ConflictingClaim(*row) for row in rows]
+    if any(winner.expired for winner in winners):
+        raise ExpiredConflict
     return winners
 
 
-_blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
+_blocks, _claimed_amounts = tables.claimed_blocks, tables.claimed_amounts
 SLACK = 1e-6  # of an amount, for sums of floats
 _KEY = sa.bindparam("key", type_=sa.String)
 _WANTED = sa.bindparam("wanted", type_=sa.String, expanding=True)
-_INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_amounts)
+_INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_claimed_amounts)
 
 
-def _places() -> sa.Subquery:
+def _slot_query() -> sa.Subquery:
     """Who holds places of some blocks of a podm, and how many places shareable ones have."""
     shares = tables.shares.c
     nobody = sa.literal(None, sa.String(40)).label("claim_id")
@@ -91,8 +98,8 @@ def _places() -> sa.Subquery:
     ).subquery("places")
 
 
-def _locking() -> sa.Select[Any]:
-    of, places = tables.podms, _places()
+def _lock_query() -> sa.Select[Any]:
+    of, places = tables.podms, _slot_query()
     return (
         sa.select(of.c.generation, of.c.gone, now(), *places.c)
         .select_from(of.outerjoin(places, sa.true()))
@@ -101,31 +108,33 @@ def _locking() -> sa.Select[Any]:
     )
 
 
-def _left() -> sa.CompoundSelect[Any]:
+def _stock_query() -> sa.CompoundSelect[Any]:
     """What there is of some stocks of a podm, and what is held of them."""
     of = tables.stocks.c
     known = sa.select(of.stock_key, of.left_over, sa.literal(1))
-    sums = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0))
+    sums = sa.select(
+        _claimed_amounts.c.stock_key, sa.func.sum(_claimed_amounts.c.amount), sa.literal(0)
+    )
     return sa.union_all(
         known.where(of.podm_key == _KEY, of.stock_key.in_(_WANTED)),
-        sums.where(_amounts.c.podm_key == _KEY, _amounts.c.stock_key.in_(_WANTED)).group_by(
-            _amounts.c.stock_key
-        ),
+        sums.where(
+            _claimed_amounts.c.podm_key == _KEY, _claimed_amounts.c.stock_key.in_(_WANTED)
+        ).group_by(_claimed_amounts.c.stock_key),
     )
 
 
-_LOCK, _LEFT = _locking(), _left()
+_LOCK, _STOCKS = _lock_query(), _stock_query()
 
 
-class Locked(NamedTuple):
+class LockedPodm(NamedTuple):
     """A podm that is locked: the time, and of blocks that are wanted who has which place."""
 
     at: float
-    taken: dict[str, dict[int, str]]
-    places: dict[str, int]
+    slot_claims: dict[str, dict[int, str]]
+    slots: dict[str, int]
 
 
-def lock(connection: sa.Connection, part: Part) -> Locked:
+def lock(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
     """Lock a podm if it still is at the generation that was decided on.
 
     Claims of one podm come one after another from here on. Who had to wait for the lock may not
@@ -142,30 +151,30 @@ def lock(connection: sa.Connection, part: Part) -> Locked:
         raise ClaimLost(
             f"pod manager {part.podm!r} moved from generation {part.generation} to "
             f"{generation} since it was decided on", part.podm)  # fmt: skip
-    return _locked(rows)
+    return _locked_podm(rows)
 
 
-def lock_as_it_is(connection: sa.Connection, part: Part) -> Locked:
+def lock_any_generation(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
     """Lock a podm at whatever generation it is by now, or is gone."""
-    return _locked(_rows(connection, part))
+    return _locked_podm(_rows(connection, part))
 
 
-def _rows(connection: sa.Connection, part: Part) -> Sequence[Any]:
+def _rows(connection: sa.Connection, part: ClaimPart) -> Sequence[Any]:
     wanted = sorted({key_of(uri) for uri in part.blocks})
     return connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
 
 
-def _locked(rows: Sequence[Any]) -> Locked:
-    found = Locked(rows[0][2] if rows else 0.0, {}, {})
+def _locked_podm(rows: Sequence[Any]) -> LockedPodm:
+    found = LockedPodm(rows[0][2] if rows else 0.0, {}, {})
     for *_, block, number, claim in rows:
         if claim is not None:
-            found.taken.setdefault(block, {})[number] = claim
+            found.slot_claims.setdefault(block, {})[number] = claim
         elif block is not None:
-            found.places[block] = number
+            found.slots[block] = number
     return found
 
 
-def hold(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -> None:
+def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm) -> None:
     """Hold a part for a claim that is there, if all of it is free.
 
     Raises:
@@ -175,12 +184,12 @@ def hold(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -
     key = key_of(part.podm)
     hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, key, part)
-    change_log.taken(connection, key, claim_id)
+    change_log.add_claim_part(connection, key, claim_id)
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
     """Give up what a claim holds of a podm whose row is locked; return whether it held any."""
-    for table in (_blocks, _amounts):
+    for table in (_blocks, _claimed_amounts):
         connection.execute(
             sa.delete(table).where(table.c.claim_id == claim_id, table.c.podm_key == key)
         )
@@ -191,16 +200,18 @@ def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
     return bool(gone.rowcount)
 
 
-def hold_blocks(connection: sa.Connection, claim_id: str, part: Part, locked: Locked) -> None:
+def hold_blocks(
+    connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm
+) -> None:
     """Hold the blocks of a part on a podm that is locked; raises as :func:`hold`."""
     key, rows = key_of(part.podm), []
     for block, uri, nodes in sorted(
         (key_of(uri), uri, nodes) for uri, nodes in part.blocks.items()
     ):
-        taken = locked.taken.get(block, {})
-        free = [slot for slot in range(locked.places.get(block, 1)) if slot not in taken]
+        taken = locked.slot_claims.get(block, {})
+        free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in taken]
         if len(free) < nodes:
-            lose_block(connection, part.podm, uri, list(taken.values()))
+            raise_block_conflict(connection, part.podm, uri, list(taken.values()))
         rows += [
             {"podm_key": key, "block_key": block, "slot": slot, "claim_id": claim_id, "uri": uri}
             for slot in free[:nodes]
@@ -209,18 +220,18 @@ def hold_blocks(connection: sa.Connection, claim_id: str, part: Part, locked: Lo
         connection.execute(_INSERT_BLOCKS, rows)
 
 
-def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Part) -> None:
+def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: ClaimPart) -> None:
     wanted = {key_of(uri): (uri, amount) for uri, amount in part.amounts.items() if amount}
     if not wanted:
         return
     supply = {key_of(grant.uri): grant.amount for grant in part.supplies}
     held: dict[str, float] = {}
-    for stock, number, known in connection.execute(_LEFT, {"key": key, "wanted": sorted(wanted)}):
+    for stock, number, known in connection.execute(_STOCKS, {"key": key, "wanted": sorted(wanted)}):
         (supply if known else held)[stock] = number
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:
-            lose_amount(connection, part.podm, (key, stock, uri), amount, left)
+            raise_amount_conflict(connection, part.podm, (key, stock, uri), amount, left)
     rows = [
         {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri, "amount": amount}
         for stock, (uri, amount) in sorted(wanted.items())

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.composition import Composed
+from valence_sched.model.composition import ComposedNode
 from valence_sched.store import claim_rows, expiry, tables
 from valence_sched.store.database import Database
 from valence_sched.store.tables import key_of
@@ -23,7 +23,7 @@ class Nodes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def list(self, podm: str | None = None, claim: str | None = None) -> Sequence[Composed]:
+    def list(self, podm: str | None = None, claim: str | None = None) -> Sequence[ComposedNode]:
         """Return nodes by id: all, or those of one pod manager or of one claim."""
         query = sa.select(_of.document).order_by(_of.id)
         if podm is not None:
@@ -31,9 +31,9 @@ class Nodes:
         if claim is not None:
             query = query.where(_of.claim_id == claim)
         rows = self._database.read(lambda c: c.scalars(query).all(), "reading nodes")
-        return [msgspec.json.decode(row, type=Composed) for row in rows]
+        return [msgspec.json.decode(row, type=ComposedNode) for row in rows]
 
-    def show(self, node_id: str) -> Composed:
+    def show(self, node_id: str) -> ComposedNode:
         """Return a node by its id, or by its URI where only one has it; else UnknownName."""
         nodes = self.list()
         for told in ("id", "uri"):
@@ -42,11 +42,11 @@ class Nodes:
                 return same[0]
         raise UnknownName("node", node_id, [node.id for node in nodes])
 
-    def gone(self, node_id: str) -> None:
+    def forget(self, node_id: str) -> None:
         """Forget a node that is not there any more, and release its claim if it was the last."""
         claim_id = self._database.write(lambda c: _forget(c, node_id), "forgetting a node")
         if claim_id:
-            expiry.free(self._database, claim_id)
+            expiry.free_claim(self._database, claim_id)
 
 
 def _forget(connection: sa.Connection, node_id: str) -> str | None:
@@ -55,11 +55,11 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
     connection.execute(sa.delete(tables.nodes).where(_of.id == node_id))
     if claim_id is None:
         return None
-    claim_rows.event(connection, "gone", claim_id, words=node_id)
+    claim_rows.add_event(connection, "gone", claim_id, words=node_id)
     others = sa.select(sa.func.count()).select_from(tables.nodes).where(_of.claim_id == claim_id)
     if connection.scalar(others):
         return None
-    claim_rows.move(
+    claim_rows.change_state(
         connection, claim_id, ("COMPOSED", "SETTLED"), "RELEASED", note="its node is gone",
         consumer_key=None, sweep_at=0.0,
     )  # fmt: skip

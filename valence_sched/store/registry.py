@@ -8,21 +8,21 @@ import sqlalchemy as sa
 
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import to_json
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 from valence_sched.store import podms, tables
 from valence_sched.store.tables import key_of
 
 _table = tables.registry
 
 
-def registered(connection: sa.Connection) -> list[Registered]:
+def registrations(connection: sa.Connection) -> list[Registration]:
     """Return all registered pod managers by name."""
     rows = connection.scalars(sa.select(_table.c.document))
-    found = [msgspec.json.decode(row, type=Registered) for row in rows]
+    found = [msgspec.json.decode(row, type=Registration) for row in rows]
     return sorted(found, key=lambda one: one.name)
 
 
-def register(connection: sa.Connection, one: Registered) -> None:
+def register(connection: sa.Connection, one: Registration) -> None:
     """Register a pod manager under a name that nobody has."""
     stored = connection.scalar(_document(one.name))
     if stored is not None:
@@ -36,7 +36,7 @@ def register(connection: sa.Connection, one: Registered) -> None:
                                  "else just now: change that one"))  from None  # fmt: skip
 
 
-def change(connection: sa.Connection, one: Registered) -> None:
+def change(connection: sa.Connection, one: Registration) -> None:
     """Put a pod manager in place of the one that has its name."""
     row = connection.execute(
         sa.update(_table)
@@ -52,20 +52,20 @@ def unregister(connection: sa.Connection, name: str) -> None:
     key = key_of(name)
     if connection.scalar(_document(name).with_for_update()) is None:
         raise _unknown(connection, name)
-    read = podms.locked(connection, key)  # whoever claims of it locks this row, too
+    read = podms.lock_row(connection, key)  # whoever claims of it locks this row, too
     check_unused(connection, name)
     connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
     if read and not read.gone:
         podms.forget(connection, key)
 
 
-def unreport(connection: sa.Connection, name: str) -> None:
+def forget_report(connection: sa.Connection, name: str) -> None:
     """Forget what a pod manager reported, and one that was never read whole."""
     key = key_of(name)
-    row = podms.locked(connection, key)
+    row = podms.lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
-        raise UnknownName("pod manager that reported", name, podms.reported(connection))
-    if not podms.reports_alone(row):
+        raise UnknownName("pod manager that reported", name, podms.reported_stats(connection))
+    if not podms.is_report_only(row):
         podms.drop_report(connection, key)
         return
     check_unused(connection, name)
@@ -87,14 +87,14 @@ def check_unused(connection: sa.Connection, name: str) -> None:
 def _in_use(name: str, claims: list[str], nodes: list[str]) -> InUse:
     parts = []
     if claims:
-        parts.append(f"{_counted(len(claims), 'claim')} ({claims[0]})")
+        parts.append(f"{_count_words(len(claims), 'claim')} ({claims[0]})")
     if nodes:
-        parts.append(f"{_counted(len(nodes), 'node')} ({nodes[0]})")
+        parts.append(f"{_count_words(len(nodes), 'node')} ({nodes[0]})")
     return InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: "
                           "release or delete what is there first"))  # fmt: skip
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_words(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

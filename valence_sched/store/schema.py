@@ -29,23 +29,23 @@ def prepare(database: Database) -> None:
     """
     if database.address.file is not None:
         _make_file(database.address.file)
-        _write_ahead(database)
-    stored = database.read(_stored, "opening")
+        _enable_wal(database)
+    stored = database.read(_stored_revision, "opening")
     if stored == tables.REVISION:
         return
-    _check(stored, database)
+    _refuse_newer(stored, database)
     if database.address.engine == "sqlite" or stored is None:
-        database.write(lambda connection: _bring_up(connection, database), "making tables")
+        database.write(lambda connection: _create_or_upgrade(connection, database), "making tables")
         return
-    database.write(lambda connection: _bring_up(connection, database), "upgrading")
+    database.write(lambda connection: _create_or_upgrade(connection, database), "upgrading")
 
 
-def _bring_up(connection: sa.Connection, database: Database) -> None:
-    with _locked(connection):
-        stored = _stored(connection)  # somebody may have been faster
+def _create_or_upgrade(connection: sa.Connection, database: Database) -> None:
+    with _schema_lock(connection):
+        stored = _stored_revision(connection)  # somebody may have been faster
         if stored == tables.REVISION:
             return
-        _check(stored, database)
+        _refuse_newer(stored, database)
         if stored is not None:
             upgrade(connection)
             return
@@ -57,7 +57,7 @@ def _bring_up(connection: sa.Connection, database: Database) -> None:
 
 
 @contextlib.contextmanager
-def _locked(connection: sa.Connection) -> Iterator[None]:
+def _schema_lock(connection: sa.Connection) -> Iterator[None]:
     """Let one process at a time change the schema; SQLite's transaction sees to that itself."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
@@ -77,14 +77,14 @@ def _locked(connection: sa.Connection) -> Iterator[None]:
         yield
 
 
-def _stored(connection: sa.Connection) -> str | None:
+def _stored_revision(connection: sa.Connection) -> str | None:
     """Return the revision of the store, None where there is none yet."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
 
 
-def _check(stored: str | None, database: Database) -> None:
+def _refuse_newer(stored: str | None, database: Database) -> None:
     if stored is not None and stored > tables.REVISION:
         raise StoreError(
             f"{database.address}: its schema is version {stored}, this program knows up to "
@@ -112,7 +112,7 @@ def _make_file(file: Path) -> None:
         raise StoreError(f"{file}: {reason} (name another store, or make it writable)") from None
 
 
-def _write_ahead(database: Database) -> None:
+def _enable_wal(database: Database) -> None:
     """Let readers and a writer go side by side; the mode stays with the file."""
     for attempt in range(50):
         try:
@@ -122,8 +122,8 @@ def _write_ahead(database: Database) -> None:
                 raw.execute("PRAGMA journal_mode = WAL")
             return
         except Exception as error:  # the driver's own, for this is no transaction
-            wrapped = faults.from_driver(error)
-            if not faults.in_the_way(wrapped) or attempt == 49:
+            wrapped = faults.wrap_driver_error(error)
+            if not faults.is_retryable(wrapped) or attempt == 49:
                 raise faults.store_error(wrapped, database.address, "opening") from None
             database.pause(attempt + 1)
 

@@ -9,15 +9,15 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.model.composition import Composed
-from valence_sched.model.inventory import FREE, FullPodm, to_json
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
 from valence_sched.store import change_log, claim_rows, holds, podms, tables
 from valence_sched.store.tables import key_of, now
 
 _nodes = tables.nodes
 
 
-def write_nodes(connection: sa.Connection, nodes: Sequence[Composed]) -> None:
+def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
     """Write the nodes that a claim became."""
     at = connection.scalar(sa.select(now())) or 0.0
     rows = [
@@ -29,45 +29,45 @@ def write_nodes(connection: sa.Connection, nodes: Sequence[Composed]) -> None:
         connection.execute(sa.insert(_nodes), rows)
 
 
-def are_known(connection: sa.Connection, nodes: Sequence[Composed]) -> bool:
+def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
     """Return whether these very nodes were written before."""
     ids = [one.id for one in nodes]
     rows = connection.scalars(sa.select(_nodes.c.document).where(_nodes.c.id.in_(ids)))
-    found = {one.id: one for one in (msgspec.json.decode(row, type=Composed) for row in rows)}
+    found = {one.id: one for one in (msgspec.json.decode(row, type=ComposedNode) for row in rows)}
     return all(one.id in found and found[one.id].uri == one.uri for one in nodes)
 
 
 def settle_stored(connection: sa.Connection, podm: str) -> None:
     """Settle what the podm as last read shows already."""
     key = key_of(podm)
-    row = podms.locked(connection, key)
-    stored = podms.last(connection, [podm]).get(podm)
-    if row and stored and settled(connection, stored):
-        change_log.moved(connection, [key])
+    row = podms.lock_row(connection, key)
+    stored = podms.load(connection, [podm]).get(podm)
+    if row and stored and settle_claims(connection, stored):
+        change_log.log_changes(connection, [key])
 
 
-def settled(connection: sa.Connection, podm: FullPodm) -> list[str]:
+def settle_claims(connection: sa.Connection, podm: FullPodm) -> list[str]:
     """Settle the claims whose composed nodes this reading shows; return their ids.
 
     Within the transaction that stores the reading and has locked the podm's row.
     """
     key = key_of(podm.id)
-    waiting = _waiting(connection, key)
+    waiting = _composed_claims(connection, key)
     if not waiting:
         return []
     shown = {node.uri: frozenset(node.blocks) for node in podm.nodes}
-    in_use = {block.uri for block in podm.blocks if (block.status or FREE) != FREE}
+    in_use = {block.uri for block in podm.blocks if (block.status or FREE_STATUS) != FREE_STATUS}
     found = []
     for claim, nodes in sorted(waiting.items()):
         if all(_shows(shown, in_use, node) for node in nodes):
             holds.drop(connection, claim, key)
-            claim_rows.event(connection, "accounted", claim, podm.id)
-            _settle(connection, claim)
+            claim_rows.add_event(connection, "accounted", claim, podm.id)
+            _mark_settled(connection, claim)
             found.append(claim)
     return found
 
 
-def _waiting(connection: sa.Connection, key: str) -> dict[str, list[Composed]]:
+def _composed_claims(connection: sa.Connection, key: str) -> dict[str, list[ComposedNode]]:
     """Return the composed claims that hold something of a podm, with their nodes there."""
     parts, claims = tables.claim_parts, tables.claims
     rows = connection.execute(
@@ -79,20 +79,20 @@ def _waiting(connection: sa.Connection, key: str) -> dict[str, list[Composed]]:
         )
         .where(parts.c.podm_key == key, claims.c.state == "COMPOSED")
     )
-    found: dict[str, list[Composed]] = {}
+    found: dict[str, list[ComposedNode]] = {}
     for claim, document in rows:
-        found.setdefault(claim, []).append(msgspec.json.decode(document, type=Composed))
+        found.setdefault(claim, []).append(msgspec.json.decode(document, type=ComposedNode))
     return found
 
 
-def _shows(shown: dict[str, frozenset[str]], in_use: set[str], node: Composed) -> bool:
+def _shows(shown: dict[str, frozenset[str]], in_use: set[str], node: ComposedNode) -> bool:
     """Return whether a reading shows the node, and each of its blocks with it or in use."""
     if node.uri not in shown:
         return False
     return all(uri in shown[node.uri] or uri in in_use for uri in node.blocks)
 
 
-def _settle(connection: sa.Connection, claim: str) -> None:
+def _mark_settled(connection: sa.Connection, claim: str) -> None:
     parts = tables.claim_parts.c
     if connection.scalar(sa.select(parts.claim_id).where(parts.claim_id == claim)) is None:
-        claim_rows.move(connection, claim, ["COMPOSED"], "SETTLED")
+        claim_rows.change_state(connection, claim, ["COMPOSED"], "SETTLED")

@@ -10,27 +10,29 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.usage import NOTHING_HELD, Held
+from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
-from valence_sched.store.database import Counts
-from valence_sched.store.tables import began, chunks
-from valence_sched.store.usage import holdings
+from valence_sched.store.database import WorkCounts
+from valence_sched.store.tables import chunks, statement_time
+from valence_sched.store.usage import usages
 
 _podms, _parts, _shards = tables.podms.c, tables.claim_parts.c, tables.shards.c
 _decoder = msgspec.json.Decoder(LeanPodm)
-_over = sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= began()).scalar_subquery()
+_over = (
+    sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time()).scalar_subquery()
+)
 _COUNTS = sa.select(_shards.shard, _shards.moved).union_all(sa.select(sa.literal(-1), _over))
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LogPosition:
     """What a caller has seen: how far each shard had moved."""
 
     shards: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PodmChange:
     """A podm that moved. ``podm`` is None where the caller has this generation; or it is gone.
 
     ``held`` is all that is held of it, or, ``more``, only what was taken since the last look.
@@ -40,24 +42,24 @@ class Seen:
     generation: int
     gone: bool
     podm: LeanPodm | None
-    held: Held = NOTHING_HELD
-    more: bool = False
+    usage: Usage = NO_USAGE
+    incremental: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StoreSnapshot:
     """What moved since what was ``known``, and what is known with it.
 
     ``over`` counts the claims whose time is over: what they held is still held here.
     """
 
-    seen: tuple[Seen, ...]
-    known: Known
-    over: int
+    changes: tuple[PodmChange, ...]
+    position: LogPosition
+    expired_claims: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
+class _ChangedRow:
     """The row of a podm that moved; ``claims`` are those taken since, None: anything may be new."""
 
     key: str
@@ -68,38 +70,40 @@ class _Moved:
     claims: tuple[str, ...] | None = None
 
 
-def look(connection: sa.Connection, known: Known, counts: Counts) -> Look:
+def take_snapshot(
+    connection: sa.Connection, since: LogPosition, counts: WorkCounts
+) -> StoreSnapshot:
     """Return what moved; all reads are of one snapshot.
 
     Asks for the counts of the shards, and then only for podms of shards that moved.
     """
     shards = {shard: moved for shard, moved in connection.execute(_COUNTS)}  # noqa: C416
     over = shards.pop(-1)
-    then = {shard: known.shards.get(shard, -1) for shard in shards}
+    then = {shard: since.shards.get(shard, -1) for shard in shards}
     behind = [shard for shard in sorted(shards) if shards[shard] != then[shard]]
-    moved = _moved(connection, then, behind)
-    if known.shards:
-        moved += _claimed(connection, then, behind, {one.key for one in moved})
-    counts.rows_looked_at += len(shards) + sum(len(one.claims or "1") for one in moved)
+    moved = _changed_rows(connection, then, behind)
+    if since.shards:
+        moved += _newly_claimed(connection, then, behind, {one.key for one in moved})
+    counts.rows_read += len(shards) + sum(len(one.claims or "1") for one in moved)
     documents = _documents(connection, [one.key for one in moved if one.read and not one.gone])
     counts.podms_decoded += len(documents)
     whole = [one.key for one in moved if one.claims is None and not one.gone]
-    held = holdings(connection, whole, everything=not known.shards)
+    held = usages(connection, whole, everything=not since.shards)
     fresh = [claim for one in moved for claim in one.claims or ()]
-    more = holdings(connection, [one.key for one in moved if one.claims], claims=fresh)
-    counts.holdings_read += sum(len(some.blocks) for some in (*held.values(), *more.values()))
+    more = usages(connection, [one.key for one in moved if one.claims], claims=fresh)
+    counts.usages_read += sum(len(some.blocks) for some in (*held.values(), *more.values()))
     seen = [
-        Seen(one.name, one.generation, one.gone, documents.get(one.key),
-             (held if one.claims is None else more).get(one.key, NOTHING_HELD),
-             more=one.claims is not None)
+        PodmChange(one.name, one.generation, one.gone, documents.get(one.key),
+             (held if one.claims is None else more).get(one.key, NO_USAGE),
+             incremental=one.claims is not None)
         for one in moved
     ]  # fmt: skip
-    return Look(tuple(sorted(seen, key=lambda one: one.id)), Known(shards), over)
+    return StoreSnapshot(tuple(sorted(seen, key=lambda one: one.id)), LogPosition(shards), over)
 
 
-def _moved(
+def _changed_rows(
     connection: sa.Connection, then: Mapping[int, int], behind: list[int]
-) -> list[_Moved]:  # fmt: skip
+) -> list[_ChangedRow]:  # fmt: skip
     """Return podms of which anything but a new claim moved."""
     if not behind:
         return []
@@ -107,14 +111,14 @@ def _moved(
     query = sa.select(_podms.podm_key, _podms.name, _podms.generation, _podms.gone, _podms.shard,
                       _podms.read_moved).where(sa.or_(*newer))  # fmt: skip
     return [
-        _Moved(key, name, generation, bool(gone), read_moved > then[shard])
+        _ChangedRow(key, name, generation, bool(gone), read_moved > then[shard])
         for key, name, generation, gone, shard, read_moved in connection.execute(query)
     ]
 
 
-def _claimed(
+def _newly_claimed(
     connection: sa.Connection, then: Mapping[int, int], behind: list[int], known: set[str]
-) -> list[_Moved]:
+) -> list[_ChangedRow]:
     """Return podms of which nothing moved but that claims were taken."""
     if not behind:
         return []
@@ -124,11 +128,11 @@ def _claimed(
         .join(tables.podms, _podms.podm_key == _parts.podm_key)
         .where(sa.or_(*newer))
     )
-    found: dict[str, _Moved] = {}
+    found: dict[str, _ChangedRow] = {}
     for key, claim, name, generation in connection.execute(query):
         if key not in known:
             before = found[key].claims or () if key in found else ()
-            found[key] = _Moved(key, name, generation, False, False, (*before, claim))
+            found[key] = _ChangedRow(key, name, generation, False, False, (*before, claim))
     return list(found.values())
 
 

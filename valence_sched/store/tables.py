@@ -15,18 +15,18 @@ from sqlalchemy.sql.functions import FunctionElement
 CHUNK = 500  # of values in one statement
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
-EVERYWHERE: dict[str, Any] = {
+TABLE_OPTIONS: dict[str, Any] = {
     f"{name}_{word}": it for name in ("mysql", "mariadb") for word, it in _INNODB.items()
 }
 KEY = sa.String(32)
-WORDS = sa.String(1024)
+TEXT = sa.String(1024)
 DOCUMENT = sa.LargeBinary(2**32 - 1)  # MySQL chooses a column that holds so much
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def table(name: str, *columns: SchemaItem) -> sa.Table:
     """Return a table, alike on every engine."""
-    return sa.Table(name, METADATA, *columns, **EVERYWHERE)
+    return sa.Table(name, METADATA, *columns, **TABLE_OPTIONS)
 
 
 def key_of(*words: str) -> str:
@@ -44,7 +44,7 @@ def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
     return (values[first : first + CHUNK] for first in range(0, len(values), CHUNK))
 
 
-class began(FunctionElement[float]):  # noqa: N801
+class statement_time(FunctionElement[float]):  # noqa: N801
     """Seconds since 1970 when the statement began: what an index can be asked about."""
 
     type = sa.Double()
@@ -58,7 +58,7 @@ class now(FunctionElement[float]):  # noqa: N801
     inherit_cache = True
 
 
-@compiles(began, "sqlite")
+@compiles(statement_time, "sqlite")
 @compiles(now, "sqlite")
 def _sqlite_now(_element: object, _compiler: Any, **_words: Any) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
@@ -75,14 +75,14 @@ def _mysql_now(_element: now, _compiler: Any, **_words: Any) -> str:
     return "(unix_timestamp(sysdate(6)) + 0e0)"
 
 
-@compiles(began, "postgresql")
-def _postgresql_began(_element: began, _compiler: Any, **_words: Any) -> str:
+@compiles(statement_time, "postgresql")
+def _postgresql_statement_time(_element: statement_time, _compiler: Any, **_words: Any) -> str:
     return "extract(epoch from statement_timestamp())::double precision"
 
 
-@compiles(began, "mysql")
-@compiles(began, "mariadb")
-def _mysql_began(_element: began, _compiler: Any, **_words: Any) -> str:
+@compiles(statement_time, "mysql")
+@compiles(statement_time, "mariadb")
+def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: Any) -> str:
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
@@ -97,7 +97,7 @@ version = table("alembic_version", sa.Column("version_num", sa.String(32), prima
 registry = table(
     "registry",
     sa.Column("podm_key", KEY, primary_key=True),
-    sa.Column("name", WORDS, nullable=False),
+    sa.Column("name", TEXT, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
@@ -107,7 +107,7 @@ registry = table(
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
-    sa.Column("name", WORDS, nullable=False),
+    sa.Column("name", TEXT, nullable=False),
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("digest", KEY, nullable=False),
     sa.Column("read_at", sa.String(64)),
@@ -132,7 +132,7 @@ stocks = table(
     "stocks",
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("stock_key", KEY, primary_key=True),
-    sa.Column("uri", WORDS, nullable=False),
+    sa.Column("uri", TEXT, nullable=False),
     sa.Column("left_over", sa.Double, nullable=False),
 )
 
@@ -151,15 +151,15 @@ claims = table(
     "claims",
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("owner", WORDS),
-    sa.Column("group_name", WORDS),
-    sa.Column("idempotency_key", WORDS),
+    sa.Column("owner", TEXT),
+    sa.Column("group_name", TEXT),
+    sa.Column("idempotency_key", TEXT),
     sa.Column("consumer_key", KEY, unique=True),
     sa.Column("content", KEY, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double),
     sa.Column("sweep_at", sa.Double),
-    sa.Column("note", WORDS),
+    sa.Column("note", TEXT),
     sa.Column("document", DOCUMENT, nullable=False),
     sa.Index("claims_sweep_at", "sweep_at"),
 )
@@ -183,7 +183,7 @@ claimed_blocks = table(
     sa.Column("block_key", KEY, primary_key=True),
     sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), nullable=False),
-    sa.Column("uri", WORDS, nullable=False),
+    sa.Column("uri", TEXT, nullable=False),
     sa.Index("claimed_blocks_claim", "claim_id", "podm_key"),
 )
 
@@ -193,7 +193,7 @@ claimed_amounts = table(
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("stock_key", KEY, primary_key=True),
     sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
-    sa.Column("uri", WORDS, nullable=False),
+    sa.Column("uri", TEXT, nullable=False),
     sa.Column("amount", sa.Double, nullable=False),
     sa.Index("claimed_amounts_claim", "claim_id", "podm_key"),
 )
@@ -224,7 +224,7 @@ events = table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("claim_id", sa.String(40)),
-    sa.Column("podm", WORDS),
-    sa.Column("words", WORDS),
+    sa.Column("podm", TEXT),
+    sa.Column("words", TEXT),
     sa.Index("events_claim", "claim_id"),
 )

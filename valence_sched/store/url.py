@@ -21,7 +21,7 @@ DRIVERS = {
 }
 
 
-class Address:
+class StoreUrl:
     """A store's URL; printed without its password and without what follows the question mark."""
 
     def __init__(self, text: str) -> None:

@@ -9,56 +9,56 @@ from typing import Any
 import sqlalchemy as sa
 
 from valence_sched.model.inventory import Node
-from valence_sched.model.usage import Held
+from valence_sched.model.usage import Usage
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.tables import CHUNK, chunks, key_of
 
-_Among = Callable[[sa.Table], sa.ColumnElement[bool]]
+_Condition = Callable[[sa.Table], sa.ColumnElement[bool]]
 
 
-def holdings(
+def usages(
     connection: sa.Connection,
     keys: Sequence[str],
     *,
     claims: Sequence[str] | None = None,
     everything: bool = False,
-) -> dict[str, Held]:
+) -> dict[str, Usage]:
     """Return what live claims hold of podms, by key: all of them, or only these.
 
     Of ``everything`` at once where that is asked for and many podms are.
     """
     if claims is not None:
         of = frozenset(keys)
-        found: dict[str, Held] = {}
+        found: dict[str, Usage] = {}
         for some in chunks(claims):
-            for key, held in _holdings(connection, _of_claims(some)).items():
+            for key, held in _read_usages(connection, _of_claims(some)).items():
                 if key in of:
                     found[key] = found[key].plus(held) if key in found else held
         return found
     if everything and len(keys) > CHUNK:
-        return _holdings(connection, lambda _table: sa.true())
+        return _read_usages(connection, lambda _table: sa.true())
     found = {}
     for some in chunks(keys):
-        found |= _holdings(connection, _of_podms(some))
+        found |= _read_usages(connection, _of_podms(some))
     return found
 
 
-def held(connection: sa.Connection, names: Iterable[str]) -> dict[str, Held]:
+def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:
     """Return what live claims hold of podms, by name, as far as they hold any."""
     keys = {key_of(name): name for name in names}
-    found = holdings(connection, list(keys), everything=True)
+    found = usages(connection, list(keys), everything=True)
     return {keys[key]: one for key, one in found.items() if key in keys}
 
 
-def _of_claims(claims: Sequence[str]) -> _Among:
+def _of_claims(claims: Sequence[str]) -> _Condition:
     return lambda table: table.c.claim_id.in_(claims)
 
 
-def _of_podms(keys: Sequence[str]) -> _Among:
+def _of_podms(keys: Sequence[str]) -> _Condition:
     return lambda table: table.c.podm_key.in_(keys)
 
 
-def _holdings(connection: sa.Connection, among: _Among) -> dict[str, Held]:
+def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usage]:
     blocks: dict[str, dict[str, int]] = {}
     amounts: dict[str, dict[str, float]] = {}
     nodes: dict[str, list[Node]] = {}
@@ -70,20 +70,20 @@ def _holdings(connection: sa.Connection, among: _Among) -> dict[str, Held]:
     ):
         stock = amounts.setdefault(key, {})
         stock[uri] = stock.get(uri, 0.0) + amount
-    for key, node in _nodes_to_be(connection, among):
+    for key, node in _planned_nodes(connection, among):
         nodes.setdefault(key, []).append(node)
     return {
-        key: Held(blocks=blocks.get(key, {}), amounts=amounts.get(key, {}),
+        key: Usage(blocks=blocks.get(key, {}), amounts=amounts.get(key, {}),
                   nodes=tuple(nodes.get(key, ())))
         for key in {*blocks, *amounts, *nodes}
     }  # fmt: skip
 
 
-def _select(table: sa.Table, among: _Among, *columns: str) -> sa.Select[Any]:
+def _select(table: sa.Table, among: _Condition, *columns: str) -> sa.Select[Any]:
     return sa.select(table.c.podm_key, *(table.c[name] for name in columns)).where(among(table))
 
 
-def _nodes_to_be(connection: sa.Connection, among: _Among) -> Iterator[tuple[str, Node]]:
+def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
     """Yield the nodes of claims that name an owner or a group, for those who keep company."""
     parts, claims = tables.claim_parts, tables.claims.c
     query = (
@@ -94,7 +94,7 @@ def _nodes_to_be(connection: sa.Connection, among: _Among) -> Iterator[tuple[str
         .order_by(claims.created_at, claims.id)
     )
     for key, claim, owner, group, document in connection.execute(query):
-        for part in claim_rows.parts(document):
+        for part in claim_rows.decode_parts(document):
             if key_of(part.podm) == key:
                 for share in part.shares:
                     uri = f"claim:{claim}#{share.node}"

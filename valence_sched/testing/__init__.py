@@ -38,12 +38,12 @@ def request(properties: dict[str, Any], **words: Any) -> Request:
     template = {"name": "test", "properties": properties}
     template |= {word: words.pop(word) for word in ("first_of", "aggregates") if word in words}
     flavor = msgspec.convert(template, Flavor, strict=False)
-    first, *others = flavor.asks
+    first, *others = flavor.alternatives
     compiled = {
         "needs": first.needs,
         "bonds": first.bonds,
         "fallbacks": others,
-        "aggregates": flavor.wanted_aggregates,
+        "aggregates": flavor.aggregate_names,
     }
     return sealed(msgspec.convert({**words, **msgspec.to_builtins(compiled)}, Request))
 
@@ -58,7 +58,7 @@ def check_filter(function: Callable[..., Any], **options: Any) -> None:
         AssertionError: it does not; the message names what broke.
     """
     contract.check_signature(function)
-    contract.check_answers(function, options, _scenes(), contract.mask)
+    contract.check_answers(function, options, _scenes(), contract.check_mask)
 
 
 def check_weigher(function: Callable[..., Any], **options: Any) -> None:
@@ -71,20 +71,20 @@ def check_weigher(function: Callable[..., Any], **options: Any) -> None:
         AssertionError: it does not; the message names what broke.
     """
     contract.check_signature(function)
-    contract.check_answers(function, options, _scenes(), contract.scores)
+    contract.check_answers(function, options, _scenes(), contract.check_scores)
 
 
 def _scenes() -> list[contract.Scene]:
     """Return views and requests that between them hold every case a plug-in may meet."""
     asked = [request(properties, **words) for properties, words in scenes.REQUESTS]
-    asked += [_allowing(one) for one in asked]
+    asked += [_allow_unknown(one) for one in asked]
     return [
         (view(*(scenes.PODMS[number] for number in company)), one)
-        for company in scenes.COMPANIES
+        for company in scenes.PODM_SETS
         for one in asked
     ]
 
 
-def _allowing(one: Request) -> Request:
+def _allow_unknown(one: Request) -> Request:
     needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in one.needs)
     return msgspec.structs.replace(one, needs=needs)

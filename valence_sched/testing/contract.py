@@ -17,36 +17,36 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.core import plugins
-from valence_sched.errors import words_of
+from valence_sched.errors import describe_error
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
-from valence_sched.view.stocks import Column
+from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import View
 
 Answer = npt.NDArray[Any]
-Opinion = Callable[..., Any]
+PluginFunction = Callable[..., Any]
 Scene = tuple[View, Request]
 
 
-def check_signature(function: Opinion) -> None:
+def check_signature(function: PluginFunction) -> None:
     """Check that options are keyword-only and have defaults, and that there is a help text."""
     name = _name(function)
     words = plugins.summary(function).split()
-    _claim(len(words) >= 3, f"{name} has no docstring whose first line says what it does")
+    _require(len(words) >= 3, f"{name} has no docstring whose first line says what it does")
     for parameter in inspect.signature(function).parameters.values():
         what = f"{name}: parameter {parameter.name!r}"
-        _claim(
+        _require(
             parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
             f"{what} takes whatever comes: name each option",
         )
         keyword = parameter.kind is parameter.KEYWORD_ONLY
         default = parameter.default is not parameter.empty
-        _claim(not keyword or default, f"{what} is an option without a default")
-        _claim(keyword or not default, f"{what} is an option that is not keyword-only")
+        _require(not keyword or default, f"{what} is an option without a default")
+        _require(keyword or not default, f"{what} is an option that is not keyword-only")
 
 
 def check_answers(
-    function: Opinion,
+    function: PluginFunction,
     options: Mapping[str, Any],
     scenes: Sequence[Scene],
     check: Callable[[str, Any, int], Answer],
@@ -57,33 +57,33 @@ def check_answers(
         before = fingerprint(view, request)
         first = check(name, _ask(name, function, view, request, options), len(view))
         answer, again = first.copy(), _ask(name, function, view, request, options)
-        _claim(_same(answer, again), f"{name} answers differently when asked again")
-        _claim(
+        _require(_same(answer, again), f"{name} answers differently when asked again")
+        _require(
             not first.flags.writeable or not np.shares_memory(first, again),
             f"{name} answers in an array that it has given away: make a new one each time",
         )
         for what, rows, part in selections(view):
             found = check(name, _ask(name, function, part, request, options), len(part))
-            _claim(
+            _require(
                 _same(answer[rows], found),
                 f"{name} is not row-local: {what} answers {found.tolist()}, "
                 f"in the whole view {answer[rows].tolist()}",
             )
-        _claim(fingerprint(view, request) == before, f"{name} wrote to the view or the request")
+        _require(fingerprint(view, request) == before, f"{name} wrote to the view or the request")
         _check_terms(name, function, view, request, options, answer)
 
 
-def mask(name: str, answer: Any, rows: int) -> Answer:
+def check_mask(name: str, answer: Any, rows: int) -> Answer:
     """Check that an answer is one bool a row."""
     return _array(name, answer, rows, np.bool_)
 
 
-def scores(name: str, answer: Any, rows: int) -> Answer:
+def check_scores(name: str, answer: Any, rows: int) -> Answer:
     """Check that an answer is one float a row, each within 0..1."""
     found = _array(name, answer, rows, np.floating)
-    _claim(not np.isnan(found).any(), f"{name} answers NaN")
+    _require(not np.isnan(found).any(), f"{name} answers NaN")
     inside = (found >= 0.0) & (found <= 1.0)
-    _claim(bool(inside.all()), f"{name} leaves 0..1: {found[~inside].tolist()}")
+    _require(bool(inside.all()), f"{name} leaves 0..1: {found[~inside].tolist()}")
     return found
 
 
@@ -104,20 +104,20 @@ def fingerprint(view: View, request: Request) -> bytes:
     arrays: list[npt.NDArray[Any]] = [view.first_row, view.podm_of, view.position_of]
     arrays += [view.enabled, view.lot]
     arrays += [label.codes for label in labels]
-    for census in (view.census, view.podm_census):
-        arrays += [census.start, census.kind, census.free, census.every]
-    columns: list[Column] = list(view.resources.values())
+    for census in (view.block_counts, view.podm_block_counts):
+        arrays += [census.start, census.kind, census.free, census.total]
+    columns: list[StockColumn] = list(view.resources.values())
     arrays += [array for column in columns for array in column.arrays()]
     values = [[_plain(value) for value in label.values] for label in labels]
-    shelves = [repr(shelf) for shelf in view.shelves]
-    kinds = [kind.order.decode() for kind in view.kinds.kinds]
+    shelves = [repr(shelf) for shelf in view.block_tables]
+    kinds = [kind.sort_key.decode() for kind in view.kinds.kinds]
     told = to_json([view.podms, view.pools, values, shelves, kinds, request])
     return told + b"".join(array.tobytes() for array in arrays)
 
 
 def _check_terms(
     name: str,
-    function: Opinion,
+    function: PluginFunction,
     view: View,
     request: Request,
     options: Mapping[str, Any],
@@ -128,16 +128,18 @@ def _check_terms(
         return
     kept = np.ones(len(view), dtype=bool)
     for term in make(view, request, **options):
-        _claim(bool(term.label), f"{name} compares without a label")
-        _claim(term.mask.shape == (len(view),), f"{name}: {term.label} is not one comparison a row")
+        _require(bool(term.label), f"{name} compares without a label")
+        _require(
+            term.mask.shape == (len(view),), f"{name}: {term.label} is not one comparison a row"
+        )
         for row in range(len(view)):
             term.have[row]
         kept &= term.mask
-    _claim(_same(kept, answer), f"{name} explains another answer than it gives")
+    _require(_same(kept, answer), f"{name} explains another answer than it gives")
 
 
 def _ask(
-    name: str, function: Opinion, view: View, request: Request, options: Mapping[str, Any]
+    name: str, function: PluginFunction, view: View, request: Request, options: Mapping[str, Any]
 ) -> Any:
     try:
         return function(view, request, **options)
@@ -145,14 +147,16 @@ def _ask(
         hint = ""
         if isinstance(error, ValueError) and "read-only" in str(error):
             hint = ": it wrote to the view"
-        raise AssertionError(f"{name} raised {words_of(error)}{hint}") from error
+        raise AssertionError(f"{name} raised {describe_error(error)}{hint}") from error
 
 
 def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
-    _claim(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, no array")
+    _require(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, no array")
     found: Answer = answer
-    _claim(found.shape == (rows,), f"{name} returned shape {found.shape}, there are {rows} rows")
-    _claim(np.issubdtype(found.dtype, kind), f"{name} returned {found.dtype}, not {kind.__name__}")
+    _require(found.shape == (rows,), f"{name} returned shape {found.shape}, there are {rows} rows")
+    _require(
+        np.issubdtype(found.dtype, kind), f"{name} returned {found.dtype}, not {kind.__name__}"
+    )
     return found
 
 
@@ -164,10 +168,10 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _name(function: Opinion) -> str:
+def _name(function: PluginFunction) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _claim(holds: bool, text: str) -> None:
+def _require(holds: bool, text: str) -> None:
     if not holds:
         raise AssertionError(text)

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         [header()],
         podms(arguments.podms, arguments.blocks, arguments.seed, arguments.pools, arguments.stocks),
     )
-    lines = _watched(lines, arguments.podms, sys.stderr)
+    lines = _with_progress(lines, arguments.podms, sys.stderr)
     try:
         if arguments.output == "-":
             _print(lines, sys.stdout.buffer)
@@ -67,7 +67,7 @@ def _at_least(least: int) -> Callable[[str], int]:
     return number
 
 
-def _watched(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
+def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
     """Yield the lines, and tell a terminal how far they are once that takes over a second."""
     if not stream.isatty():
         yield from lines

@@ -18,7 +18,11 @@ from valence_sched.model.inventory import (
 )
 
 GB = 10**9
-A80, A40, H100 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 80GB HBM3"
+A100_80GB, A100_40GB, H100 = (
+    "NVIDIA A100-SXM4-80GB",
+    "NVIDIA A100-PCIE-40GB",
+    "NVIDIA H100 80GB HBM3",
+)
 
 
 class Hardware(NamedTuple):
@@ -67,7 +71,7 @@ def _modules(count: int, mib: int, type_: str) -> Hardware:
     return Hardware("MEM", "Memory", Devices(memory=(modules,)))
 
 
-def _share(compositions: int, health: Health | None = None) -> Status:
+def _shared_status(compositions: int, health: Health | None = None) -> Status:
     return Status(
         state="ComposedAndAvailable",
         health=health,
@@ -100,8 +104,8 @@ HARDWARE: dict[str, tuple[Hardware, ...]] = {
         _modules(8, 32768, "DDR4"),
     ),
     "cards": (
-        *(_card(count, A80, 81920) for count in (1, 2, 4, 8)),
-        *(_card(count, A40, 40960) for count in (1, 2)),
+        *(_card(count, A100_80GB, 81920) for count in (1, 2, 4, 8)),
+        *(_card(count, A100_40GB, 40960) for count in (1, 2)),
         *(_card(count, H100, 81920) for count in (1, 4, 8)),
         *(_card(count, "NVIDIA L40S", 49152) for count in (1, 2, 4)),
         _card(1, "NVIDIA A10", 24576),
@@ -138,11 +142,11 @@ PROFILE_WEIGHTS = (40, 30, 10, 20)
 #: the others leave, by how busy the podm is.
 STATES: tuple[tuple[int, Status, Status], ...] = (
     (0, Status(), Status(shareable=True, max_compositions=8)),
-    (0, Status(state="Composed"), _share(3)),
+    (0, Status(state="Composed"), _shared_status(3)),
     (3, Status(reserved=True), Status(reserved=True, shareable=True, max_compositions=8)),
-    (2, Status(health="Warning"), _share(1)),
-    (1, Status(health="Critical"), _share(2, health="Critical")),
-    (1, Status(state="Composing"), _share(8)),
+    (2, Status(health="Warning"), _shared_status(1)),
+    (1, Status(health="Critical"), _shared_status(2, health="Critical")),
+    (1, Status(state="Composing"), _shared_status(8)),
     (1, Status(state="Unavailable", enabled=False), Status(state="Unavailable", shareable=True)),
 )
 #: How many percent of a podm may be composed; 30 on average.

@@ -149,7 +149,7 @@ PODMS: tuple[dict[str, Any], ...] = (
 )
 
 #: Which of them stand together in a View: all, in another order, one of many pools, one of none.
-COMPANIES: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4, 5), (5, 3, 1, 0), (1,), (5,), (2, 4))
+PODM_SETS: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4, 5), (5, 3, 1, 0), (1,), (5,), (2, 4))
 
 _NODE: dict[str, Any] = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 32768}}
 

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError
-from valence_sched.simulator.server.app import App, Seen, Traffic
-from valence_sched.simulator.server.documents import Documents, Json
+from valence_sched.simulator.server.app import SeenRequest, SimulatorApp, Traffic
+from valence_sched.simulator.server.documents import DocumentTree, Json
 from valence_sched.simulator.server.faults import faults_of
-from valence_sched.simulator.server.load import documented
-from valence_sched.simulator.server.podm import Settings, SimulatedPodm
-from valence_sched.simulator.server.serve import bound, listening, url_of
+from valence_sched.simulator.server.load import load_documents
+from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
+from valence_sched.simulator.server.serve import bind_sockets, listen, url_of
 
 #: Requests that are remembered a pod manager.
-KEPT = 100_000
+MOST_REQUESTS = 100_000
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedPodm:
     """One pod manager that listens: its id, where, what came in, and its documents."""
 
     id: str
     url: str
-    app: App
+    app: SimulatorApp
 
     @property
     def traffic(self) -> Traffic:
@@ -37,7 +37,7 @@ class Served:
         return self.app.traffic
 
     @property
-    def requests(self) -> list[Seen]:
+    def requests(self) -> list[SeenRequest]:
         """Return the requests that came in, in the order of their answers."""
         return list(self.app.traffic.last)
 
@@ -47,7 +47,7 @@ class Served:
         return len(self.app.podm.sessions)
 
     @property
-    def documents(self) -> Documents:
+    def documents(self) -> DocumentTree:
         """Return its documents as they stand; a test may put others."""
         return self.app.podm.documents
 
@@ -58,9 +58,9 @@ def served(
     documents: Mapping[str, Mapping[str, Json]] | None = None,
     fail: Sequence[str] = (),
     latency_ms: float = 0.0,
-    settings: Settings | None = None,
+    settings: SimulatorSettings | None = None,
     port: int = 0,
-) -> Iterator[dict[str, Served]]:
+) -> Iterator[dict[str, ServedPodm]]:
     """Serve recorded pod managers, and maps of documents by id; yield them by id.
 
     Each has a free port of its own, unless ``port`` names the first. ``fail`` is as ``--fail``
@@ -71,27 +71,29 @@ def served(
     """
     problems: list[str] = []
     read = (record for source in sources for record in records(source, io.BytesIO(), problems))
-    found = dict(documented(read, problems))
+    found = dict(load_documents(read, problems))
     for id_, one in (documents or {}).items():
-        found[id_] = Documents(one)
+        found[id_] = DocumentTree(one)
     if not found:
         raise InputError(", ".join(sources), "", "no pod manager", "at least one")
     faults = faults_of(fail, list(found))
     apps = [
-        App(SimulatedPodm(id_, one, settings, faults[id_]), latency_ms / 1000, keep=KEPT)
+        SimulatorApp(
+            SimulatedPodm(id_, one, settings, faults[id_]), latency_ms / 1000, keep=MOST_REQUESTS
+        )
         for id_, one in found.items()
     ]
-    sockets = bound(len(apps), port)
+    sockets = bind_sockets(len(apps), port)
     urls = [url_of(sock.getsockname()[1]) for sock in sockets]
     everything = {
-        app.podm.id: Served(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)
+        app.podm.id: ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)
     }
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
         try:
-            async with listening(apps, sockets):
+            async with listen(apps, sockets):
                 ready.set()
                 await stop.wait()
         finally:

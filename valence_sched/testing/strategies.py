@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from valence_sched.model.inventory import SCHEMA, Header, Limit, Podm, Pool, Stock, to_json
+from valence_sched.model.inventory import SCHEMA, InventoryHeader, Limit, Podm, Pool, Stock, to_json
 from valence_sched.testing.hardware import (
     AGGREGATES,
     BUSY,
@@ -31,7 +31,7 @@ CAPTURED_AT = "2026-01-05T06:00:00Z"
 BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
 
 
-class Ware(NamedTuple):
+class BlockText(NamedTuple):
     """A kind of block as text: what stands before its number, before its pools, and after them.
 
     ``tails`` has one text a line of ``STATES``.
@@ -53,24 +53,24 @@ def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -
     """
     if min(count, blocks, stocks) < 0 or pools < 1:
         raise ValueError(f"{count} podms of {blocks} blocks, {stocks} stocks, {pools} pools")
-    wares = {sort: tuple(map(_ware, kinds)) for sort, kinds in HARDWARE.items()}
+    wares = {sort: tuple(map(_block_text, kinds)) for sort, kinds in HARDWARE.items()}
     names = tuple(f"z{number}" for number in range(1, (pools if blocks else 1) + 1))
     return (_podm(number, blocks, seed, names, stocks, wares) for number in range(1, count + 1))
 
 
 def header() -> bytes:
     """Return the first line of a JSON Lines inventory."""
-    return to_json(Header(schema=SCHEMA, captured_at=CAPTURED_AT))
+    return to_json(InventoryHeader(schema=SCHEMA, captured_at=CAPTURED_AT))
 
 
-def _ware(kind: Hardware) -> Ware:
+def _block_text(kind: Hardware) -> BlockText:
     devices = to_json(kind.devices).decode()
     tails = []
     for _, alone, shared in STATES:
         status = to_json(shared if kind.shared else alone).decode()
         told = "" if status == "{}" else f',"status":{status}'
         tails.append(f'{told},"devices":{devices}}}')
-    return Ware(
+    return BlockText(
         f'{{"uri":"{BLOCKS_URI}{kind.label}', f'","type":["{kind.type}"],"pools":', tuple(tails)
     )
 
@@ -81,12 +81,12 @@ def _podm(
     seed: int,
     pools: Sequence[str],
     stocks: int,
-    wares: dict[str, tuple[Ware, ...]],
+    wares: dict[str, tuple[BlockText, ...]],
 ) -> bytes:
     rng = random.Random(f"{seed}/{number}")  # noqa: S311 - believable, not secret
     busy = rng.choice(BUSY)
     profile = rng.choices(PROFILES, PROFILE_WEIGHTS)[0]
-    parts = [to_json(_manager(rng, number, pools, busy))[:-1]]
+    parts = [to_json(_bare_podm(rng, number, pools, busy))[:-1]]
     if blocks:
         text = _blocks(rng, blocks, pools, busy, profile, wares)
         parts += [b',"blocks":[', text.encode(), b"]"]
@@ -95,7 +95,9 @@ def _podm(
     return b"".join([*parts, b"}"])
 
 
-def _manager(rng: random.Random, number: int, pools: Sequence[str], busy: int) -> Podm[None, None]:
+def _bare_podm(
+    rng: random.Random, number: int, pools: Sequence[str], busy: int
+) -> Podm[None, None]:
     """Draw a pod manager without its blocks and stocks."""
     year = rng.randint(2019, 2025)
     return Podm(
@@ -128,9 +130,9 @@ def _blocks(
     pools: Sequence[str],
     busy: int,
     profile: dict[str, tuple[int, int]],
-    wares: dict[str, tuple[Ware, ...]],
+    wares: dict[str, tuple[BlockText, ...]],
 ) -> str:
-    kinds: list[Ware] = []
+    kinds: list[BlockText] = []
     shares: list[float] = []
     for sort, (number, share) in profile.items():
         kinds += rng.sample(wares[sort], number)

@@ -8,10 +8,10 @@ import numpy as np
 from valence_sched.model.need import Need
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-NOBODY = np.empty(0, dtype=np.int64)
+NO_ROWS = np.empty(0, dtype=np.int64)
 
 
-class Low:
+class Threshold:
     """What every row has of one thing, shape ``(rows,)``, and who has too little of it.
 
     The rows are sorted when they are asked for the second time: then the few that have less
@@ -22,12 +22,12 @@ class Low:
         self.have = have
         self.least = float(have.min(initial=np.inf))
         self._asked = False
-        self._order, self._sorted = NOBODY, have
+        self._order, self._sorted = NO_ROWS, have
 
     def below(self, amount: float) -> Ints:
         """Return the rows that have less than ``amount``."""
         if amount <= self.least:
-            return NOBODY
+            return NO_ROWS
         if not self._asked:
             self._asked = True
             return (self.have < amount).nonzero()[0]
@@ -37,65 +37,65 @@ class Low:
         return self._order[: self._sorted.searchsorted(amount)]
 
 
-def enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
+def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     """Return per need where enough of it is free: of a stock, for a single grant.
 
     It is ``view.every`` itself where no row lacks any. Kept for the plugins that ask next.
     """
-    return view.of_free("enough", needs, lambda: _enough(view, needs))  # type: ignore[no-any-return]
+    return view.memoise_free("enough", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
 
 
-def possible(view: View, needs: tuple[Need, ...]) -> Mask:
+def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
     """Return where enough of each need by itself is free, and of all its grants together.
 
     It is ``view.every`` itself where no row lacks any. Kept, as is what ``lacking`` finds.
     """
-    return _possible_and_not(view, needs)[0]
+    return _feasible_and_infeasible(view, needs)[0]
 
 
-def lacking(view: View, needs: tuple[Need, ...]) -> Ints:
+def infeasible_rows(view: View, needs: tuple[Need, ...]) -> Ints:
     """Return the other rows: those that surely cannot make the node."""
-    return _possible_and_not(view, needs)[1]
+    return _feasible_and_infeasible(view, needs)[1]
 
 
-def _possible_and_not(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    return view.of_free("possible", needs, lambda: _possible(view, needs))  # type: ignore[no-any-return]
+def _feasible_and_infeasible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
+    return view.memoise_free("possible", needs, lambda: _feasibility(view, needs))  # type: ignore[no-any-return]
 
 
-def _possible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    every = found = view.every
-    for need, mask in zip(needs, enough(view, needs), strict=True):
+def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
+    every = found = view.all_rows
+    for need, mask in zip(needs, sufficient(view, needs), strict=True):
         if mask is not every:
             found = mask if found is every else found & mask
         if need.count > 1:
-            found = found & (view.free(need) >= need.asked())
+            found = found & (view.free(need) >= need.total_amount())
     if found is every:
-        return every, NOBODY
+        return every, NO_ROWS
     found.flags.writeable = False
     return found, (~found).nonzero()[0]
 
 
-def _enough(view: View, needs: tuple[Need, ...]) -> list[Mask]:
+def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
-    have, least = view.of_free("having", subjects, lambda: _having(view, needs))
+    have, least = view.memoise_free("having", subjects, lambda: _stock_thresholds(view, needs))
     asked = np.array([need.amount for need in needs])
-    masks = [view.every] * len(needs)
+    masks = [view.all_rows] * len(needs)
     for number in (least < asked).nonzero()[0].tolist():
         masks[number] = _mask(view, have[number], needs[number])
     return masks
 
 
-def _having(view: View, needs: tuple[Need, ...]) -> tuple[list[Low | None], Floats]:
+def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:
     """Return of each stock, that many ask for, who has little, and the least that any row has."""
-    low = [Low(view.most(need)) if need.kind == "stock" else None for need in needs]
+    low = [Threshold(view.largest_grant(need)) if need.kind == "stock" else None for need in needs]
     return low, np.array([-np.inf if each is None else each.least for each in low])
 
 
-def _mask(view: View, stock: Low | None, need: Need) -> Mask:
+def _mask(view: View, stock: Threshold | None, need: Need) -> Mask:
     if stock is None:
         mask = view.free(need) >= need.amount
     else:
-        mask = view.every.copy()
+        mask = view.all_rows.copy()
         mask[stock.below(need.amount)] = False
     mask.flags.writeable = False
     return mask

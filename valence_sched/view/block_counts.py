@@ -16,7 +16,7 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class BlockCounts:
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     ``kind``, ``free`` and ``every`` have one element an entry: the kind of block, how many of
@@ -27,38 +27,38 @@ class Census:
     start: Ints
     kind: Ints
     free: Counts
-    every: Counts
+    total: Counts
 
     def __len__(self) -> int:
         return len(self.start) - 1
 
     def sum(self, amounts: Floats, *, free: bool) -> Floats:
         """Return per row the total of ``amounts[kind]`` over its blocks; shape ``(rows,)``."""
-        counts = self.free if free else self.every
+        counts = self.free if free else self.total
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
     def sums(self, amounts: Floats) -> Floats:
         """Return the totals over free blocks for several needs at once; shape ``(needs, rows)``."""
         return np.add.reduceat(amounts[:, self.kind] * self.free, self.start[:-1], axis=1)
 
-    def window(self, first: int, last: int) -> Census:
+    def window(self, first: int, last: int) -> BlockCounts:
         """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
-        return Census(
+        return BlockCounts(
             self.start[first : last + 1] - low,
             self.kind[low:high],
             self.free[low:high],
-            self.every[low:high],
+            self.total[low:high],
         )
 
-    def take(self, rows: Ints) -> Census:
+    def take(self, rows: Ints) -> BlockCounts:
         """Return a copy with these rows in this order."""
         sizes = (self.start[1:] - self.start[:-1])[rows]
         start = np.concatenate(([0], np.cumsum(sizes)))
         entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
-        return frozen(start, self.kind[entries], self.free[entries], self.every[entries])
+        return read_only(start, self.kind[entries], self.free[entries], self.total[entries])
 
-    def splice(self, first: int, last: int, other: Census) -> Census:
+    def splice(self, first: int, last: int, other: BlockCounts) -> BlockCounts:
         """Return a copy in which ``other`` stands in place of rows ``[first, last)``.
 
         Arrays that stay as they were are shared.
@@ -68,11 +68,11 @@ class Census:
         if not np.array_equal(start[first : last + 1] - low, other.start):
             grown = len(other.kind) - (high - low)
             start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + grown))
-        return frozen(
+        return read_only(
             start,
-            joined(self.kind, low, high, other.kind),
-            joined(self.free, low, high, other.free),
-            joined(self.every, low, high, other.every),
+            splice_array(self.kind, low, high, other.kind),
+            splice_array(self.free, low, high, other.free),
+            splice_array(self.total, low, high, other.total),
         )
 
     def entries(self, rows: Ints, kinds: Ints) -> Ints:
@@ -94,7 +94,7 @@ class Census:
         return [(kind, int(free)) for kind, free in pairs if free]
 
 
-def count(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> Census:
+def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> BlockCounts:
     """Count blocks: ``rows``, ``kinds`` and ``free`` (0 or 1) have one element a block.
 
     Every row gets an entry of kind 0, a block of nothing, so that no row is empty.
@@ -105,7 +105,7 @@ def count(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> 
     free_count = np.bincount(inverse, np.concatenate((zeros, free)), minlength=len(order))
     every = np.bincount(inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order))
     start = np.searchsorted(order, np.arange(size + 1) * kind_count)
-    return frozen(
+    return read_only(
         start.astype(np.int64),
         order % kind_count,
         free_count.astype(np.float32),
@@ -113,15 +113,15 @@ def count(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> 
     )
 
 
-def joined(mine: Array, first: int, last: int, theirs: Array) -> Array:
+def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
     """Return ``mine`` with ``theirs`` in place of ``[first, last)``; itself where that is equal."""
     if np.array_equal(mine[first:last], theirs):
         return mine
     return np.concatenate((mine[:first], theirs, mine[last:]))  # type: ignore[return-value]
 
 
-def frozen(start: Ints, kind: Ints, free: Counts, every: Counts) -> Census:
+def read_only(start: Ints, kind: Ints, free: Counts, every: Counts) -> BlockCounts:
     """Return a census whose arrays cannot be written."""
     for array in (start, kind, free, every):
         array.flags.writeable = False
-    return Census(start, kind, free, every)
+    return BlockCounts(start, kind, free, every)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec import Raw, Struct
 
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import NOTHING, BlockType, Devices, to_json
+from valence_sched.model.inventory import NO_DEVICES, BlockType, Devices, to_json
 from valence_sched.model.need import Need, Test
 
 Floats = npt.NDArray[np.float64]
@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20_000, 1_000, 200
 MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
-MOST_KEPT = 10_000  # needs whose amounts are remembered
-MOST_TABLES = 16  # of the needs of a request or a mix, which are asked again and again
+MOST_CACHED = 10_000  # needs whose amounts are remembered
+MOST_MATRICES = 16  # of the needs of a request or a mix, which are asked again and again
 
 _GROUPS = {
     "processor": "processors",
@@ -36,39 +36,39 @@ _GROUPS = {
     "nic": "nics",
 }
 _WORD = re.compile(r"[^\W_]+")
-_MARKS = re.compile(r"\((?:r|tm|c)\)")
+_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
-class Kind(Struct, frozen=True):
+class BlockKind(Struct, frozen=True):
     """One kind of block: its types, its devices, their price, and a text that orders kinds."""
 
     types: tuple[BlockType, ...]
     devices: Devices
     price: int
-    order: bytes
+    sort_key: bytes
 
 
-class Kinds:
+class BlockKinds:
     """All kinds seen so far, by number; grows, never shrinks. Kind 0 is a block of nothing."""
 
     def __init__(self) -> None:
-        self.kinds: list[Kind] = []
+        self.kinds: list[BlockKind] = []
         #: The number of each kind by its types and the text of its devices, as it was read.
-        self.known: dict[tuple[tuple[BlockType, ...], bytes], int] = {}
-        self._lines: list[tuple[str, Any]] = []
-        self._line_numbers: dict[tuple[str, Any], int] = {}
+        self.numbers: dict[tuple[tuple[BlockType, ...], bytes], int] = {}
+        self._devices: list[tuple[str, Any]] = []
+        self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []
-        self._line_of: list[int] = []
+        self._device_of: list[int] = []
         self._amounts: dict[Need, Floats] = {}
-        self._tables: dict[tuple[Need, ...], Floats] = {}
-        self._by_worth: dict[Need, tuple[int, list[int]]] = {}
+        self._matrices: dict[tuple[Need, ...], Floats] = {}
+        self._cheapest_first: dict[Need, tuple[int, list[int]]] = {}
         self.number((), Raw(b""), "", "")
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     def number(
-        self, types: tuple[BlockType, ...], devices: Raw | None, file: str, place: str
+        self, types: tuple[BlockType, ...], devices: Raw | None, file: str, document_path: str
     ) -> int:
         """Return the number of this kind, decoding its devices when they are new.
 
@@ -76,27 +76,27 @@ class Kinds:
             InputError: the devices are not what they must be.
         """
         key = (types, bytes(devices) if devices else b"")
-        if key in self.known:
-            return self.known[key]
-        found = decode(devices, Devices, file, place) if devices else NOTHING
+        if key in self.numbers:
+            return self.numbers[key]
+        found = decode(devices, Devices, file, document_path) if devices else NO_DEVICES
         canonical = (types, to_json(found))
-        number = self.known.get(canonical)
+        number = self.numbers.get(canonical)
         if number is None:
-            number = self._add(Kind(types, found, price(found), to_json((types, found))))
-            self.known[canonical] = number
-        self.known[key] = number
+            number = self._add(BlockKind(types, found, price(found), to_json((types, found))))
+            self.numbers[canonical] = number
+        self.numbers[key] = number
         return number
 
-    def _add(self, kind: Kind) -> int:
+    def _add(self, kind: BlockKind) -> int:
         number = len(self.kinds)
         self.kinds.append(kind)
         for name, group in _GROUPS.items():
             for device in getattr(kind.devices, group):
-                line = self._line_numbers.setdefault((name, device), len(self._lines))
-                if line == len(self._lines):
-                    self._lines.append((name, device))
+                line = self._device_numbers.setdefault((name, device), len(self._devices))
+                if line == len(self._devices):
+                    self._devices.append((name, device))
                 self._kind_of.append(number)
-                self._line_of.append(line)
+                self._device_of.append(line)
         return number
 
     def amounts(self, need: Need) -> Floats:
@@ -104,49 +104,51 @@ class Kinds:
         known = self._amounts.get(need)
         if known is not None and len(known) == len(self.kinds):
             return known
-        per_line = np.array([amount(need, *line) for line in self._lines], dtype=np.float64)
-        weights = per_line[self._line_of] if self._line_of else None
+        per_line = np.array(
+            [device_amount(need, *line) for line in self._devices], dtype=np.float64
+        )
+        weights = per_line[self._device_of] if self._device_of else None
         counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
         found = counted.astype(np.float64)
         found.flags.writeable = False
-        if len(self._amounts) >= MOST_KEPT:
+        if len(self._amounts) >= MOST_CACHED:
             self._amounts.clear()
         self._amounts[need] = found
         return found
 
-    def table(self, needs: tuple[Need, ...]) -> Floats:
+    def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         """Return the amounts of several needs; shape ``(needs, len(self))``."""
-        known = self._tables.get(needs)
+        known = self._matrices.get(needs)
         if known is None or known.shape[1] != len(self.kinds):
             known = np.array([self.amounts(need) for need in needs])
-            if len(self._tables) >= MOST_TABLES:
-                self._tables.clear()
-            self._tables[needs] = known
+            if len(self._matrices) >= MOST_MATRICES:
+                self._matrices.clear()
+            self._matrices[needs] = known
         return known
 
-    def by_worth(self, need: Need) -> list[int]:
+    def cheapest_first(self, need: Need) -> list[int]:
         """Return the kinds that bring any of ``need``, those that cost least for all of it first.
 
         Blocks go whole: of kinds that bring more than enough, the cheapest one is first.
         """
-        known = self._by_worth.get(need)
+        known = self._cheapest_first.get(need)
         if known is None or known[0] != len(self.kinds):
             gives = self.amounts(need)
             useful = np.flatnonzero(gives > 0.0).tolist()
             number = np.ceil(need.amount / np.maximum(gives, 1.0))
             useful.sort(key=lambda kind: (self.kinds[kind].price * number[kind],
                                           self.kinds[kind].price / gives[kind],
-                                          self.kinds[kind].order))  # fmt: skip
-            if len(self._by_worth) >= MOST_KEPT:
-                self._by_worth.clear()
-            known = self._by_worth[need] = len(self.kinds), useful
+                                          self.kinds[kind].sort_key))  # fmt: skip
+            if len(self._cheapest_first) >= MOST_CACHED:
+                self._cheapest_first.clear()
+            known = self._cheapest_first[need] = len(self.kinds), useful
         return known[1]
 
-    def devices(self, kind: str) -> list[Any]:
+    def distinct_devices(self, need_kind: str) -> list[Any]:
         """Return the different devices of a kind of need that were ever seen."""
-        return [device for name, device in self._lines if name == kind]
+        return [device for name, device in self._devices if name == need_kind]
 
-    def lines(self, number: int) -> list[tuple[str, Any]]:
+    def devices_of(self, number: int) -> list[tuple[str, Any]]:
         """Return the device lines of a kind as ``(need kind, device)``."""
         devices = self.kinds[number].devices
         return [
@@ -154,7 +156,7 @@ class Kinds:
         ]
 
 
-def amount(need: Need, kind: str, device: Any) -> int:
+def device_amount(need: Need, kind: str, device: Any) -> int:
     """Return how much of ``need`` one device line brings: 0 when it is of another kind.
 
     An amount that nobody told counts as nothing, or as all that is asked when the need allows
@@ -198,13 +200,13 @@ def has_words(text: str, words: str) -> bool:
 
     Case and the marks (R), (TM) and (C) do not count.
     """
-    have, want = words_of(text), words_of(words)
+    have, want = split_words(text), split_words(words)
     return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a model as they are compared."""
-    return _WORD.findall(_MARKS.sub(" ", text.casefold()))
+    return _WORD.findall(_TRADEMARKS.sub(" ", text.casefold()))
 
 
 def _same(found: Any, value: str | int) -> bool:

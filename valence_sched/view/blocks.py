@@ -12,12 +12,12 @@ import msgspec
 from valence_sched.model.inventory import Stock
 
 Positions = tuple[int, ...]  # of pools within their podm
-Places = Mapping[str, str]  # where the devices of a block sit
-Spot = tuple[str | None, ...]  # the values of some places, None where they are not told
+Topology = Mapping[str, str]  # where the devices of a block sit
+TopologyValues = tuple[str | None, ...]  # the values of some places, None where they are not told
 
 
 @dataclass(slots=True)
-class Shelf:
+class BlockTable:
     """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools.
 
     Nobody changes a shelf: ``less``, ``more`` and ``let_go`` return another. (It is not frozen
@@ -34,7 +34,7 @@ class Shelf:
     stocks: tuple[Stock, ...]
     stock_pools: tuple[Positions, ...]
     gains: list[int]
-    places: Sequence[Places | None] | None = None
+    topologies: Sequence[Topology | None] | None = None
     _ordered: dict[tuple[int, int], list[int]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -42,7 +42,7 @@ class Shelf:
         default_factory=dict, repr=False, compare=False
     )
 
-    def free_blocks(self, position: int, wanted: Mapping[int, int]) -> list[int]:
+    def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``wanted[kind]`` free blocks of each kind in the pool at ``position``.
 
         Of equal blocks, those already shared go first, then those in the fewest pools, so that
@@ -50,7 +50,7 @@ class Shelf:
         """
         chosen: list[int] = []
         slots = self.slots
-        for kind, number in wanted.items():
+        for kind, number in counts.items():
             free = [block for block in self._in_order(kind, position) if slots[block]]
             chosen += self._shared_first(free)[:number]
         return sorted(chosen)
@@ -68,31 +68,33 @@ class Shelf:
             return blocks
         return sorted(blocks, key=lambda block: not self.shared[block])
 
-    def spot(self, block: int, names: Sequence[str]) -> Spot:
+    def topology_values(self, block: int, names: Sequence[str]) -> TopologyValues:
         """Return where a block sits: its value of each of these places."""
-        told = (self.places[block] if self.places else None) or {}
+        told = (self.topologies[block] if self.topologies else None) or {}
         return tuple(told.get(name) for name in names)
 
-    def free_spots(self, position: int, names: Sequence[str]) -> Counter[tuple[int, Spot]]:
+    def free_by_topology(
+        self, position: int, names: Sequence[str]
+    ) -> Counter[tuple[int, TopologyValues]]:
         """Return how many free blocks of each kind and spot the pool at ``position`` has."""
         return Counter(
-            (self.kinds[block], self.spot(block, names))
+            (self.kinds[block], self.topology_values(block, names))
             for block, pools in enumerate(self.pools)
             if self.slots[block] and position in pools
         )
 
-    def free_blocks_at(
-        self, position: int, wanted: Mapping[tuple[int, Spot], int], names: Sequence[str]
+    def free_blocks_by_topology(
+        self, position: int, counts: Mapping[tuple[int, TopologyValues], int], names: Sequence[str]
     ) -> list[int]:
         """Return ``wanted[kind, spot]`` free blocks of a pool, ordered as ``free_blocks`` does."""
-        free: dict[tuple[int, Spot], list[int]] = {}
-        for kind in {kind for kind, _ in wanted}:
+        free: dict[tuple[int, TopologyValues], list[int]] = {}
+        for kind in {kind for kind, _ in counts}:
             for block in self._in_order(kind, position):
                 if self.slots[block]:
-                    free.setdefault((kind, self.spot(block, names)), []).append(block)
+                    free.setdefault((kind, self.topology_values(block, names)), []).append(block)
         return sorted(
             block
-            for key, number in wanted.items()
+            for key, number in counts.items()
             for block in self._shared_first(free.get(key, []))[:number]
         )
 
@@ -109,7 +111,7 @@ class Shelf:
                     self._stocks_of.setdefault(key, []).append(number)
         return self._stocks_of.get((position, resource), ())
 
-    def less(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> Shelf:
+    def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> BlockTable:
         """Return the shelf with one slot of each block and the granted amounts taken."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
@@ -118,11 +120,11 @@ class Shelf:
         for number, amount in grants:
             used = stocks[number].used + amount
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return self._with(slots, shared, tuple(stocks))
+        return self._replace_state(slots, shared, tuple(stocks))
 
-    def more(
-        self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: Shelf
-    ) -> Shelf:
+    def deallocate(
+        self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
+    ) -> BlockTable:
         """Return the shelf with slots and amounts given back that were taken from ``base``."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
@@ -131,18 +133,20 @@ class Shelf:
         for number, amount in grants:
             used = round(stocks[number].used - amount, 9)
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return self._with(slots, shared, tuple(stocks))
+        return self._replace_state(slots, shared, tuple(stocks))
 
-    def let_go(self, blocks: Iterable[int]) -> Shelf:
+    def remove_node(self, blocks: Iterable[int]) -> BlockTable:
         """Return the shelf once a node has let go of these blocks, each named once."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]
-        return self._with(slots, self.shared, self.stocks)
+        return self._replace_state(slots, self.shared, self.stocks)
 
-    def _with(self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]) -> Shelf:
+    def _replace_state(
+        self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]
+    ) -> BlockTable:
         """Return the same blocks and stocks in another state."""
-        return Shelf(
+        return BlockTable(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
-            self.gains, self.places, self._ordered, self._stocks_of,
+            self.gains, self.topologies, self._ordered, self._stocks_of,
         )  # fmt: skip

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from valence_sched.errors import DuplicateId, InputError, nearest
+from valence_sched.errors import DuplicateId, InputError, suggest
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import FREE, LeanBlock, LeanPodm, Pool, Status, Stock
+from valence_sched.model.inventory import FREE_STATUS, LeanBlock, LeanPodm, Pool, Status, Stock
 from valence_sched.view import block_counts, stocks
-from valence_sched.view.block_kinds import Kinds
-from valence_sched.view.blocks import Places, Positions, Shelf
+from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.blocks import BlockTable, Positions, Topology
 from valence_sched.view.view import Ints, Labels, View, lot_of
 
 Layout = dict[tuple[str, ...], Positions]
 
-WHOLE = "all"  # the pool of a podm that names none
+WHOLE_POOL = "all"  # the pool of a podm that names none
 
-_places_of = operator.attrgetter("places")
+_topology_of = operator.attrgetter("places")
 
 
 class ViewBuilder:
@@ -33,25 +33,27 @@ class ViewBuilder:
     once: reading a million blocks costs little more than decoding their podms.
     """
 
-    def __init__(self, kinds: Kinds | None = None) -> None:
-        self.kinds = kinds or Kinds()
+    def __init__(self, kinds: BlockKinds | None = None) -> None:
+        self.kinds = kinds or BlockKinds()
         self.podms: list[LeanPodm] = []
-        self.shelves: list[Shelf] = []
+        self.block_tables: list[BlockTable] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        self._uses: dict[bytes, tuple[int, bool, int]] = {b"": (FREE.slots, False, FREE.gain)}
+        self._uses: dict[bytes, tuple[int, bool, int]] = {
+            b"": (FREE_STATUS.slots, False, FREE_STATUS.release_gain)
+        }
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
-        self._places: dict[tuple[tuple[str, str], ...], Places] = {}
+        self._topologies: dict[tuple[tuple[str, str], ...], Topology] = {}
 
-    def emptied(self) -> ViewBuilder:
+    def empty_copy(self) -> ViewBuilder:
         """Return a builder without podms that has met all the texts that this one has met."""
         builder = ViewBuilder(self.kinds)
         builder._uses, builder._positions = self._uses, self._positions
-        builder._layouts, builder._places = self._layouts, self._places
+        builder._layouts, builder._topologies = self._layouts, self._topologies
         return builder
 
-    def add(self, podm: LeanPodm, file: str, place: str = "$") -> None:
+    def add(self, podm: LeanPodm, file: str, document_path: str = "$") -> None:
         """Add a podm.
 
         Raises:
@@ -61,22 +63,24 @@ class ViewBuilder:
         """
         if podm.id in self._files:
             hint = "give every pod manager an id of its own"
-            raise DuplicateId(file, f"{place}.id", f"{podm.id!r} again, first in "
+            raise DuplicateId(file, f"{document_path}.id", f"{podm.id!r} again, first in "
                              f"{self._files[podm.id]}", "an id of its own", hint)  # fmt: skip
-        shelf = self._shelf(podm, file, place)
+        shelf = self._block_table(podm, file, document_path)
         self._files[podm.id] = file
         self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
-        self.shelves.append(shelf)
-        self.pools += podm.pools or (Pool(id=WHOLE),)
+        self.block_tables.append(shelf)
+        self.pools += podm.pools or (Pool(id=WHOLE_POOL),)
 
     def view(self) -> View:
         """Return the View of all podms added so far."""
         counts = [len(podm.pools) or 1 for podm in self.podms]
         first_row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         podm_of = np.repeat(np.arange(len(counts)), counts)
-        sizes = [len(shelf.kinds) for shelf in self.shelves]
-        kind = _flat((shelf.kinds for shelf in self.shelves), sum(sizes))
-        free = (_flat((shelf.slots for shelf in self.shelves), sum(sizes)) > 0).astype(np.float64)
+        sizes = [len(shelf.kinds) for shelf in self.block_tables]
+        kind = _flat((shelf.kinds for shelf in self.block_tables), sum(sizes))
+        free = (_flat((shelf.slots for shelf in self.block_tables), sum(sizes)) > 0).astype(
+            np.float64
+        )
         owner = np.repeat(np.arange(len(sizes)), sizes)
         block, row = self._memberships(first_row, owner)
         podms = [self.podms[podm] for podm in podm_of]
@@ -84,14 +88,18 @@ class ViewBuilder:
         return View(
             kinds=self.kinds,
             podms=self.podms,
-            shelves=self.shelves,
+            block_tables=self.block_tables,
             pools=self.pools,
             first_row=first_row,
             podm_of=podm_of,
             position_of=np.arange(len(podm_of)) - first_row[podm_of],
-            census=block_counts.count(row, kind[block], free[block], len(podm_of), len(self.kinds)),
-            podm_census=block_counts.count(owner, kind, free, len(sizes), len(self.kinds)),
-            resources=_resources(self.shelves, first_row, podm_of),
+            block_counts=block_counts.count_blocks(
+                row, kind[block], free[block], len(podm_of), len(self.kinds)
+            ),
+            podm_block_counts=block_counts.count_blocks(
+                owner, kind, free, len(sizes), len(self.kinds)
+            ),
+            resources=_stock_columns(self.block_tables, first_row, podm_of),
             enabled=np.array([podm.enabled for podm in podms], dtype=bool),
             zone=_labels([podm.zone for podm in podms]),
             status=_labels([podm.status for podm in podms]),
@@ -100,9 +108,9 @@ class ViewBuilder:
             traits=_labels([podms[r].traits + self.pools[r].traits for r in rows], frozenset),
             lot=np.array([lot_of(podms[r].id, self.pools[r].id) for r in rows], dtype=np.uint64),
             block_count=int(sum(sizes)),
-        ).frozen()
+        ).freeze()
 
-    def _shelf(self, podm: LeanPodm, file: str, place: str) -> Shelf:
+    def _block_table(self, podm: LeanPodm, file: str, place: str) -> BlockTable:
         uris = [block.uri for block in podm.blocks]
         if len(set(uris)) != len(uris):
             self._refuse_repeated(podm, file, place)
@@ -110,14 +118,14 @@ class ViewBuilder:
         try:
             return self._look_up(podm, uris, layout)
         except KeyError:  # a text that was not met before
-            self._learn(podm, layout, file, place)
+            self._decode_new(podm, layout, file, place)
             return self._look_up(podm, uris, layout)
 
-    def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> Shelf:
+    def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> BlockTable:
         """Return the shelf of a podm of which every text was met before, else KeyError."""
-        blocks, known, uses = podm.blocks, self.kinds.known, self._uses
+        blocks, known, uses = podm.blocks, self.kinds.numbers, self._uses
         use = [uses[bytes(block.status or b"")] for block in blocks]
-        return Shelf(
+        return BlockTable(
             uris,
             [known[block.type, bytes(block.devices or b"")] for block in blocks],
             [slots for slots, _, _ in use],
@@ -126,42 +134,42 @@ class ViewBuilder:
             podm.stocks,
             tuple(layout[stock.pools] for stock in podm.stocks),
             [gain for _, _, gain in use],
-            self._told(blocks),
+            self._block_topologies(blocks),
         )
 
-    def _told(self, blocks: Sequence[LeanBlock]) -> list[Places | None] | None:
+    def _block_topologies(self, blocks: Sequence[LeanBlock]) -> list[Topology | None] | None:
         """Return the places of each block, equal ones shared, or None where none tells any."""
-        told = list(map(_places_of, blocks))
+        told = list(map(_topology_of, blocks))
         if not any(told):
             return None
         return [
-            self._places.setdefault(tuple(sorted(places.items())), places) if places else None
+            self._topologies.setdefault(tuple(sorted(places.items())), places) if places else None
             for places in told
         ]
 
-    def _learn(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
+    def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
         """Decode every text of a podm that was not met before."""
         for index, block in enumerate(podm.blocks):
             at = f"{place}.blocks[{index}]"
             self.kinds.number(block.type, block.devices, file, f"{at}.devices")
-            self._place(podm, block.pools, layout, file, at)
+            self._add_to_layout(podm, block.pools, layout, file, at)
             key = bytes(block.status or b"")
             if key not in self._uses:
                 status = decode(key, Status, file, f"{at}.status")
                 shared = status.state == "ComposedAndAvailable"
-                self._uses[key] = (status.slots, shared, status.gain)
+                self._uses[key] = (status.slots, shared, status.release_gain)
         for index, stock in enumerate(podm.stocks):
-            self._place(podm, stock.pools, layout, file, f"{place}.stocks[{index}]")
+            self._add_to_layout(podm, stock.pools, layout, file, f"{place}.stocks[{index}]")
 
     def _layout(self, podm: LeanPodm, file: str, place: str) -> Layout:
         """Return the positions that lists of pool ids stand for; podms of equal pools share it."""
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
             raise InputError(file, f"{place}.pools", "a pool id twice", "an id of its own")
-        everywhere: Layout = {} if names else {(): self._interned((0,))}
+        everywhere: Layout = {} if names else {(): self._intern((0,))}
         return self._layouts.setdefault(names, everywhere)
 
-    def _place(
+    def _add_to_layout(
         self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, place: str
     ) -> None:
         if pools in layout:
@@ -170,10 +178,10 @@ class ViewBuilder:
         for name in pools:
             if name not in number:
                 raise InputError(file, f"{place}.pools", repr(name),
-                                 "a pool of this podm", nearest(name, number))  # fmt: skip
-        layout[pools] = self._interned(tuple(sorted({number[name] for name in pools})))
+                                 "a pool of this podm", suggest(name, number))  # fmt: skip
+        layout[pools] = self._intern(tuple(sorted({number[name] for name in pools})))
 
-    def _interned(self, positions: Positions) -> Positions:
+    def _intern(self, positions: Positions) -> Positions:
         return self._positions.setdefault(positions, positions)
 
     def _refuse_repeated(self, podm: LeanPodm, file: str, place: str) -> None:
@@ -188,7 +196,7 @@ class ViewBuilder:
         """Return parallel arrays: a block's number and the row of a pool that it stands in."""
         codes = {positions: code for code, positions in enumerate(self._positions)}
         code_of = _flat(
-            (list(map(codes.__getitem__, shelf.pools)) for shelf in self.shelves), len(owner)
+            (list(map(codes.__getitem__, shelf.pools)) for shelf in self.block_tables), len(owner)
         )
         blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for positions, code in codes.items():
@@ -211,9 +219,9 @@ def _labels(
     return Labels([shape(value) for value in numbers], np.array(codes, dtype=np.int64))
 
 
-def _resources(
-    shelves: Sequence[Shelf], first_row: Ints, podm_of: Ints
-) -> dict[str, stocks.Column]:
+def _stock_columns(
+    shelves: Sequence[BlockTable], first_row: Ints, podm_of: Ints
+) -> dict[str, stocks.StockColumn]:
     found: dict[str, dict[int, tuple[float, ...]]] = {}
     pools: dict[str, dict[int, list[Stock]]] = {}
     for podm, shelf in enumerate(shelves):
@@ -227,4 +235,6 @@ def _resources(
                 position = row - first_row[podm]
                 pool = [shelf.stocks[n] for n in numbers if position in shelf.stock_pools[n]]
                 here[int(row)], rows[int(row)] = pool, stocks.row_values(pool, every)
-    return {name: stocks.column(rows, pools[name], len(podm_of)) for name, rows in found.items()}
+    return {
+        name: stocks.build_column(rows, pools[name], len(podm_of)) for name, rows in found.items()
+    }

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from valence_sched.errors import RequestError, one_line
-from valence_sched.model.extra_specs import written
+from valence_sched.model.extra_specs import as_text
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.view.view import Floats, Ints, View
 
 DOMAINS = ("podm", "zone", "location", "aggregate")
-FACTS = "facts."
+FACT_PREFIX = "facts."
 
 
-class _Numbers(dict[str, int]):
+class _ValueNumbers(dict[str, int]):
     """Values and their numbers; one that is not here has the number after the last."""
 
     def __missing__(self, value: str) -> int:
@@ -25,16 +25,16 @@ class _Numbers(dict[str, int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DomainIndex:
     """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
 
     A row with fewer values than others is filled up with the number after the last value.
     """
 
-    values: _Numbers
+    values: _ValueNumbers
     numbers: Ints
 
-    def most(self, counts: Mapping[str, int]) -> Floats:
+    def largest_count(self, counts: Mapping[str, int]) -> Floats:
         """Return per row the largest count among its values; NaN where it has no value."""
         return self._largest(self._by_value(counts))
 
@@ -55,38 +55,38 @@ class Places:
         return largest
 
 
-def places(view: View, domain: str) -> Places:
+def domain_index(view: View, domain: str) -> DomainIndex:
     """Return where the rows of a View stand in a domain; kept with the View.
 
     Raises:
         RequestError: there is no such domain.
     """
-    return view.keep(("places", domain), lambda: _places(view, domain))  # type: ignore[no-any-return]
+    return view.memoise(("places", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
 
 
-def values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
+def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
     """Return the values at which a pod manager stands, none where it does not tell."""
     if domain == "podm":
         return (podm.id,)
     if domain == "aggregate":
         return tuple(dict.fromkeys(podm.aggregates))
-    told = podm.zone if domain == "zone" else podm.facts.get(domain.removeprefix(FACTS))
+    told = podm.zone if domain == "zone" else podm.facts.get(domain.removeprefix(FACT_PREFIX))
     several = told if isinstance(told, tuple) else (told,)
-    texts = (written(item) for item in several if item is not None)
+    texts = (as_text(item) for item in several if item is not None)
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
-def check(domain: str) -> None:
+def check_domain(domain: str) -> None:
     """Raise RequestError for what is no domain."""
-    if domain not in DOMAINS and not (domain.startswith(FACTS) and domain != FACTS):
+    if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
         known = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
         raise RequestError(one_line(f"no domain {domain!r}: name {known}"))
 
 
-def _places(view: View, domain: str) -> Places:
-    check(domain)
-    told = [values(podm, domain) for podm in view.podms]
-    numbers = _Numbers()
+def _domain_index(view: View, domain: str) -> DomainIndex:
+    check_domain(domain)
+    told = [domain_values(podm, domain) for podm in view.podms]
+    numbers = _ValueNumbers()
     for several in told:
         for value in several:
             numbers.setdefault(value, len(numbers))
@@ -97,4 +97,4 @@ def _places(view: View, domain: str) -> Places:
             table[podm, column] = numbers[value]
     found = table[view.podm_of]
     found.flags.writeable = False
-    return Places(numbers, found)
+    return DomainIndex(numbers, found)

@@ -27,15 +27,15 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.expression import Argument, Comparison, Expression, Path
-from valence_sched.model.extra_specs import number, written
-from valence_sched.model.measures import MEASURES, measured
+from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
+from valence_sched.model.extra_specs import as_number, as_text
+from valence_sched.model.measures import MEASURES, need_for_measure
 from valence_sched.view.view import Floats, Labels, View
 
-Verdicts = npt.NDArray[np.int8]
-Column = Labels | Floats
+TruthValues = npt.NDArray[np.int8]
+RowValues = Labels | Floats
 
-HOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
+COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -45,24 +45,24 @@ HOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
 _FLAGS = (False, True)
 
 
-def verdicts(view: View, expression: Expression) -> Verdicts:
+def truth_values(view: View, expression: Expression) -> TruthValues:
     """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown."""
     if isinstance(expression, Comparison):
         return _compare(view, expression)
-    parts = [verdicts(view, part) for part in expression.parts]
+    parts = [truth_values(view, part) for part in expression.parts]
     if expression.operator == "not":
         return np.negative(parts[0])
     joined = np.minimum if expression.operator == "and" else np.maximum
     return joined.reduce(parts)  # type: ignore[no-any-return]
 
 
-def told(view: View, expression: Expression) -> Labels:
+def reported_values(view: View, expression: Expression) -> Labels:
     """Return per row what it tells at the paths of an expression, as people read it.
 
     Of one path the value, of several a map from each to its values. Made when it is read.
     """
     paths = list(dict.fromkeys(expression.paths))
-    return Labels(_Told(view, paths), np.arange(len(view)))
+    return Labels(_PathValues(view, paths), np.arange(len(view)))
 
 
 def check_amounts(view: View, expression: Expression) -> None:
@@ -74,21 +74,21 @@ def check_amounts(view: View, expression: Expression) -> None:
         UnknownName: naming the nearest.
     """
     known = {*MEASURES, *view.resources}
-    amounts = (path for path in expression.paths if path.place in ("free", "total"))
+    amounts = (path for path in expression.paths if path.root in ("free", "total"))
     for path in amounts:
-        if path.name not in known and any(_slip(path.name, name) for name in known):
+        if path.name not in known and any(_is_typo(path.name, name) for name in known):
             raise UnknownName("amount", path.name, known, f"where: ${path}")
 
 
-def column(view: View, argument: Argument) -> Column:
+def argument_values(view: View, argument: Argument) -> RowValues:
     """Return an argument per row: amounts as numbers, all else as labels; None is unknown."""
-    if not isinstance(argument, Path):
+    if not isinstance(argument, AttributePath):
         return Labels((argument,), np.zeros(len(view), dtype=np.int64))
-    place, name = argument.place, argument.name
+    place, name = argument.root, argument.name
     if place == "free":
-        return view.free(measured(name))
+        return view.free(need_for_measure(name))
     if place == "total":
-        return view.total(measured(name))
+        return view.total(need_for_measure(name))
     if place == "facts":
         return view.text(name)
     if place == "capabilities":
@@ -101,46 +101,51 @@ def column(view: View, argument: Argument) -> Column:
     return Labels([getattr(podm, place) for podm in view.podms], view.podm_of)
 
 
-def _slip(name: str, known: str) -> bool:
+def _is_typo(name: str, known: str) -> bool:
     """Return whether a name is the beginning of a known one, or all but a letter of it."""
     alike = difflib.SequenceMatcher(None, name, known).ratio() >= 0.8
     return known.startswith(name) or (alike and abs(len(name) - len(known)) <= 1)
 
 
-def _compare(view: View, comparison: Comparison) -> Verdicts:
-    first, *others = (column(view, argument) for argument in comparison.arguments)
+def _compare(view: View, comparison: Comparison) -> TruthValues:
+    first, *others = (argument_values(view, argument) for argument in comparison.arguments)
     if comparison.operator == "!=":
-        return np.negative(_pair("=", first, others[0]))
+        return np.negative(_compare_columns("=", first, others[0]))
     if comparison.operator == "in":
-        return np.maximum.reduce([_pair("=", first, other) for other in others])  # type: ignore[no-any-return]
-    return np.minimum.reduce([_pair(comparison.operator, first, other) for other in others])  # type: ignore[no-any-return]
+        return np.maximum.reduce([_compare_columns("=", first, other) for other in others])  # type: ignore[no-any-return]
+    compared = [_compare_columns(comparison.operator, first, other) for other in others]
+    return np.minimum.reduce(compared)  # type: ignore[no-any-return]
 
 
-def _pair(sign: str, left: Column, right: Column) -> Verdicts:
+def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValues:
     """Compare row by row; each distinct pair of labels is compared once."""
     if not (isinstance(left, Labels) and isinstance(right, Labels)):
         amounts, others = _numbers(left), _numbers(right)
         if amounts is not None and others is not None:
-            holds = HOLDS[sign](amounts, others)
+            holds = COMPARATORS[sign](amounts, others)
             return np.where(holds, 1, -1).astype(np.int8)
     one, other = _labels(left), _labels(right)
     if len(other.values) == 1:
         value = other.values[0]
-        return _table((_three(sign, mine, value) for mine in one.values), one.codes)
+        return _by_code((_compare_values(sign, mine, value) for mine in one.values), one.codes)
     if len(one.values) == 1:
         value = one.values[0]
-        return _table((_three(sign, value, theirs) for theirs in other.values), other.codes)
+        return _by_code(
+            (_compare_values(sign, value, theirs) for theirs in other.values), other.codes
+        )
     width = len(other.values)
     pairs, codes = np.unique(one.codes * width + other.codes, return_inverse=True)
     places = (divmod(pair, width) for pair in pairs.tolist())
-    return _table((_three(sign, one.values[i], other.values[j]) for i, j in places), codes)
+    return _by_code(
+        (_compare_values(sign, one.values[i], other.values[j]) for i, j in places), codes
+    )
 
 
-def _table(answers: Iterator[int], codes: npt.NDArray[np.int64]) -> Verdicts:
+def _by_code(answers: Iterator[int], codes: npt.NDArray[np.int64]) -> TruthValues:
     return np.fromiter(answers, dtype=np.int8).take(codes)
 
 
-def _numbers(found: Column) -> Floats | float | None:
+def _numbers(found: RowValues) -> Floats | float | None:
     """Return a column as numbers where it is nothing else: amounts, or one number for all."""
     if not isinstance(found, Labels):
         return found
@@ -150,14 +155,14 @@ def _numbers(found: Column) -> Floats | float | None:
     return None
 
 
-def _labels(found: Column) -> Labels:
+def _labels(found: RowValues) -> Labels:
     if isinstance(found, Labels):
         return found
     values, codes = np.unique(found, return_inverse=True)
     return Labels(values.tolist(), codes)
 
 
-def _three(sign: str, left: Any, right: Any) -> int:
+def _compare_values(sign: str, left: Any, right: Any) -> int:
     """Compare two values: 1 holds, -1 does not, 0 where one is unknown."""
     if left is None or right is None:
         return 0
@@ -172,21 +177,21 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return sign == "=" and left is right
     if isinstance(left, str) and isinstance(right, str):
-        return bool(HOLDS[sign](left, right))
-    return bool(HOLDS[sign](number(left), number(right)))  # what is no number is NaN
+        return bool(COMPARATORS[sign](left, right))
+    return bool(COMPARATORS[sign](as_number(left), as_number(right)))  # what is no number is NaN
 
 
-class _Told(Sequence[Any]):
+class _PathValues(Sequence[Any]):
     """What rows tell at some paths, row by row when asked."""
 
-    def __init__(self, view: View, paths: list[Path]) -> None:
+    def __init__(self, view: View, paths: list[AttributePath]) -> None:
         self._view, self._paths = view, paths
 
     def __len__(self) -> int:
         return len(self._view)
 
     def __getitem__(self, row: Any) -> Any:
-        found = {str(path): column(self._view, path)[row] for path in self._paths}
+        found = {str(path): argument_values(self._view, path)[row] for path in self._paths}
         if len(found) == 1:
             (value,) = found.values()
             amount = isinstance(value, np.generic)  # amounts have thousands, a year has none
@@ -201,4 +206,4 @@ def _words(value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else written(value)
+    return str(value).lower() if isinstance(value, bool) else as_text(value)

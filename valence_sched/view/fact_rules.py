@@ -16,7 +16,7 @@ _NAMES = ("trait", "zone", "aggregate")
 _SUBJECTS = ("capability", "fact", *_NAMES)
 
 
-class Rule(Noun, frozen=True, kw_only=True):
+class FactRule(Noun, frozen=True, kw_only=True):
     """A condition on exactly one capability, fact, trait, zone or aggregate.
 
     A trait, zone or aggregate matches by its name. A capability or fact matches where one of its
@@ -43,11 +43,11 @@ class Rule(Noun, frozen=True, kw_only=True):
         if compares and named[0] in _NAMES:
             raise ValueError(f"Expected {named[0]} alone, without equals or at_least")
 
-    def accepts(self, told: object) -> bool:
+    def accepts(self, reported: object) -> bool:
         """Return whether what was told of the capability or fact matches; None is unknown."""
-        if told is None:
+        if reported is None:
             return False
-        values = told if isinstance(told, (tuple, list)) else (told,)
+        values = reported if isinstance(reported, (tuple, list)) else (reported,)
         if self.at_least is not None:
             return any(_number(value) >= self.at_least for value in values)
         if self.equals is not None:
@@ -55,19 +55,19 @@ class Rule(Noun, frozen=True, kw_only=True):
         return True
 
 
-class CostRule(Rule, frozen=True, kw_only=True):
+class CostRule(FactRule, frozen=True, kw_only=True):
     """What a pod manager costs that matches; points, whole, from 0."""
 
     cost: Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
-class WishRule(Rule, frozen=True, kw_only=True):
+class PreferenceRule(FactRule, frozen=True, kw_only=True):
     """How much a match is wished for; below 0 it is unwelcome."""
 
     weight: Annotated[float, Meta(ge=-1000, le=1000)]
 
 
-def matches(view: View, rule: Rule) -> Mask:
+def matches(view: View, rule: FactRule) -> Mask:
     """Return per row whether its pod manager (of a trait: its pool) matches the rule."""
     if rule.zone is not None:
         return view.zone.where(lambda name: name == rule.zone)
@@ -80,7 +80,7 @@ def matches(view: View, rule: Rule) -> Mask:
     return view.capabilities.where(lambda has: rule.accepts(has.get(rule.capability)))
 
 
-def worth(view: View, name: str, priced: Sequence[tuple[Rule, float]]) -> Floats:
+def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, float]]) -> Floats:
     """Return per row the sum of what the rules that match are worth, read-only.
 
     What pod managers tell does not change while nodes are placed: of each ``name``, the sum of the
@@ -89,12 +89,12 @@ def worth(view: View, name: str, priced: Sequence[tuple[Rule, float]]) -> Floats
 
     def add() -> Floats:
         total = np.zeros(len(view))
-        for rule, value in priced:
+        for rule, value in weighted_rules:
             total += value * matches(view, rule)
         total.flags.writeable = False
         return total
 
-    return view.latest(f"worth of {name}", priced, add)  # type: ignore[no-any-return]
+    return view.memoise_latest(f"worth of {name}", weighted_rules, add)  # type: ignore[no-any-return]
 
 
 def _same(told: object, wanted: float | str) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.model.need import Need
-from valence_sched.view.block_kinds import Kinds
-from valence_sched.view.stock_grants import Grants
+from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import View
 
 Floats = npt.NDArray[np.float64]
@@ -25,28 +25,28 @@ class Leftover:
     Where nobody looks at blocks there are no kinds.
     """
 
-    kinds: Kinds
+    kinds: BlockKinds
     blocks: Floats
-    stocks: dict[str, Grants]
+    stocks: dict[str, StockGrants]
 
     def take(self, rows: Ints) -> Leftover:
         """Return a copy with these rows in this order."""
         grants = {name: found.take(rows) for name, found in self.stocks.items()}
         return Leftover(self.kinds, self.blocks[:, rows], grants)
 
-    def stocks_less(self, needs: Iterable[Need]) -> dict[str, Grants]:
+    def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the stocks that change when every row gives what one node needs of them.
 
         They give as ``core.pour`` lets them, the tightest first; the largest amounts go first.
         """
         asked = [need for need in needs if need.resource in self.stocks]
-        grants: dict[str, Grants] = {}
+        grants: dict[str, StockGrants] = {}
         for need in sorted(asked, key=lambda need: -need.amount):
             found = grants.get(need.resource) or self.stocks[need.resource]
-            grants[need.resource] = found.less(need.amount, need.count)
+            grants[need.resource] = found.after_grants(need.amount, need.count)
         return grants
 
-    def blocks_of(self, needs: Iterable[Need]) -> Floats:
+    def blocks_for(self, needs: Iterable[Need]) -> Floats:
         """Return how many blocks of each kind a node takes; shape ``(kinds, rows)``.
 
         An estimate: need by need the kinds that cost least for what they give, and what a block
@@ -64,7 +64,7 @@ class Leftover:
         gives = self.kinds.amounts(need)
         missing = need.amount - gives @ taken  # whole numbers: exact in any order
         rows = np.flatnonzero(missing > 0.0)
-        for kind in self.kinds.by_worth(need):
+        for kind in self.kinds.cheapest_first(need):
             here = missing[rows]
             more = np.minimum(np.ceil(here / gives[kind]), (self.blocks[kind] - taken[kind])[rows])
             taken[kind, rows] += more
@@ -79,7 +79,7 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
     """Return what is free on the rows of a View: the named resources, and blocks if wanted."""
     counts = np.zeros((len(view.kinds) if blocks else 0, len(view)))
     if blocks:
-        census = view.census
+        census = view.block_counts
         rows = np.repeat(np.arange(len(view)), np.diff(census.start))
         counts[census.kind, rows] = census.free
     return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})

@@ -9,13 +9,13 @@ from typing import Protocol
 from valence_sched.errors import RequestError, UnknownName, closest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Fact
-from valence_sched.model.request import Near
-from valence_sched.view.fact_rules import Rule
+from valence_sched.model.request import Proximity
+from valence_sched.view.fact_rules import FactRule
 from valence_sched.view.terms import Term
 from valence_sched.view.view import View
 
 
-class Thing(Noun, frozen=True):
+class ExternalResource(Noun, frozen=True):
     """What somebody calls a thing outside: ``volume``, ``db-1``; ``soft`` when only wished for."""
 
     kind: str
@@ -38,18 +38,18 @@ class Place(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.zone or self.aggregates or self.facts)
 
-    def of(self, thing: Thing) -> Near:
+    def for_resource(self, resource: ExternalResource) -> Proximity:
         """Return the place as a request holds it."""
-        return Near(
-            thing=thing.text,
+        return Proximity(
+            thing=resource.text,
             zone=self.zone,
             aggregates=self.aggregates,
             facts=self.facts,
-            soft=thing.soft,
+            soft=resource.soft,
         )
 
 
-class Things(Protocol):
+class Resolver(Protocol):
     """What a resolver makes of a source: somebody who knows where things are."""
 
     @property
@@ -74,15 +74,17 @@ class Things(Protocol):
         ...
 
 
-def things(said: Mapping[str, str | Iterable[str]], *, soft: bool = False) -> tuple[Thing, ...]:
+def external_resources(
+    names_by_kind: Mapping[str, str | Iterable[str]], *, soft: bool = False
+) -> tuple[ExternalResource, ...]:
     """Return the things that a map from kind to a name, or to a list of names, speaks of.
 
     Raises:
         RequestError: a kind or a name is empty.
     """
     found = [
-        Thing(kind, name, soft)
-        for kind, names in said.items()
+        ExternalResource(kind, name, soft)
+        for kind, names in names_by_kind.items()
         for name in ([names] if isinstance(names, str) else names)
     ]
     for thing in found:
@@ -91,37 +93,37 @@ def things(said: Mapping[str, str | Iterable[str]], *, soft: bool = False) -> tu
     return tuple(found)
 
 
-def knows(known: Sequence[Things], thing: Thing) -> bool:
+def is_known(resolvers: Sequence[Resolver], resource: ExternalResource) -> bool:
     """Return whether any of them knows the thing, were it without its place."""
-    return any(one.find(thing.kind, thing.name) is not None for one in known)
+    return any(one.find(resource.kind, resource.name) is not None for one in resolvers)
 
 
-def place_of(thing: Thing, known: Sequence[Things]) -> Near:
+def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) -> Proximity:
     """Return where a thing is, by the first who knows it.
 
     Raises:
         UnknownName: nobody knows it; the nearest known name, or kind, is in the message.
         RequestError: it is known, but not where it is, or nobody is there to ask.
     """
-    for one in known:
-        place = one.find(thing.kind, thing.name)
+    for one in resolvers:
+        place = one.find(resource.kind, resource.name)
         if place:
-            return place.of(thing)
+            return place.for_resource(resource)
         if place is not None:
-            raise RequestError(f"{one.where} knows {thing.text} but does not tell where it is: "
+            raise RequestError(f"{one.where} knows {resource.text} but does not tell where it is: "
                                "say so in a map and name it with --near-map")  # fmt: skip
-    if not known:
-        raise RequestError(f"nobody is there to ask where {thing.text} is: "
+    if not resolvers:
+        raise RequestError(f"nobody is there to ask where {resource.text} is: "
                            "name a map with --near-map")  # fmt: skip
-    looked = ", ".join(one.where for one in known)
-    kinds = {kind for one in known for kind in one.kinds()}
-    if thing.kind not in kinds and closest(thing.kind, kinds) is not None:
-        raise UnknownName("kind of thing", thing.kind, kinds, f"looked in {looked}")
-    names = {name for one in known for name in one.known(thing.kind)}
-    raise UnknownName(thing.kind, thing.name, names, f"looked in {looked}")
+    looked = ", ".join(one.where for one in resolvers)
+    kinds = {kind for one in resolvers for kind in one.kinds()}
+    if resource.kind not in kinds and closest(resource.kind, kinds) is not None:
+        raise UnknownName("kind of thing", resource.kind, kinds, f"looked in {looked}")
+    names = {name for one in resolvers for name in one.known(resource.kind)}
+    raise UnknownName(resource.kind, resource.name, names, f"looked in {looked}")
 
 
-def clues(view: View, near: Near) -> Iterator[Term]:
+def proximity_terms(view: View, near: Proximity) -> Iterator[Term]:
     """Yield one comparison for each thing told of where a thing is.
 
     The zone is the same, an aggregate of the thing is shared, each fact of the thing has a value
@@ -137,7 +139,7 @@ def clues(view: View, near: Near) -> Iterator[Term]:
     for name, fact in near.facts.items():
         told = view.text(name)
         values = fact if isinstance(fact, tuple) else (fact,)
-        rules = [Rule(fact=name, equals=value) for value in values]
+        rules = [FactRule(fact=name, equals=value) for value in values]
         holds = told.where(lambda has, rules=rules: any(rule.accepts(has) for rule in rules))  # type: ignore[misc]
         need = " or ".join(map(str, values))
         yield Term(f"facts.{name} of {near.thing}", need, told, holds=holds)

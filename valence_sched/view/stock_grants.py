@@ -15,12 +15,12 @@ from valence_sched.model.inventory import Stock
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-NOTHING = (0.0, 0.0, 0.0, 0.0)
+NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # what rounding may have cost a quotient
 
 
 @dataclass(frozen=True, slots=True)
-class Grants:
+class StockGrants:
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     An entry is a stock: what is ``left`` of it, and the ``min``, ``max`` and ``step`` of a grant,
@@ -28,12 +28,12 @@ class Grants:
     """
 
     start: Ints
-    left: Floats
+    free: Floats
     min: Floats
     max: Floats
     step: Floats
 
-    def each(self, amounts: Floats) -> tuple[Floats, Floats]:
+    def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Return per amount and stock the size of one grant, and how many such grants there are.
 
         ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. A grant is what
@@ -41,100 +41,100 @@ class Grants:
         """
         amounts = np.maximum(amounts, EPSILON)
         if not (self.min.any() or self.step.any() or np.isfinite(self.max).any()):
-            number = np.floor(self.left / amounts + EPSILON)  # the usual stock: any amount will do
+            number = np.floor(self.free / amounts + EPSILON)  # the usual stock: any amount will do
             return np.where(number > 0.0, amounts, np.inf), number
         size = np.maximum(amounts, self.min)
-        most = np.minimum(self.left, self.max)
+        most = np.minimum(self.free, self.max)
         if self.step.any():
             stepped = self.step > 0.0
             step = np.where(stepped, self.step, 1.0)
             size = np.where(stepped, np.ceil(size / step - EPSILON) * step, size)
             most = np.where(stepped, np.floor(most / step + EPSILON) * step, most)
         size = np.where(size <= most, size, np.inf)
-        return size, np.floor(self.left / size + EPSILON)
+        return size, np.floor(self.free / size + EPSILON)
 
     def sums(self, values: Floats) -> Floats:
         """Return per row the total of ``values``, one a stock, along the last axis."""
-        if len(self.left) == len(self.start) - 1:
+        if len(self.free) == len(self.start) - 1:
             return values
         found: Floats = np.add.reduceat(values, self.start[:-1], axis=-1)
         return found
 
-    def count(self, amount: float) -> Floats:
+    def grant_count(self, amount: float) -> Floats:
         """Return per row how many separate grants of ``amount`` its stocks can hand out."""
-        found: Floats = self.sums(self.each(np.array([[amount]]))[1])[0]
+        found: Floats = self.sums(self.sizes_and_counts(np.array([[amount]]))[1])[0]
         return found
 
-    def less(self, amount: float, count: int) -> Grants:
+    def after_grants(self, amount: float, count: int) -> StockGrants:
         """Return what is left after ``count`` grants: of the smallest, the tightest stocks first.
 
         Rows that cannot hand out so many hand out what they can.
         """
-        size, number = (found[0] for found in self.each(np.array([[amount]])))
-        if len(self.left) == len(self.start) - 1:
+        size, number = (found[0] for found in self.sizes_and_counts(np.array([[amount]])))
+        if len(self.free) == len(self.start) - 1:
             taken = np.minimum(number, count)
         else:
             rows = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
-            order = np.lexsort((self.left - size, size, rows))
+            order = np.lexsort((self.free - size, size, rows))
             sorted_ = number[order]
             before = np.cumsum(sorted_) - sorted_
             before -= before[self.start[:-1]][rows]
             taken = np.empty_like(number)
             taken[order] = np.clip(count - before, 0.0, sorted_)
         given = np.multiply(taken, size, out=np.zeros_like(taken), where=taken > 0.0)
-        return replace(self, left=np.round(self.left - given, 9))
+        return replace(self, free=np.round(self.free - given, 9))
 
-    def window(self, first: int, last: int) -> Grants:
+    def window(self, first: int, last: int) -> StockGrants:
         """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
-        parts = (array[low:high] for array in self.terms())
-        return Grants(self.start[first : last + 1] - low, *parts)
+        parts = (array[low:high] for array in self.stock_arrays())
+        return StockGrants(self.start[first : last + 1] - low, *parts)
 
-    def take(self, rows: Ints) -> Grants:
+    def take(self, rows: Ints) -> StockGrants:
         """Return a copy with these rows in this order."""
-        if len(self.left) == len(self.start) - 1:
+        if len(self.free) == len(self.start) - 1:
             start, entries = np.arange(len(rows) + 1), rows
         else:
             sizes = (self.start[1:] - self.start[:-1])[rows]
             start = np.concatenate(([0], np.cumsum(sizes)))
             entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
-        return frozen(start, *(array[entries] for array in self.terms()))
+        return read_only(start, *(array[entries] for array in self.stock_arrays()))
 
-    def splice(self, first: int, last: int, other: Grants) -> Grants:
+    def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
         """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
         low, high = int(self.start[first]), int(self.start[last])
-        grown = len(other.left) - (high - low)
+        grown = len(other.free) - (high - low)
         pieces = (self.start[:first], other.start[:-1] + low, self.start[last:] + grown)
-        parts = zip(self.terms(), other.terms(), strict=True)
-        return frozen(
+        parts = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
+        return read_only(
             np.concatenate(pieces),
             *(np.concatenate((mine[:low], theirs, mine[high:])) for mine, theirs in parts),
         )
 
-    def terms(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the arrays that have one element a stock, in the order of their declaration."""
-        return self.left, self.min, self.max, self.step
+        return self.free, self.min, self.max, self.step
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         """Return all arrays, in the order in which they are declared."""
-        return (self.start, *self.terms())
+        return (self.start, *self.stock_arrays())
 
 
-def grants(values: Sequence[Sequence[tuple[float, ...]]]) -> Grants:
+def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
     """Return the grants of rows, each a list of what :func:`terms` says of its stocks."""
-    rows = [row or (NOTHING,) for row in values]
+    rows = [row or (NO_STOCK,) for row in values]
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
-    return frozen(start, *(column.copy() for column in table.T))
+    return read_only(start, *(column.copy() for column in table.T))
 
 
-def terms(stock: Stock, left: float) -> tuple[float, float, float, float]:
+def stock_bounds(stock: Stock, free: float) -> tuple[float, float, float, float]:
     """Return what is left of a stock and the least, most and step of a grant of it."""
-    return left, stock.min, math.inf if stock.max is None else stock.max, stock.step
+    return free, stock.min, math.inf if stock.max is None else stock.max, stock.step
 
 
-def frozen(start: Ints, *parts: Floats) -> Grants:
+def read_only(start: Ints, *parts: Floats) -> StockGrants:
     """Return grants whose arrays cannot be written."""
     for array in (start, *parts):
         array.flags.writeable = False
-    return Grants(start, *parts)
+    return StockGrants(start, *parts)

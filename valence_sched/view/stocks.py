@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from valence_sched.model.inventory import Stock
 from valence_sched.view import stock_grants
-from valence_sched.view.block_counts import joined
-from valence_sched.view.stock_grants import Grants
+from valence_sched.view.block_counts import splice_array
+from valence_sched.view.stock_grants import StockGrants
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class StockColumn:
     """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
@@ -33,50 +33,52 @@ class Column:
 
     free: Floats
     total: Floats
-    most: Floats
+    largest_grant: Floats
     podm_free: Floats
     podm_total: Floats
     inverse: Floats
     podm_inverse: Floats
-    each: Grants = field(kw_only=True)
+    by_stock: StockGrants = field(kw_only=True)
 
-    def window(self, first: int, last: int) -> Column:
+    def window(self, first: int, last: int) -> StockColumn:
         """Return rows ``[first, last)`` as windows on the same memory."""
-        sums = (array[first:last] for array in self.sums())
-        return Column(*sums, each=self.each.window(first, last))
+        sums = (array[first:last] for array in self.row_arrays())
+        return StockColumn(*sums, by_stock=self.by_stock.window(first, last))
 
-    def take(self, rows: Ints) -> Column:
+    def take(self, rows: Ints) -> StockColumn:
         """Return a copy with these rows in this order."""
-        return frozen(*(array[rows] for array in self.sums()), each=self.each.take(rows))
-
-    def splice(self, first: int, last: int, other: Column) -> Column:
-        """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
-        return frozen(
-            *(
-                joined(mine, first, last, theirs)
-                for mine, theirs in zip(self.sums(), other.sums(), strict=True)
-            ),
-            each=self.each.splice(first, last, other.each),
+        return read_only(
+            *(array[rows] for array in self.row_arrays()), by_stock=self.by_stock.take(rows)
         )
 
-    def sums(self) -> tuple[Floats, ...]:
+    def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
+        """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
+        return read_only(
+            *(
+                splice_array(mine, first, last, theirs)
+                for mine, theirs in zip(self.row_arrays(), other.row_arrays(), strict=True)
+            ),
+            by_stock=self.by_stock.splice(first, last, other.by_stock),
+        )
+
+    def row_arrays(self) -> tuple[Floats, ...]:
         """Return the arrays of one element a row, in the order in which they are declared."""
-        return (self.free, self.total, self.most, self.podm_free, self.podm_total,
+        return (self.free, self.total, self.largest_grant, self.podm_free, self.podm_total,
                 self.inverse, self.podm_inverse)  # fmt: skip
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """Return all arrays, those of ``each`` last."""
-        return (*self.sums(), *self.each.arrays())
+        return (*self.row_arrays(), *self.by_stock.arrays())
 
 
-def empty(rows: int) -> Column:
+def empty_column(rows: int) -> StockColumn:
     """Return the column of a resource that nobody has."""
-    return column({}, {}, rows)
+    return build_column({}, {}, rows)
 
 
-def column(
+def build_column(
     values: Mapping[int, tuple[float, ...]], pools: Mapping[int, Sequence[Stock]], rows: int
-) -> Column:
+) -> StockColumn:
     """Return a column from the stocks of some rows and what :func:`row_values` says of them.
 
     The other rows have none.
@@ -85,14 +87,14 @@ def column(
     if values:
         table[:, list(values)] = np.array(list(values.values())).T
     free, total, most, podm_free, podm_total = (row.copy() for row in table)
-    each = stock_grants.grants([terms(pools.get(row, ())) for row in range(rows)])
+    each = stock_grants.build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
     inverses = inverse(total), inverse(podm_total)
-    return frozen(free, total, most, podm_free, podm_total, *inverses, each=each)
+    return read_only(free, total, most, podm_free, podm_total, *inverses, by_stock=each)
 
 
-def terms(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
+def grant_bounds(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
     """Return what is left of each stock of a pool and what bounds its grants."""
-    return [stock_grants.terms(stock, left(stock)) for stock in pool]
+    return [stock_grants.stock_bounds(stock, free_amount(stock)) for stock in pool]
 
 
 def inverse(total: Floats) -> Floats:
@@ -100,14 +102,14 @@ def inverse(total: Floats) -> Floats:
     return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
 
 
-def frozen(*arrays: Floats, each: Grants) -> Column:
+def read_only(*arrays: Floats, by_stock: StockGrants) -> StockColumn:
     """Return a column whose arrays cannot be written."""
     for array in arrays:
         array.flags.writeable = False
-    return Column(*arrays, each=each)
+    return StockColumn(*arrays, by_stock=by_stock)
 
 
-def left(stock: Stock) -> float:
+def free_amount(stock: Stock) -> float:
     """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
     return max(0.0, to_a_billionth(stock.total - stock.used)) if stock.total is not None else 0.0
 
@@ -119,7 +121,7 @@ def to_a_billionth(amount: float) -> float:
 
 def largest_grant(stock: Stock) -> float:
     """Return the largest amount that the stock can hand out at once, 0 for none."""
-    most = left(stock)
+    most = free_amount(stock)
     if stock.max is not None and stock.max < most:
         most = stock.max
     if stock.step:
@@ -127,13 +129,13 @@ def largest_grant(stock: Stock) -> float:
     return most if most >= stock.min else 0.0
 
 
-def grant(stock: Stock, asked: float) -> float | None:
+def grant_size(stock: Stock, amount_asked: float) -> float | None:
     """Return the smallest amount the stock hands out that is at least ``asked``, None for none.
 
     At least ``min``, at most ``max``, a multiple of ``step``: a domain that grows by 64 MiB
     answers 1,000 MiB with 1,024.
     """
-    amount = max(asked, stock.min)
+    amount = max(amount_asked, stock.min)
     if stock.step:
         amount = to_a_billionth(math.ceil(amount / stock.step - 1e-9) * stock.step)
     return amount if amount <= largest_grant(stock) else None
@@ -142,9 +144,9 @@ def grant(stock: Stock, asked: float) -> float | None:
 def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...]:
     """Return one row of a column from the pool's and the podm's stocks of one resource."""
     return (
-        to_a_billionth(math.fsum(left(stock) for stock in pool)),
+        to_a_billionth(math.fsum(free_amount(stock) for stock in pool)),
         math.fsum(stock.total or 0.0 for stock in pool),
         max((largest_grant(stock) for stock in pool), default=0.0),
-        to_a_billionth(math.fsum(left(stock) for stock in podm)),
+        to_a_billionth(math.fsum(free_amount(stock) for stock in podm)),
         math.fsum(stock.total or 0.0 for stock in podm),
     )

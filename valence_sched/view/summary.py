@@ -9,7 +9,7 @@ from valence_sched.model.measures import MEASURES
 from valence_sched.view.view import View
 
 
-class Amounts(Struct, frozen=True, kw_only=True):
+class PodmSummary(Struct, frozen=True, kw_only=True):
     """Free and in all, in the unit of the name; blocks are whole, never parts."""
 
     blocks: tuple[int, int]
@@ -22,7 +22,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
     stocks: dict[str, tuple[float, float]]
 
 
-def podm_amounts(view: View) -> list[Amounts]:
+def summarise_podms(view: View) -> list[PodmSummary]:
     """Return one line per podm; a block that stands in two pools counts once."""
     rows = view.first_row[:-1]
     sums = {
@@ -30,7 +30,7 @@ def podm_amounts(view: View) -> list[Amounts]:
         for name, need in MEASURES.items()
     }
     found = []
-    for podm, shelf in enumerate(view.shelves):
+    for podm, shelf in enumerate(view.block_tables):
         pairs = {name: (int(free[podm]), int(total[podm])) for name, (free, total) in sums.items()}
         blocks = (sum(slots > 0 for slots in shelf.slots), len(shelf.slots))
         stocks = {
@@ -38,15 +38,15 @@ def podm_amounts(view: View) -> list[Amounts]:
             for name, c in view.resources.items()
             if any(stock.resource == name for stock in shelf.stocks)
         }
-        found.append(Amounts(blocks=blocks, stocks=stocks, **pairs))
+        found.append(PodmSummary(blocks=blocks, stocks=stocks, **pairs))
     return found
 
 
-def pool_amounts(view: View, podm: int) -> dict[str, Amounts]:
+def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
     """Return one line per pool of a podm; a block that stands in two pools counts in both."""
     first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
     part = view.window(first, last)
-    shelf = view.shelves[podm]
+    shelf = view.block_tables[podm]
     found = {}
     for row, pool in enumerate(part.pools):
         here = [block for block, pools in enumerate(shelf.pools) if row in pools]
@@ -61,5 +61,5 @@ def pool_amounts(view: View, podm: int) -> dict[str, Amounts]:
             if any(shelf.stocks[number].resource == name for number in numbers)
         }
         blocks = (sum(shelf.slots[block] > 0 for block in here), len(here))
-        found[pool.id] = Amounts(blocks=blocks, stocks=stocks, **pairs)
+        found[pool.id] = PodmSummary(blocks=blocks, stocks=stocks, **pairs)
     return found

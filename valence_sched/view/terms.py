@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.model.inventory import LeanPodm, Pool
-from valence_sched.model.request import Names, Request
+from valence_sched.model.request import NameRequirements, Request
 from valence_sched.view.view import Floats, Labels, Mask, View
 
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ def terms(
 
     @functools.wraps(make)
     def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
-        kept = every = view.every
+        kept = every = view.all_rows
         for term in make(view, request, *args, **options):
             mask = term.mask
             if mask is not every:
@@ -80,15 +80,15 @@ def terms_of_podms(
     def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
         def kept() -> Mask:
             mask = judge(view, request, *args, **options)
-            return view.every if mask.all() else mask
+            return view.all_rows if mask.all() else mask
 
         key = (make, *sorted(options.items())) if options else (make,)
-        return view.keep(key, kept)  # type: ignore[no-any-return]
+        return view.memoise(key, kept)  # type: ignore[no-any-return]
 
     return keep  # type: ignore[return-value]
 
 
-def named(label: str, has: Labels, asked: Names) -> Iterator[Term]:
+def terms_for_names(label: str, has: Labels, asked: NameRequirements) -> Iterator[Term]:
     """Yield a term for each name that must be there or must not, and for each list of names."""
     for name in asked.required:
         yield Term(label, name, has, holds=has.where({name}.issubset))

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from valence_sched.view import stocks
-from valence_sched.view.block_counts import joined
+from valence_sched.view.block_counts import splice_array
 from valence_sched.view.view import Labels, View
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     grown = len(part) - (last - first)
     new_podms = len(part.podms)
     shift = new_podms - (after - podm)
-    old_blocks = 0 if appended else len(view.shelves[podm].uris)
+    old_blocks = 0 if appended else len(view.block_tables[podm].uris)
     first_row, podm_of = view.first_row, view.podm_of
     if grown or shift:
         first_row = np.concatenate(
@@ -48,43 +48,43 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     names = {**view.resources, **part.resources}
     changed = View(
         kinds=view.kinds,
-        podms=_listed(view.podms, podm, after, part.podms),
-        shelves=[*view.shelves[:podm], *part.shelves, *view.shelves[after:]],
-        pools=_listed(view.pools, first, last, part.pools),
+        podms=_splice_items(view.podms, podm, after, part.podms),
+        block_tables=[*view.block_tables[:podm], *part.block_tables, *view.block_tables[after:]],
+        pools=_splice_items(view.pools, first, last, part.pools),
         first_row=first_row,
         podm_of=podm_of,
-        position_of=joined(view.position_of, first, last, part.position_of),
-        census=view.census.splice(first, last, part.census),
-        podm_census=view.podm_census.splice(podm, after, part.podm_census),
+        position_of=splice_array(view.position_of, first, last, part.position_of),
+        block_counts=view.block_counts.splice(first, last, part.block_counts),
+        podm_block_counts=view.podm_block_counts.splice(podm, after, part.podm_block_counts),
         resources={
-            name: view.resources.get(name, stocks.empty(len(view))).splice(
-                first, last, part.resources.get(name, stocks.empty(len(part)))
+            name: view.resources.get(name, stocks.empty_column(len(view))).splice(
+                first, last, part.resources.get(name, stocks.empty_column(len(part)))
             )
             for name in names
         },
-        enabled=joined(view.enabled, first, last, part.enabled),
-        zone=_labels(view.zone, first, last, part.zone),
-        status=_labels(view.status, first, last, part.status),
-        aggregates=_labels(view.aggregates, first, last, part.aggregates),
-        capabilities=_labels(view.capabilities, first, last, part.capabilities),
-        traits=_labels(view.traits, first, last, part.traits),
-        lot=joined(view.lot, first, last, part.lot),
+        enabled=splice_array(view.enabled, first, last, part.enabled),
+        zone=_splice_labels(view.zone, first, last, part.zone),
+        status=_splice_labels(view.status, first, last, part.status),
+        aggregates=_splice_labels(view.aggregates, first, last, part.aggregates),
+        capabilities=_splice_labels(view.capabilities, first, last, part.capabilities),
+        traits=_splice_labels(view.traits, first, last, part.traits),
+        lot=splice_array(view.lot, first, last, part.lot),
         block_count=view.block_count - old_blocks + part.block_count,
     )
-    return changed.frozen(), Splice(first, last, len(part))
+    return changed.freeze(), Splice(first, last, len(part))
 
 
-def _listed(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:
+def _splice_items(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:
     if list(mine[first:last]) == list(theirs):
         return mine
     return [*mine[:first], *theirs, *mine[last:]]
 
 
-def _labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
+def _splice_labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
     new = [theirs[row] for row in range(len(theirs.codes))]
     if [mine[row] for row in range(first, last)] == new:
         return mine
     values = list(mine.values)
     values += [value for value in theirs.values if value not in values]
     codes = np.array([values.index(value) for value in new], dtype=np.int64)
-    return Labels(values, joined(mine.codes, first, last, codes))
+    return Labels(values, splice_array(mine.codes, first, last, codes))

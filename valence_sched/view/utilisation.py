@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from valence_sched.model.need import Need
-from valence_sched.view.availability import lacking
+from valence_sched.view.availability import infeasible_rows
 from valence_sched.view.view import By, Floats, View
 
 EPSILON = 1e-9  # what rounding may have added to a share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Shares:
+class _ShareTable:
     """What is free of some needs, and one over all there is of each; shape ``(needs, rows)``.
 
     ``free`` is in parts of all there is, 0 where there is nothing, ``mean`` its mean per row.
@@ -33,8 +33,8 @@ class _Shares:
     free: Floats
     inverse: Floats
     mean: Floats
-    none: Floats | None
-    untold: bool
+    absent: Floats | None
+    exceeds_total: bool
 
 
 class _Squares(NamedTuple):
@@ -47,7 +47,7 @@ class _Squares(NamedTuple):
     mean: Floats
 
 
-class Left(NamedTuple):
+class FreeShare(NamedTuple):
     """The mean per row of the shares that a request leaves, of use for rows that do not lack any.
 
     It may be above 1 where the shares are ``untold``. ``none`` is the part of the needs of which a
@@ -56,54 +56,56 @@ class Left(NamedTuple):
     """
 
     mean: Floats
-    none: Floats | None
-    asked: Floats
-    shares: _Shares
+    absent: Floats | None
+    amounts: Floats
+    table: _ShareTable
 
 
-def left(view: View, needs: tuple[Need, ...], by: By) -> Left:
+def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     """Return the mean of the shares ``(free - asked) / total``, 0 for rows that lack something.
 
     Of what there is nothing the share is 0. Kept for the plugins that ask next.
     """
-    return view.of_free(("left", by), needs, lambda: _left(view, needs, by))  # type: ignore[no-any-return]
+    return view.memoise_free(("left", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
 
 
-def left_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
+def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     """Return the mean of the squares of the same shares, anything for rows that lack something."""
-    _, _, asked, shares = left(view, needs, by)
-    squares: _Squares = view.of_free(("squares", by), shares, lambda: _squares(shares))
+    _, _, asked, shares = free_share(view, needs, by)
+    squares: _Squares = view.memoise_free(("squares", by), shares, lambda: _squares(shares))
     # (free - asked * inverse)**2, multiplied out
     each = asked / max(1, len(needs))
-    found = summed(squares.products, np.concatenate((asked * each, -2.0 * each)))
+    found = weighted_sum(squares.products, np.concatenate((asked * each, -2.0 * each)))
     return np.add(found, squares.mean, out=found)
 
 
-def summed(table: Floats, weights: Floats) -> Floats:
+def weighted_sum(table: Floats, weights: Floats) -> Floats:
     """Return ``sum(weights[i] * table[i])`` per column, one after another.
 
     Alike for one column and for many: numpy adds up a single one in another order, two it does
     not.
     """
     if table.shape[1] == 1:
-        return summed(np.repeat(table, 2, axis=1), weights)[:1]
+        return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]
     found: Floats = np.einsum("i,ij->j", weights, table)
     return found
 
 
-def _left(view: View, needs: tuple[Need, ...], by: By) -> Left:
+def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
-    shares: _Shares = view.of_free(("shares", by), subjects, lambda: _shares(view, needs, by))
+    shares: _ShareTable = view.memoise_free(
+        ("shares", by), subjects, lambda: _share_table(view, needs, by)
+    )
     asked = np.array([need.amount * need.count for need in needs])
-    mean = summed(shares.inverse, asked / max(1, len(needs)))
+    mean = weighted_sum(shares.inverse, asked / max(1, len(needs)))
     np.subtract(shares.mean, mean, out=mean)
     np.abs(mean, out=mean)  # what should be 0 may be a hair below
-    mean[lacking(view, needs)] = 0.0
+    mean[infeasible_rows(view, needs)] = 0.0
     mean.flags.writeable = False
-    return Left(mean, shares.none, asked, shares)
+    return FreeShare(mean, shares.absent, asked, shares)
 
 
-def _shares(view: View, needs: tuple[Need, ...], by: By) -> _Shares:
+def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
     size = (len(needs), len(view))
     free = np.array([view.free(need, by) for need in needs]).reshape(size)
     inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
@@ -112,13 +114,13 @@ def _shares(view: View, needs: tuple[Need, ...], by: By) -> _Shares:
     none = _mean(nothing.astype(np.float64)) if nothing.any() else None
     mean, untold = _mean(free), bool(free.max(initial=0.0) > 1.0 + EPSILON)
     np.minimum(mean, 1.0, out=mean, where=mean <= 1.0 + EPSILON)  # what should be 1
-    return _Shares(free, inverse, mean, none, untold)
+    return _ShareTable(free, inverse, mean, none, untold)
 
 
-def _squares(shares: _Shares) -> _Squares:
+def _squares(shares: _ShareTable) -> _Squares:
     products = np.concatenate((shares.inverse, shares.free)) * np.tile(shares.inverse, (2, 1))
     return _Squares(products, _mean(shares.free * shares.free))
 
 
 def _mean(table: Floats) -> Floats:
-    return summed(table, np.full(len(table), 1.0 / max(1, len(table))))
+    return weighted_sum(table, np.full(len(table), 1.0 / max(1, len(table))))

@@ -14,17 +14,17 @@ import numpy.typing as npt
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import Need
 from valence_sched.view import stocks
-from valence_sched.view.block_counts import Census
-from valence_sched.view.block_kinds import Kinds
-from valence_sched.view.blocks import Shelf
-from valence_sched.view.stock_grants import Grants
+from valence_sched.view.block_counts import BlockCounts
+from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.blocks import BlockTable
+from valence_sched.view.stock_grants import StockGrants
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 By = Literal["pool", "podm"]
 
-MOST_KEPT = 256  # arrays of a View that were worked out for somebody and may be asked again
+MOST_CACHED = 256  # arrays of a View that were worked out for somebody and may be asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,16 @@ class View:
     (``take``, ``window``) answers as the whole does.
     """
 
-    kinds: Kinds
+    kinds: BlockKinds
     podms: Sequence[LeanPodm]
-    shelves: list[Shelf]
+    block_tables: list[BlockTable]
     pools: Sequence[Pool]
     first_row: Ints
     podm_of: Ints
     position_of: Ints
-    census: Census
-    podm_census: Census
-    resources: Mapping[str, stocks.Column]
+    block_counts: BlockCounts
+    podm_block_counts: BlockCounts
+    resources: Mapping[str, stocks.StockColumn]
     enabled: Mask
     zone: Labels
     status: Labels
@@ -74,20 +74,20 @@ class View:
     traits: Labels
     lot: npt.NDArray[np.uint64]
     block_count: int
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.pools)
 
     @property
-    def every(self) -> Mask:
+    def all_rows(self) -> Mask:
         """Return true for every row, the same array each time."""
-        found = self._kept.get("every")
-        return self._keep("every", np.ones, len(self), bool) if found is None else found  # type: ignore[no-any-return]
+        found = self._memo.get("every")
+        return self._memoise("every", np.ones, len(self), bool) if found is None else found  # type: ignore[no-any-return]
 
-    def alike(self, score: float) -> Floats:
+    def constant(self, score: float) -> Floats:
         """Return a score for every row, the same array each time."""
-        return self._keep(("alike", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
+        return self._memoise(("alike", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
@@ -99,22 +99,25 @@ class View:
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.free if by == "pool" else column.podm_free
-        return self._keep(("free", need, by), self._sum, need, by, True)  # type: ignore[no-any-return]
+        return self._memoise(("free", need, by), self._sum, need, by, True)  # type: ignore[no-any-return]
 
-    def count_free(self, needs: tuple[Need, ...]) -> None:
+    def precompute_free(self, needs: tuple[Need, ...]) -> None:
         """Work out what is free for all these needs in one go, for when they are asked."""
         blocks = tuple(need for need in needs if need.kind != "stock")
         if blocks:
-            table = self.kinds.table(blocks)
-            pools, podms = self.census.sums(table), self.podm_census.sums(table)[:, self.podm_of]
+            table = self.kinds.amount_matrix(blocks)
+            pools, podms = (
+                self.block_counts.sums(table),
+                self.podm_block_counts.sums(table)[:, self.podm_of],
+            )
             for need, pool, podm in zip(blocks, pools, podms, strict=True):
-                self._kept["free", need, "pool"] = _frozen(pool)
-                self._kept["free", need, "podm"] = _frozen(podm)
+                self._memo["free", need, "pool"] = _read_only(pool)
+                self._memo["free", need, "podm"] = _read_only(podm)
 
-    def forget_free(self) -> None:
+    def invalidate_free(self) -> None:
         """Forget the sums of what is free: the counts under them are about to change."""
-        for key in [key for key in self._kept if key[0] == "free"]:
-            del self._kept[key]
+        for key in [key for key in self._memo if key[0] == "free"]:
+            del self._memo[key]
 
     def total(self, need: Need, by: By = "pool") -> Floats:
         """Return per row how much of ``need`` all blocks or stocks bring, in use or not.
@@ -125,7 +128,7 @@ class View:
             column = self._column(need.resource)
             return column.total if by == "pool" else column.podm_total
         subject = need.subject
-        return self._keep(("total", subject, by), self._sum, subject, by, False)  # type: ignore[no-any-return]
+        return self._memoise(("total", subject, by), self._sum, subject, by, False)  # type: ignore[no-any-return]
 
     def inverse(self, need: Need, by: By = "pool") -> Floats:
         """Return ``1 / total(need, by)`` per row, and 0 where there is nothing of it."""
@@ -133,57 +136,57 @@ class View:
             column = self._column(need.resource)
             return column.inverse if by == "pool" else column.podm_inverse
         key = ("inverse", need.subject, by)
-        return self._keep(key, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
+        return self._memoise(key, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
 
-    def most(self, need: Need) -> Floats:
+    def largest_grant(self, need: Need) -> Floats:
         """Return per row the largest single grant of a stock, in its unit."""
-        return self._column(need.resource).most
+        return self._column(need.resource).largest_grant
 
-    def grants(self, need: Need) -> Floats:
+    def grant_count(self, need: Need) -> Floats:
         """Return per row how many separate grants of ``need.amount`` its stocks can hand out."""
-        return self._column(need.resource).each.count(need.amount)
+        return self._column(need.resource).by_stock.grant_count(need.amount)
 
-    def stocks_of(self, resource: str) -> Grants:
+    def stocks_of(self, resource: str) -> StockGrants:
         """Return the stocks of a resource one by one."""
-        return self._column(resource).each
+        return self._column(resource).by_stock
 
     def number(self, fact: str) -> Floats:
         """Return a fact per row as a number; NaN where it is unknown or no number."""
-        return self._keep(("number", fact), lambda: self._number(fact))  # type: ignore[no-any-return]
+        return self._memoise(("number", fact), lambda: self._number(fact))  # type: ignore[no-any-return]
 
     def text(self, fact: str) -> Labels:
         """Return a fact per row as it was told; None where it is unknown."""
         values = [podm.facts.get(fact) for podm in self.podms]
         return Labels(values, self.podm_of)
 
-    def told(self, fact: str) -> bool:
+    def has_fact(self, fact: str) -> bool:
         """Return whether any pod manager tells a fact."""
-        return self._keep(  # type: ignore[no-any-return]
+        return self._memoise(  # type: ignore[no-any-return]
             ("told", fact), lambda: any(fact in podm.facts for podm in self.podms)
         )
 
-    def keep(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Return what ``make`` makes, kept under ``key``: of what placing nodes leaves as it is."""
-        return self._keep(key, make)
+        return self._memoise(key, make)
 
-    def latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
+    def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return what ``make`` makes for a key; only the latest key's is kept."""
-        kept = self._kept.get(name)
+        kept = self._memo.get(name)
         if kept is None or kept[0] != key:
-            kept = self._kept[name] = (key, make())
+            kept = self._memo[name] = (key, make())
         return kept[1]
 
-    def of_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
+    def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return what ``make`` makes of what is free; the latest is kept until that changes."""
-        return self.latest(("free", name), key, make)
+        return self.memoise_latest(("free", name), key, make)
 
-    def frozen(self) -> View:
+    def freeze(self) -> View:
         """Return this View after making its arrays read-only; those of census and stocks are."""
         labels = (self.zone, self.status, self.aggregates, self.capabilities, self.traits)
         for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
-            _frozen(array)
+            _read_only(array)
         for label in labels:
-            _frozen(label.codes)
+            _read_only(label.codes)
         return self
 
     def window(self, first: int, last: int) -> View:
@@ -192,40 +195,40 @@ class View:
         return self._selection(
             slice(first, last),
             podms=self.podms[low:high],
-            shelves=self.shelves[low:high],
+            block_tables=self.block_tables[low:high],
             pools=self.pools[first:last],
             first_row=self.first_row[low : high + 1] - first,
             podm_of=self.podm_of[first:last] - low,
-            census=self.census.window(first, last),
-            podm_census=self.podm_census.window(low, high),
+            block_counts=self.block_counts.window(first, last),
+            podm_block_counts=self.podm_block_counts.window(low, high),
             resources={name: c.window(first, last) for name, c in self.resources.items()},
         )
 
     def take(self, rows: Sequence[int] | Ints) -> View:
         """Return a copy with these rows in this order."""
         index = np.asarray(rows, dtype=np.int64)
-        podms, podm_of = _numbered(self.podm_of[index])
+        podms, podm_of = _renumber(self.podm_of[index])
         return self._selection(
             index,
             podms=[self.podms[podm] for podm in podms.tolist()],
-            shelves=[self.shelves[podm] for podm in podms.tolist()],
+            block_tables=[self.block_tables[podm] for podm in podms.tolist()],
             pools=[self.pools[row] for row in index.tolist()],
             first_row=np.searchsorted(podm_of, np.arange(len(podms) + 1)),
             podm_of=podm_of,
-            census=self.census.take(index),
-            podm_census=self.podm_census.take(podms),
+            block_counts=self.block_counts.take(index),
+            podm_block_counts=self.podm_block_counts.take(podms),
             resources={name: c.take(index) for name, c in self.resources.items()},
         )
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and one past its last; KeyError when it is not here."""
-        podm = self._keep("ids", lambda: {p.id: i for i, p in enumerate(self.podms)})[podm_id]
+        podm = self._memoise("ids", lambda: {p.id: i for i, p in enumerate(self.podms)})[podm_id]
         return int(self.first_row[podm]), int(self.first_row[podm + 1])
 
     @property
     def podm_lots(self) -> npt.NDArray[np.uint64]:
         """Return 64 bits that stand for each podm; shape ``(podms,)``."""
-        return self._keep(  # type: ignore[no-any-return]
+        return self._memoise(  # type: ignore[no-any-return]
             "podm lots", lambda: np.array([lot_of(id_, "") for id_ in self.podm_ids], np.uint64)
         )
 
@@ -245,20 +248,20 @@ class View:
             traits=Labels(self.traits.values, self.traits.codes[rows]),
             lot=self.lot[rows],
             position_of=self.position_of[rows],
-            block_count=sum([len(shelf.uris) for shelf in parts["shelves"]]),
+            block_count=sum([len(shelf.uris) for shelf in parts["block_tables"]]),
             **parts,
         )
 
     def _sum(self, need: Need, by: By, free: bool) -> Floats:
         amounts = self.kinds.amounts(need)
         if by == "pool":
-            return self.census.sum(amounts, free=free)
-        return self.podm_census.sum(amounts, free=free)[self.podm_of]
+            return self.block_counts.sum(amounts, free=free)
+        return self.podm_block_counts.sum(amounts, free=free)[self.podm_of]
 
-    def _column(self, resource: str) -> stocks.Column:
+    def _column(self, resource: str) -> stocks.StockColumn:
         column = self.resources.get(resource)
         if column is None:
-            column = self._keep(("no stock",), lambda: stocks.empty(len(self)))
+            column = self._memoise(("no stock",), lambda: stocks.empty_column(len(self)))
         return column
 
     def _number(self, fact: str) -> Floats:
@@ -266,19 +269,19 @@ class View:
         values = [value if isinstance(value, (int, float)) else np.nan for value in told]
         return np.array(values, dtype=np.float64)[self.podm_of]
 
-    def _keep(self, key: Any, make: Callable[..., Any], *words: Any) -> Any:
-        found = self._kept.get(key)
+    def _memoise(self, key: Any, make: Callable[..., Any], *words: Any) -> Any:
+        found = self._memo.get(key)
         if found is None:
             found = make(*words)
             if isinstance(found, np.ndarray):
-                _frozen(found)
-            if len(self._kept) >= MOST_KEPT:  # of a service that is asked ever new things
-                self._kept.clear()
-            self._kept[key] = found
+                _read_only(found)
+            if len(self._memo) >= MOST_CACHED:  # of a service that is asked ever new things
+                self._memo.clear()
+            self._memo[key] = found
         return found
 
 
-def _numbered(podm_of: Ints) -> tuple[Ints, Ints]:
+def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
     """Return the podms in order, each once, and for each row the number of its podm in them."""
     new = podm_of[1:] != podm_of[:-1]
     if (podm_of[1:] < podm_of[:-1]).any():
@@ -294,6 +297,6 @@ def lot_of(podm: str, pool: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array.flags.writeable = False
     return array

@@ -9,7 +9,7 @@ import numpy as np
 
 from valence_sched.model.group import Group
 from valence_sched.model.request import Request
-from valence_sched.view.domains import places
+from valence_sched.view.domains import domain_index
 from valence_sched.view.view import Floats, View
 
 
@@ -40,12 +40,12 @@ def _scores(view: View, request: Request, group: Group) -> Iterator[Floats]:
     """Yield the scores of each rule; NaN where the value is not told."""
     members = request.company.members
     for domain in group.soft_affinity:
-        here = places(view, domain).most(members.get(domain, {}))
+        here = domain_index(view, domain).largest_count(members.get(domain, {}))
         yield here / (1.0 + here)
     for domain in group.soft_anti_affinity:
-        yield 1.0 / (1.0 + places(view, domain).most(members.get(domain, {})))
+        yield 1.0 / (1.0 + domain_index(view, domain).largest_count(members.get(domain, {})))
     for rule in group.spread:
         if rule.soft:
-            here = places(view, rule.over).most(members.get(rule.over, {}))
-            excess = here + 1.0 - request.company.least(rule.over) - rule.max_skew
+            here = domain_index(view, rule.over).largest_count(members.get(rule.over, {}))
+            excess = here + 1.0 - request.company.fewest_members(rule.over) - rule.max_skew
             yield 1.0 / (1.0 + np.maximum(excess, 0.0))

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.availability import lacking
-from valence_sched.view.utilisation import left, left_squared
+from valence_sched.view.availability import infeasible_rows
+from valence_sched.view.utilisation import free_share, free_share_squared
 from valence_sched.view.view import By, Floats, View
 
 
@@ -19,15 +19,15 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     BalancedAllocation of kube-scheduler, here over the asked needs.
     """
     # of what is left the deviation is the same
-    found = left(view, request.needs, by)
-    mean, deviation = found.mean, left_squared(view, request.needs, by)
-    if found.none is not None:  # of what there is nothing, nothing is used
-        mean = mean + found.none
-        np.add(deviation, found.none, out=deviation)
+    found = free_share(view, request.needs, by)
+    mean, deviation = found.mean, free_share_squared(view, request.needs, by)
+    if found.absent is not None:  # of what there is nothing, nothing is used
+        mean = mean + found.absent
+        np.add(deviation, found.absent, out=deviation)
     np.subtract(deviation, mean * mean, out=deviation)
     np.abs(deviation, out=deviation)  # what should be 0 may be a hair below
     np.sqrt(deviation, out=deviation)
-    if found.shares.untold:  # shares that are not within 0..1 may be further apart
+    if found.table.exceeds_total:  # shares that are not within 0..1 may be further apart
         np.minimum(deviation, 1.0, out=deviation)
-    deviation[lacking(view, request.needs)] = 1.0
+    deviation[infeasible_rows(view, request.needs)] = 1.0
     return np.subtract(1.0, deviation, out=deviation)

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.fact_rules import CostRule, worth
+from valence_sched.view.fact_rules import CostRule, sum_matches
 from valence_sched.view.view import Floats, View
 
 
@@ -31,6 +31,6 @@ def cost(
     """
     if not scale > 0.0:
         raise ValueError(f"scale must be above 0, not {scale}")
-    total = worth(view, "cost", [(rule, rule.cost) for rule in rules])
+    total = sum_matches(view, "cost", [(rule, rule.cost) for rule in rules])
     score: Floats = 1.0 / (1.0 + total / scale)
     return score

@@ -11,14 +11,14 @@ from msgspec import Meta
 from valence_sched.model.request import Request
 from valence_sched.view.view import By, Floats, View
 
-Share = Annotated[float, Meta(ge=0, le=1)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Point(NamedTuple):
     """A point of the curve: at this utilisation this score, both 0..1."""
 
-    utilisation: Share
-    score: Share
+    utilisation: Fraction
+    score: Fraction
 
 
 STRAIGHT = (Point(0.0, 0.0), Point(1.0, 1.0))

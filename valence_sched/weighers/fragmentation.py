@@ -8,9 +8,9 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.request import Mix, Request, Share
-from valence_sched.view.availability import possible
-from valence_sched.view.fragmentation import Look, Workload
+from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.view.availability import feasible_rows
+from valence_sched.view.fragmentation import FlavorMix, MixSupply
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.view import Floats, Ints, Mask, View
 
@@ -40,16 +40,20 @@ def fragmentation(
     node is of use as a whole; the bound by what runs out first is ours: thrice what this flavor
     alone could use, for nodes of others need less besides.
     """
-    mix = request.mix if request.mix.shares else Mix((Share(request.needs, request.traits),))
+    mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
     workload = mix.workload(of)
     if not workload:
-        return view.alike(0.5)
-    rows, left, before = _seen(view, workload, mix.digest, possible(view, request.needs))
+        return view.constant(0.5)
+    rows, left, before = _scarce_rows(
+        view, workload, mix.digest, feasible_rows(view, request.needs)
+    )
     if not len(rows):
-        return view.alike(0.5)
+        return view.constant(0.5)
     accepts = workload.accepts(view.traits)[:, rows]
-    after = workload.look_after(before, left, request.needs)
-    growth = (workload.useless(after, accepts) - workload.useless(before, accepts)) / workload.one
+    after = workload.supply_after(before, left, request.needs)
+    growth = (
+        workload.fragmentation(after, accepts) - workload.fragmentation(before, accepts)
+    ) / workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
     score = np.full(len(view), 0.5)
@@ -57,30 +61,36 @@ def fragmentation(
     return score
 
 
-def _seen(view: View, workload: Workload, digest: str, where: Mask) -> tuple[Ints, Leftover, Look]:
+def _scarce_rows(
+    view: View, workload: FlavorMix, digest: str, where: Mask
+) -> tuple[Ints, Leftover, MixSupply]:
     """Return the rows out of ``where`` that have any of the scarce thing, and what they have free.
 
     What the mix sees of a View as a whole is kept: the next request is asked about most of it.
     """
     if 2 * np.count_nonzero(where) < len(view):
         rows = where.nonzero()[0]
-        left, before, some = _look(view, workload, rows)
-        return (rows[some], *_selected(left, before, some))
-    key = (digest, workload.of)
-    left, before, some = view.latest("fragmentation", key, lambda: _look(view, workload, None))
-    rows = some if where is view.every else some[where[some]]
-    return (rows, *_selected(left, before, rows))
+        left, before, some = _leftover_and_supply(view, workload, rows)
+        return (rows[some], *_select(left, before, some))
+    key = (digest, workload.scarce_resource)
+    left, before, some = view.memoise_latest(
+        "fragmentation", key, lambda: _leftover_and_supply(view, workload, None)
+    )
+    rows = some if where is view.all_rows else some[where[some]]
+    return (rows, *_select(left, before, rows))
 
 
-def _look(view: View, workload: Workload, rows: Ints | None) -> tuple[Leftover, Look, Ints]:
+def _leftover_and_supply(
+    view: View, workload: FlavorMix, rows: Ints | None
+) -> tuple[Leftover, MixSupply, Ints]:
     """Return what is free on some rows, all if None, and which of them have the scarce thing."""
-    left = leftover(view, workload.resources, blocks=workload.blocks)
+    left = leftover(view, workload.resources, blocks=workload.uses_blocks)
     left = left if rows is None else left.take(rows)
-    look = workload.look(left)
+    look = workload.supply(left)
     return left, look, (look.free > 0.0).nonzero()[0]
 
 
-def _selected(left: Leftover, look: Look, rows: Ints) -> tuple[Leftover, Look]:
+def _select(left: Leftover, look: MixSupply, rows: Ints) -> tuple[Leftover, MixSupply]:
     if len(rows) in (0, len(look.free)):  # nobody looks, or at all
         return left, look
     return left.take(rows), look.take(rows)

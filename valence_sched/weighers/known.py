@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.availability import enough, lacking
+from valence_sched.view.availability import infeasible_rows, sufficient
 from valence_sched.view.view import Floats, View
 
 
@@ -19,12 +19,12 @@ def known(view: View, request: Request) -> Floats:
     no need would take a device that is unknown, all score 1.
     """
     if not [need for need in request.needs if need.unknown != "reject" and need.kind != "stock"]:
-        return view.alike(1.0)
+        return view.constant(1.0)
     needs = tuple([msgspec.structs.replace(need, unknown="reject") for need in request.needs])
     score = np.ones(len(view))
-    lack = lacking(view, needs)
+    lack = infeasible_rows(view, needs)
     if len(lack):
-        some = [mask[lack] for mask in enough(view, needs) if mask is not view.every]
+        some = [mask[lack] for mask in sufficient(view, needs) if mask is not view.all_rows]
         satisfied = np.add.reduce(some, dtype=np.int64) + (len(needs) - len(some))
         score[lack] = satisfied / len(needs)
     return score

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.proximity import clues
+from valence_sched.view.proximity import proximity_terms
 from valence_sched.view.view import Floats, View
 
 
@@ -17,7 +17,9 @@ def near(view: View, request: Request) -> Floats:
     the pool has in common with it; of several things the mean; 1 where all of it holds.
     Where nothing is wished for it takes no part in a policy.
     """
-    soft = [[term.mask for term in clues(view, thing)] for thing in request.near if thing.soft]
+    soft = [
+        [term.mask for term in proximity_terms(view, thing)] for thing in request.near if thing.soft
+    ]
     score = np.ones(len(view))
     if told := [masks for masks in soft if masks]:
         score = np.mean([np.mean(masks, axis=0) for masks in told], axis=0)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from valence_sched.model.request import Request
-from valence_sched.view.domains import places
+from valence_sched.view.domains import domain_index
 from valence_sched.view.view import Floats, View
 
 
@@ -14,5 +14,5 @@ def owner(view: View, request: Request) -> Floats:
     ``1 / (1 + nodes of the request's owner on the pod manager)``, those of this request that are
     placed already included. Without an owner 1 for all, and in a policy it takes no part then.
     """
-    score: Floats = 1.0 / (1.0 + places(view, "podm").most(request.company.owned))
+    score: Floats = 1.0 / (1.0 + domain_index(view, "podm").largest_count(request.company.owned))
     return score

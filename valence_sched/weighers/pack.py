@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.availability import lacking
-from valence_sched.view.utilisation import left
+from valence_sched.view.availability import infeasible_rows
+from valence_sched.view.utilisation import free_share
 from valence_sched.view.view import By, Floats, View
 
 
@@ -19,11 +19,11 @@ def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     pool where one of the needs finds too little scores 0. Source: MostAllocated of
     kube-scheduler, here absolute.
     """
-    found = left(view, request.needs, by)
+    found = free_share(view, request.needs, by)
     full = np.subtract(1.0, found.mean)
-    if found.none is not None:
-        np.subtract(full, found.none, out=full)
-    if found.none is not None or found.shares.untold:
+    if found.absent is not None:
+        np.subtract(full, found.absent, out=full)
+    if found.absent is not None or found.table.exceeds_total:
         np.maximum(full, 0.0, out=full)  # what should be 0 may be a hair below
-    full[lacking(view, request.needs)] = 0.0
+    full[infeasible_rows(view, request.needs)] = 0.0
     return full

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.fact_rules import WishRule, worth
+from valence_sched.view.fact_rules import PreferenceRule, sum_matches
 from valence_sched.view.view import Floats, View
 
 
-def preference(view: View, request: Request, *, rules: tuple[WishRule, ...] = ()) -> Floats:
+def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...] = ()) -> Floats:
     """Prefers pools that have the most of what is wished for and the least of what is not.
 
     ``(matched - least) / (most - least)``, where ``matched`` is the sum of the weights of the rules
@@ -23,5 +23,5 @@ def preference(view: View, request: Request, *, rules: tuple[WishRule, ...] = ()
     least = sum(min(0.0, rule.weight) for rule in rules)
     if most == least:
         return np.full(len(view), 0.5)
-    matched = worth(view, "preference", [(rule, rule.weight) for rule in rules])
+    matched = sum_matches(view, "preference", [(rule, rule.weight) for rule in rules])
     return np.clip((matched - least) / (most - least), 0.0, 1.0)

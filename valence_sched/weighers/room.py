@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.utilisation import left
+from valence_sched.view.utilisation import free_share
 from valence_sched.view.view import By, Floats, View
 
 
@@ -18,5 +18,5 @@ def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     pool where one of the needs finds too little scores 0. Source: LeastAllocated of
     kube-scheduler, here absolute.
     """
-    found = left(view, request.needs, by)
-    return np.minimum(found.mean, 1.0) if found.shares.untold else found.mean
+    found = free_share(view, request.needs, by)
+    return np.minimum(found.mean, 1.0) if found.table.exceeds_total else found.mean

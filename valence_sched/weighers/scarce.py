@@ -20,7 +20,7 @@ def scarce(view: View, request: Request) -> Floats:
     """
     asked = tuple([need for need in request.needs if need.kind == "accelerator"])
     # kept: most requests that come one after another ask for the same, or for none
-    return view.of_free("scarce", asked, lambda: _scarce(view, asked))  # type: ignore[no-any-return]
+    return view.memoise_free("scarce", asked, lambda: _scarce(view, asked))  # type: ignore[no-any-return]
 
 
 def _scarce(view: View, asked: tuple[Need, ...]) -> Floats:
@@ -30,7 +30,7 @@ def _scarce(view: View, asked: tuple[Need, ...]) -> Floats:
         need = Need(kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown)
         spare += sign * view.free(need, "podm")
     if not spare.any():
-        return view.alike(1.0)
+        return view.constant(1.0)
     score: Floats = 1.0 / (1.0 + spare)
     score.flags.writeable = False
     return score

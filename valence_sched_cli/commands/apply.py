@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.options import common
-from valence_sched_cli.output.cells import Tails, maybe
+from valence_sched_cli.output.cells import UriTails, or_absent
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
     from valence_sched.model.decision import Placement
     from valence_sched.model.plan import Plan
 
-CLAIMED = ("Node", "Podm", "Pool", "Blocks", "Claim")
-REFRESHED = (
+CLAIM_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
+REFRESH_COLUMNS = (
     "Node", "Differs", "Was Podm", "Was Pool", "Was Blocks", "Is Podm", "Is Pool", "Is Blocks",
 )  # fmt: skip
-DIFFERENT = 10
-MOST_NAMED = 20  # of what moved, a line each
+EXIT_DIFFERENT = 10
+MAX_LISTED_CHANGES = 20  # of what moved, a line each
 
 
 class ApplyPodm(base.Lister):
@@ -55,13 +55,13 @@ class ApplyPodm(base.Lister):
             action="store_true",
             help="with --refresh, exit 10 when another decision is made now",
         )
-        claim_compose.add_holding_options(parser)
+        claim_compose.add_claim_options(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.refresh:
-            return REFRESHED
-        return CLAIMED if parsed_args.claim else claim_compose.NODE_COLUMNS
+            return REFRESH_COLUMNS
+        return CLAIM_COLUMNS if parsed_args.claim else claim_compose.NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         plan = self.main.read_plan(parsed_args.planned)
@@ -76,7 +76,7 @@ class ApplyPodm(base.Lister):
     ) -> tuple[Sequence[str], Sequence[Any]]:
         request = plan.decision.request
         with self.main.store(parsed_args.state) as store:
-            planned = self._planned(parsed_args, plan, store)
+            planned = self._plan_claimer(parsed_args, plan, store)
             claim = planned.claim(request, key=parsed_args.key, ttl_s=parsed_args.ttl).claim
         assert claim is not None, "the first time a plan is claimed whole, or that is an error"
         self.closing.append(f"claim {claim.id} is {claim.state}: podm claim show tells")
@@ -84,25 +84,25 @@ class ApplyPodm(base.Lister):
             (one.node, one.chosen.podm, one.chosen.pool, _blocks(one), claim.id)
             for one in plan.decision.placements
         ]
-        return CLAIMED, rows
+        return CLAIM_COLUMNS, rows
 
     def _compose(
         self, parsed_args: argparse.Namespace, plan: Plan
     ) -> tuple[Sequence[str], Sequence[Any]]:
         request = plan.decision.request
-        with claim_compose.site(self, parsed_args) as site:
-            planned = self._planned(parsed_args, plan, site.store)
-            planned.earlier(parsed_args.key)
-            done = self.main.make(
+        with claim_compose.podm_access(self, parsed_args) as site:
+            planned = self._plan_claimer(parsed_args, plan, site.store)
+            planned.earlier_claim(parsed_args.key)
+            done = self.main.compose(
                 site, planned, request, key=parsed_args.key, ttl_s=parsed_args.ttl
             )
-        claim_compose.tell(self, done, request, waits=parsed_args.wait > 0)
-        if planned.lost and not done.nodes and not done.left:
+        claim_compose.describe_result(self, done, request, waits=parsed_args.wait > 0)
+        if planned.claim_lost and not done.nodes and not done.unverified:
             self.exit_code = 6
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(done))
 
-    def _planned(self, parsed_args: argparse.Namespace, plan: Plan, store: Any) -> Any:
-        return self.main.planned(
+    def _plan_claimer(self, parsed_args: argparse.Namespace, plan: Plan, store: Any) -> Any:
+        return self.main.plan_claimer(
             store,
             plan,
             parsed_args.inventory,
@@ -114,7 +114,7 @@ class ApplyPodm(base.Lister):
     def _refresh(
         self, parsed_args: argparse.Namespace, plan: Plan
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.lifecycle.plan import moved_words
+        from valence_sched.lifecycle.plan import describe_differences
 
         decision, moved = self.main.refresh(
             plan,
@@ -124,33 +124,35 @@ class ApplyPodm(base.Lister):
             resource_files=parsed_args.resource_file,
             live=self.live(parsed_args),
         )
-        self.closing += [f"moved: {moved_words([one])}" for one in moved[:MOST_NAMED]]
-        if len(moved) > MOST_NAMED:
+        self.closing += [
+            f"moved: {describe_differences([one])}" for one in moved[:MAX_LISTED_CHANGES]
+        ]
+        if len(moved) > MAX_LISTED_CHANGES:
             self.closing.append(f"moved: {len(moved)} things in all")
         rows = list(_differences(plan, decision))
         differing = sum(row[1] for row in rows)
         self.closing.append(f"{differing} of {len(rows)} nodes would be another now")
         if differing and parsed_args.detailed_exitcode:
-            self.exit_code = DIFFERENT
-        return REFRESHED, rows
+            self.exit_code = EXIT_DIFFERENT
+        return REFRESH_COLUMNS, rows
 
 
 def _differences(plan: Plan, decision: Decision) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each node of the plan or of the new decision, as it was and as it is."""
-    from valence_sched.model.plan import same
+    from valence_sched.model.plan import same_placement
 
     was = {placement.node: placement for placement in plan.decision.placements}
     now = {placement.node: placement for placement in decision.placements}
     for node in sorted({*was, *now}):
         one, other = was.get(node), now.get(node)
-        yield (node, not same(one, other), *_cells(one), *_cells(other))
+        yield (node, not same_placement(one, other), *_cells(one), *_cells(other))
 
 
 def _cells(placement: Placement | None) -> tuple[Any, ...]:
     if placement is None:
-        return maybe(None), maybe(None), Tails([])
+        return or_absent(None), or_absent(None), UriTails([])
     return placement.chosen.podm, placement.chosen.pool, _blocks(placement)
 
 
-def _blocks(placement: Placement) -> Tails:
-    return Tails([block.uri for block in placement.chosen.blocks])
+def _blocks(placement: Placement) -> UriTails:
+    return UriTails([block.uri for block in placement.chosen.blocks])

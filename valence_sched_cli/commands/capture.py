@@ -79,7 +79,7 @@ class CapturePodm(base.ShowOne):
             self.tell(f"failed: {name}: {why}")
         for line in captured.left_out:
             self.tell(f"left out: {line}")
-        lacks = captured.failures or captured.left_out or self.main.skipped
+        lacks = captured.failures or captured.left_out or self.main.skipped_lines
         self.exit_code = 5 if parsed_args.strict and lacks else 0
         documents = [] if parsed_args.output else [captured.documents]
         counts = (captured.podms, captured.blocks, *documents)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base
 from valence_sched_cli.options import common
 from valence_sched_cli.options.types import age
-from valence_sched_cli.output.cells import PairStack, Stack, Words, maybe
+from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
 
 
-SHOWN = (
+COLUMNS = (
     "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Pod Managers",
     "Nodes", "Blocks", "Amounts",
 )  # fmt: skip
@@ -35,24 +35,33 @@ class ListClaim(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        from valence_sched.model.claim import ENDED, LIVE
+        from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
 
         columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        states = (*LIVE, *ENDED) if parsed_args.all else LIVE
+        states = (*ACTIVE_STATES, *FINAL_STATES) if parsed_args.all else ACTIVE_STATES
         registry = self.main.registry(parsed_args.state)
         claims: Sequence[Claim] = ()
-        if not absent(registry):
+        if not has_no_state(registry):
             with registry.store() as store:
-                store.claims.sweep()
+                store.claims.expire()
                 claims = store.claims.list(states, parsed_args.podm, parsed_args.owner)
         rows = (
-            (claim.id, claim.state, maybe(claim.owner), Words(claim.podms), claim.nodes,
-             maybe(time_of(claim.expires_at)), maybe(time_of(claim.created_at)), maybe(claim.key),
-             Stack(_blocks(claim)), maybe(claim.note))[: len(columns)]
+            (
+                claim.id,
+                claim.state,
+                or_absent(claim.owner),
+                Words(claim.podms),
+                claim.nodes,
+                or_absent(format_time(claim.expires_at)),
+                or_absent(format_time(claim.created_at)),
+                or_absent(claim.key),
+                WordLines(_blocks(claim)),
+                or_absent(claim.note),
+            )[: len(columns)]
             for claim in claims
-        )  # fmt: skip
+        )
         return columns, rows
 
 
@@ -61,19 +70,19 @@ class ShowClaim(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        _add_claim(parser)
+        _add_claim_argument(parser)
         common.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         with self.main.registry(parsed_args.state).store() as store:
-            store.claims.sweep()
+            store.claims.expire()
             claim = store.claims.show(parsed_args.claim)
             events = store.events(claim.id)
             nodes = store.nodes.list(claim=claim.id)
-        composed = Stack([node.uri for node in nodes])
-        happened = Stack([f"{time_of(event.at)} {event.kind}" for event in events])
-        return (*SHOWN, "Composed Nodes", "Events"), (*_cells(claim), composed, happened)
+        composed = WordLines([node.uri for node in nodes])
+        happened = WordLines([f"{format_time(event.at)} {event.kind}" for event in events])
+        return (*COLUMNS, "Composed Nodes", "Events"), (*_cells(claim), composed, happened)
 
 
 class ReleaseClaim(base.Command):
@@ -81,7 +90,7 @@ class ReleaseClaim(base.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        _add_claim(parser, several=True)
+        _add_claim_argument(parser, several=True)
         common.add_state_option(parser)
         return parser
 
@@ -102,7 +111,7 @@ class RenewClaim(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        _add_claim(parser)
+        _add_claim_argument(parser)
         parser.add_argument(
             "--ttl",
             metavar="<age>",
@@ -114,12 +123,12 @@ class RenewClaim(base.ShowOne):
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return SHOWN
+        return COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         with self.main.registry(parsed_args.state).store() as store:
-            store.claims.sweep()
-            return SHOWN, _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
+            store.claims.expire()
+            return COLUMNS, _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
 
 
 class ReapClaim(base.Lister):
@@ -150,10 +159,10 @@ class ReapClaim(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         columns = self.column_names(parsed_args)
-        if absent(self.main.registry(parsed_args.state)):
+        if has_no_state(self.main.registry(parsed_args.state)):
             return columns, ()
-        with self.main.site(self.live(parsed_args)) as site:
-            deeds = list(site.reaper(dry_run=parsed_args.dry_run).reap())
+        with self.main.podm_access(self.live(parsed_args)) as site:
+            deeds = list(site.reconciler(dry_run=parsed_args.dry_run).reconcile())
             purged = site.store.purge(parsed_args.keep, dry_run=parsed_args.dry_run)
         rows = [(deed.kind, deed.id, deed.podm, deed.done) for deed in deeds]
         rows += [
@@ -164,7 +173,7 @@ class ReapClaim(base.Lister):
         return columns, rows
 
 
-def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+def _add_claim_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     if several:
         parser.add_argument(
             "claim", metavar="<claim>", nargs="+", help="claim (ID; repeat for several)"
@@ -173,7 +182,7 @@ def _add_claim(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
         parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
 
 
-def absent(registry: Any) -> bool:
+def has_no_state(registry: Any) -> bool:
     """Return whether there is no state yet, which asking for claims must not make."""
     return registry.file is not None and not registry.file.exists()
 
@@ -186,16 +195,16 @@ def _cells(claim: Claim) -> tuple[Any, ...]:
     return (
         claim.id,
         claim.state,
-        maybe(claim.owner),
-        maybe(claim.group),
-        maybe(claim.key),
-        maybe(time_of(claim.created_at)),
-        maybe(time_of(claim.expires_at)),
-        maybe(claim.note),
+        or_absent(claim.owner),
+        or_absent(claim.group),
+        or_absent(claim.key),
+        or_absent(format_time(claim.created_at)),
+        or_absent(format_time(claim.expires_at)),
+        or_absent(claim.note),
         Words(claim.podms),
         claim.nodes,
-        Stack(_blocks(claim)),
-        PairStack(amounts),
+        WordLines(_blocks(claim)),
+        PairLines(amounts),
     )
 
 
@@ -203,7 +212,7 @@ def _blocks(claim: Claim) -> list[str]:
     return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
 
 
-def time_of(seconds: float | None) -> str | None:
+def format_time(seconds: float | None) -> str | None:
     """Return a time of the database as a person reads it."""
     from datetime import UTC, datetime
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.options.types import age, seconds
-from valence_sched_cli.output.cells import Absent, Tails, maybe
+from valence_sched_cli.output.cells import Absent, UriTails, or_absent
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
-    from valence_sched.lifecycle.access import Site
-    from valence_sched.lifecycle.provision import Provisioned
+    from valence_sched.lifecycle.access import PodmAccess
+    from valence_sched.lifecycle.provision import ProvisionResult
     from valence_sched.model.request import Request
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what becomes of the decision."""
     deeds = parser.add_mutually_exclusive_group()
     deeds.add_argument(
@@ -54,16 +54,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan", metavar="<file>", help="write a plan that podm apply does later, or refuses"
     )
-    add_holding_options(parser)
+    add_claim_options(parser)
 
 
-def _word(text: str) -> str:
+def _idempotency_key(text: str) -> str:
     if not text.strip():  # what a variable that is not set leaves
         raise argparse.ArgumentTypeError("a word that is not empty, please")
     return text
 
 
-def add_holding_options(parser: argparse.ArgumentParser) -> None:
+def add_claim_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how long something is held and waited for, and under which key."""
     parser.add_argument(
         "--ttl",
@@ -75,7 +75,7 @@ def add_holding_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key",
         metavar="<word>",
-        type=_word,
+        type=_idempotency_key,
         help="idempotency key: the same word again gives the same claim or nodes, and no others",
     )
     waiting = parser.add_mutually_exclusive_group()
@@ -95,16 +95,16 @@ def add_holding_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def columns(parsed_args: argparse.Namespace) -> tuple[str, ...]:
+def result_columns(parsed_args: argparse.Namespace) -> tuple[str, ...]:
     """Return the columns of what is done, beside those of the decision."""
     if parsed_args.compose:
         return NODE_COLUMNS
     return () if parsed_args.dispatch is None else DISPATCH_COLUMNS
 
 
-def claimant(command: Any, store: Any, parsed_args: argparse.Namespace) -> Any:
+def claimer_for(command: Any, store: Any, parsed_args: argparse.Namespace) -> Any:
     """Return who decides and claims on what the words of the shell name."""
-    return command.main.claimant(
+    return command.main.claimer(
         store,
         parsed_args.inventory,
         parsed_args.policy_file,
@@ -115,12 +115,12 @@ def claimant(command: Any, store: Any, parsed_args: argparse.Namespace) -> Any:
     )
 
 
-def hold(
+def decide_and_claim(
     command: Any, parsed_args: argparse.Namespace, request: Request
 ) -> tuple[Decision | None, str | None]:
     """Decide and claim; return the decision, None for an earlier key's, and the claim's id."""
     with command.main.store(parsed_args.state) as store:
-        claimed = claimant(command, store, parsed_args).claim(
+        claimed = claimer_for(command, store, parsed_args).claim(
             request, key=parsed_args.key, ttl_s=parsed_args.ttl
         )
     claim = claimed.claim
@@ -130,23 +130,25 @@ def hold(
     return claimed.decision, claim.id if claim else None
 
 
-def make(command: Any, parsed_args: argparse.Namespace, request: Request) -> Provisioned:
+def decide_and_compose(
+    command: Any, parsed_args: argparse.Namespace, request: Request
+) -> ProvisionResult:
     """Decide, claim and compose; return what came of it."""
-    with site(command, parsed_args) as found:
-        decider = claimant(command, found.store, parsed_args)
-        done: Provisioned = command.main.make(
+    with podm_access(command, parsed_args) as found:
+        decider = claimer_for(command, found.store, parsed_args)
+        done: ProvisionResult = command.main.compose(
             found, decider, request, key=parsed_args.key, ttl_s=parsed_args.ttl
         )
     return done
 
 
 @contextlib.contextmanager
-def site(command: Any, parsed_args: argparse.Namespace) -> Iterator[Site]:
+def podm_access(command: Any, parsed_args: argparse.Namespace) -> Iterator[PodmAccess]:
     """Yield the site to change, and show how that goes; who breaks it off is told what stays."""
-    watch = watching(command.app.stderr)
+    watch = claim_progress(command.app.stderr)
     live = command.live(parsed_args)
     try:
-        with command.main.site(live, patience_s=parsed_args.wait, watch=watch) as found:
+        with command.main.podm_access(live, patience_s=parsed_args.wait, on_state=watch) as found:
             yield found
     except KeyboardInterrupt:
         watch("", "")
@@ -156,39 +158,47 @@ def site(command: Any, parsed_args: argparse.Namespace) -> Iterator[Site]:
         watch("", "")
 
 
-def node_rows(done: Provisioned) -> Iterator[tuple[Any, ...]]:
+def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each node; cells as in NODE_COLUMNS."""
-    for node in sorted(done.nodes, key=lambda node: node.id):
+    for node in sorted(result.nodes, key=lambda node: node.id):
         yield (
-            node.id, "COMPOSED", node.podm, maybe(node.pool), node.uri, Tails(list(node.blocks)),
+            node.id,
+            "COMPOSED",
+            node.podm,
+            or_absent(node.pool),
+            node.uri,
+            UriTails(list(node.blocks)),
             node.claim,
-        )  # fmt: skip
-    for error in done.going_on:
-        yield (error.node, "COMPOSING", error.podm, Absent(), Absent(), Tails([]), error.claim)
+        )
+    for error in result.still_composing:
+        yield (error.node, "COMPOSING", error.podm, Absent(), Absent(), UriTails([]), error.claim)
 
 
-def tell(command: Any, done: Provisioned, request: Request, *, waits: bool = True) -> None:
+def describe_result(
+    command: Any, result: ProvisionResult, request: Request, *, waits: bool = True
+) -> None:
     """Say what did not go as it was decided, and set the exit code.
 
     That a pod manager goes on is what is expected where nobody ``waits``.
     """
-    going_on = done.going_on
-    command.closing += [f"tried elsewhere: {note}" for note in done.notes]
-    command.closing += [f"not composed: {line}" for line in done.failures]
+    going_on = result.still_composing
+    command.closing += [f"tried elsewhere: {note}" for note in result.notes]
+    command.closing += [f"not composed: {line}" for line in result.failures]
     command.closing += [
-        f"{'goes on' if error in going_on else 'not verified'}: {error}" for error in done.left
+        f"{'goes on' if error in going_on else 'not verified'}: {error}"
+        for error in result.unverified
     ]
     goes_on = f", {len(going_on)} going on" if going_on else ""
-    command.closing.append(f"{len(done.nodes)} of {request.count} nodes composed{goes_on}")
-    expected = len(done.nodes) + (0 if waits else len(going_on))
-    if len(done.left) > (0 if waits else len(going_on)):
+    command.closing.append(f"{len(result.nodes)} of {request.count} nodes composed{goes_on}")
+    expected = len(result.nodes) + (0 if waits else len(going_on))
+    if len(result.unverified) > (0 if waits else len(going_on)):
         command.exit_code = 7
     elif expected == request.count:
         command.exit_code = 0
     elif expected:
         command.exit_code = 4
     else:
-        command.exit_code = 6 if done.lost else 1
+        command.exit_code = 6 if result.claim_lost else 1
 
 
 def check_options(parsed_args: argparse.Namespace) -> None:
@@ -218,7 +228,7 @@ def dispatch(
     )
     podms = {placement.node: placement.chosen.podm for placement in decision.placements}
     return [
-        (node, podms.get(node, receipt.podm), receipt.status, maybe(receipt.reference))
+        (node, podms.get(node, receipt.podm), receipt.status, or_absent(receipt.reference))
         for receipt in receipts
         for node in receipt.nodes
     ]
@@ -227,18 +237,18 @@ def dispatch(
 def preview(command: Any, parsed_args: argparse.Namespace, decision: Decision) -> None:
     """Ask each chosen pod manager whether it would compose its nodes; tell what it says."""
     from valence_sched.errors import SchedulerError
-    from valence_sched.model.composition import Wanted
+    from valence_sched.model.composition import CompositionRequest
 
-    with command.main.site(command.live(parsed_args)) as site:
+    with command.main.podm_access(command.live(parsed_args)) as site:
         for placement in decision.placements:
             chosen = placement.chosen
-            wanted = Wanted(
+            wanted = CompositionRequest(
                 name=f"preview-{placement.node}",
                 pool=chosen.pool,
                 blocks=tuple(block.uri for block in chosen.blocks),
             )
             try:
-                with site.reach(chosen.podm) as hands:
+                with site.connect(chosen.podm) as hands:
                     refusal = hands.preview(wanted)
                 said = "would compose it" if refusal is None else f"would not: {refusal}"
                 command.exit_code = command.exit_code or (refusal is not None)
@@ -247,7 +257,7 @@ def preview(command: Any, parsed_args: argparse.Namespace, decision: Decision) -
             command.closing.append(f"node {placement.node}: {chosen.podm} {said}")
 
 
-def watching(out: Any = None) -> Callable[[str, str], None]:
+def claim_progress(out: Any = None) -> Callable[[str, str], None]:
     """Return a function that shows the state of each claim on a terminal, and else nothing."""
     stream = out or sys.stderr
     if not stream.isatty():

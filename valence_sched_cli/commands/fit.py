@@ -12,7 +12,7 @@ from valence_sched_cli.options import common
 from valence_sched_cli.options.request import (
     add_request_options,
     check_policy,
-    engine_for,
+    decider_for,
     make_request,
 )
 from valence_sched_cli.options.types import positive
@@ -38,7 +38,7 @@ class FitPodm(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        engine = engine_for(self, parsed_args)
+        engine = decider_for(self, parsed_args)
         names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
         if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):
             names = [None]

@@ -11,21 +11,21 @@ from valence_sched_cli import base
 from valence_sched_cli.options import common
 from valence_sched_cli.output.cells import (
     Absent,
-    Alternatives,
-    Asks,
-    Bonds,
-    Condition,
-    Needs,
-    PairStack,
+    AlternativesCell,
+    AnyOfCell,
+    ExpressionCell,
+    NeedsCell,
+    PairLines,
     Sentence,
-    Stack,
-    maybe,
+    TopologyConstraintsCell,
+    WordLines,
+    or_absent,
 )
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
 
-LONG = (
+LONG_COLUMNS = (
     "Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates",
     "Forbidden Aggregates",
     "Any Aggregates", "Capabilities", "Required Traits", "Forbidden Traits", "Any Traits",
@@ -46,7 +46,7 @@ class ListFlavor(base.Lister):
         flavors = self.main.flavors(parsed_args.flavor_file)
         columns = ["Name", "Description", "Needs"]
         if parsed_args.long:
-            columns += LONG
+            columns += LONG_COLUMNS
         cells = map(_cells, flavors.values())
         return columns, (tuple(row[column] for column in columns) for row in cells)
 
@@ -66,7 +66,7 @@ class ShowFlavor(base.ShowOne):
         import msgspec
 
         flavor = self.main.flavor(parsed_args.flavor, parsed_args.flavor_file)
-        words = PairStack(msgspec.to_builtins(flavor.properties))
+        words = PairLines(msgspec.to_builtins(flavor.properties))
         cells = _cells(flavor)
         head = {name: cells.pop(name) for name in ("Name", "Description")}
         cells = {**head, "Properties": words, **cells}
@@ -98,25 +98,25 @@ class ValidateFlavor(base.Lister):
 
 def _cells(flavor: Flavor) -> dict[str, Any]:
     """Return everything a flavor says but its properties, by the title of the column."""
-    first, *others = flavor.asks
-    aggregates, traits = flavor.wanted_aggregates, flavor.traits
+    first, *others = flavor.alternatives
+    aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
         "Name": flavor.name,
         "Description": flavor.description,
-        "Needs": Needs(first.needs),
-        "Bonds": Bonds(first.bonds),
-        "Fallbacks": Asks(others),
-        "Policy": maybe(flavor.policy),
+        "Needs": NeedsCell(first.needs),
+        "Bonds": TopologyConstraintsCell(first.bonds),
+        "Fallbacks": AlternativesCell(others),
+        "Policy": or_absent(flavor.policy),
         "Share": flavor.share,
-        "Zone": maybe(flavor.zone),
-        "Locations": Stack(flavor.locations),
-        "Aggregates": Stack(aggregates.required),
-        "Forbidden Aggregates": Stack(aggregates.forbidden),
-        "Any Aggregates": Alternatives(aggregates.any_of),
-        "Capabilities": PairStack(flavor.wanted_capabilities),
-        "Required Traits": Stack(traits.required),
-        "Forbidden Traits": Stack(traits.forbidden),
-        "Any Traits": Alternatives(traits.any_of),
-        "Attributes": PairStack(flavor.attributes),
-        "Where": Absent() if flavor.where is None else Condition(flavor.where),
+        "Zone": or_absent(flavor.zone),
+        "Locations": WordLines(flavor.locations),
+        "Aggregates": WordLines(aggregates.required),
+        "Forbidden Aggregates": WordLines(aggregates.forbidden),
+        "Any Aggregates": AnyOfCell(aggregates.any_of),
+        "Capabilities": PairLines(flavor.capability_map),
+        "Required Traits": WordLines(traits.required),
+        "Forbidden Traits": WordLines(traits.forbidden),
+        "Any Traits": AnyOfCell(traits.any_of),
+        "Attributes": PairLines(flavor.attributes),
+        "Where": Absent() if flavor.where is None else ExpressionCell(flavor.where),
     }

@@ -10,7 +10,15 @@ from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import common
-from valence_sched_cli.output.cells import Absent, Cell, Sentence, Sentences, Tails, maybe, text
+from valence_sched_cli.output.cells import (
+    Absent,
+    Cell,
+    Sentence,
+    Sentences,
+    UriTails,
+    format_value,
+    or_absent,
+)
 
 
 class ValidateInventory(base.Lister):
@@ -45,7 +53,7 @@ class ValidateInventory(base.Lister):
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
                 self.exit_code = 1
-            skipped = self.main.skipped
+            skipped = self.main.skipped_lines
             remarks = [line for line in self.main.problems if isinstance(line, Remark)]
             self.main.problems.clear()
             if skipped and parsed_args.strict and not self.exit_code:
@@ -84,9 +92,9 @@ class ConvertInventory(base.ShowOne):
         return self.column_names(parsed_args), (parsed_args.output, podms, blocks)
 
 
-COLUMNS = ("Podm", "Kind", "Name", "Change", "Was", "Is")
-DIFFERENT = 10
-WIDTH = 44  # of a cell that holds a structure
+DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Was", "Is")
+EXIT_DIFFERENT = 10
+VALUE_WIDTH = 44  # of a cell that holds a structure
 
 
 class DiffInventory(base.Lister):
@@ -107,15 +115,15 @@ class DiffInventory(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         rows = [
-            (found.podm, found.kind, Uri(found.name), found.change,
-             _cell(found.was), _cell(found.is_))
+            (found.podm, found.kind, UriCell(found.name), found.change,
+             _cell(found.before), _cell(found.after))
             for found in self.main.differences(parsed_args.old, parsed_args.new)
         ]  # fmt: skip
         if not rows:
             self.closing.append("no difference")
         elif parsed_args.detailed_exitcode:
-            self.exit_code = DIFFERENT
-        return COLUMNS, rows
+            self.exit_code = EXIT_DIFFERENT
+        return DIFF_COLUMNS, rows
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
@@ -126,28 +134,28 @@ class DiffInventory(base.Lister):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class Uri(Cell[str]):
+class UriCell(Cell[str]):
     """A URI or another name: people see its last part, machines all of it."""
 
     def human_readable(self) -> str:
-        return Tails([self._value]).human_readable() or self._value
+        return UriTails([self._value]).human_readable() or self._value
 
     def machine_readable(self) -> str:
         return self._value
 
 
-class Value(Cell[Any]):
+class ValueCell(Cell[Any]):
     """Any value of an inventory: in a few lines for people, as it is for machines."""
 
     def human_readable(self) -> str:
         if isinstance(self._value, dict):
-            lines = _lines(self._value)
+            lines = _field_lines(self._value)
         elif isinstance(self._value, list):
-            lines = [_words(item) for item in self._value]
+            lines = [_inline(item) for item in self._value]
         else:
-            lines = [text(self._value)]
+            lines = [format_value(self._value)]
         folded = (
-            textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+            textwrap.fill(line, VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
             for line in lines
         )
         return "\n".join(folded)
@@ -157,24 +165,24 @@ class Value(Cell[Any]):
 
 
 def _cell(value: Any) -> Any:
-    return maybe(value) if value is None or isinstance(value, str | bool) else Value(value)
+    return or_absent(value) if value is None or isinstance(value, str | bool) else ValueCell(value)
 
 
-def _lines(value: dict[str, Any]) -> list[str]:
+def _field_lines(value: dict[str, Any]) -> list[str]:
     """Print a thing a field a line, without the name that stands beside it."""
     found = []
     for key, item in value.items():
         if key == "devices":
-            found += _lines(item)
+            found += _field_lines(item)
         elif key not in ("uri", "id"):
-            found.append(f"{key}: {_words(item)}")
+            found.append(f"{key}: {_inline(item)}")
     return found
 
 
-def _words(value: Any) -> str:
+def _inline(value: Any) -> str:
     """Print a value inside another on one line."""
     if isinstance(value, dict):
-        return " ".join(f"{key}={_words(item)}" for key, item in value.items())
+        return " ".join(f"{key}={_inline(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return "; ".join(map(_words, value))
-    return text(value)
+        return "; ".join(map(_inline, value))
+    return format_value(value)

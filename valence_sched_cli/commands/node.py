@@ -9,10 +9,10 @@ from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
-from valence_sched_cli.commands.claim import absent, time_of
+from valence_sched_cli.commands.claim import format_time, has_no_state
 from valence_sched_cli.options import common
 from valence_sched_cli.options.types import seconds
-from valence_sched_cli.output.cells import Stack, Tails, maybe
+from valence_sched_cli.output.cells import UriTails, WordLines, or_absent
 
 
 class ListNode(base.Lister):
@@ -36,16 +36,24 @@ class ListNode(base.Lister):
         columns += ["Claim", "Created At"] if parsed_args.long else []
         registry = self.main.registry(parsed_args.state)
         found: list[Any] = []
-        if parsed_args.live or not absent(registry):
-            with self.main.site(self.live(parsed_args)) as site:
-                found = site.nodes(parsed_args.podm, ask=parsed_args.live)
+        if parsed_args.live or not has_no_state(registry):
+            with self.main.podm_access(self.live(parsed_args)) as site:
+                found = site.nodes(parsed_args.podm, live=parsed_args.live)
         rows = (
-            (node.id, state, node.podm, maybe(node.pool), node.uri, Tails(list(node.blocks)),
-             maybe(node.owner), maybe(node.claim or None), maybe(time_of(node.created_at or None)))
-            [: len(columns)]
+            (
+                node.id,
+                state,
+                node.podm,
+                or_absent(node.pool),
+                node.uri,
+                UriTails(list(node.blocks)),
+                or_absent(node.owner),
+                or_absent(node.claim or None),
+                or_absent(format_time(node.created_at or None)),
+            )[: len(columns)]
             for node, state in found
             if parsed_args.owner in (None, node.owner)
-        )  # fmt: skip
+        )
         return columns, rows
 
 
@@ -59,22 +67,22 @@ class ShowNode(base.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        with self.main.site(self.live(parsed_args)) as site:
+        with self.main.podm_access(self.live(parsed_args)) as site:
             node = site.store.nodes.show(parsed_args.node)
             events = site.store.events(node.claim)
-            (state,) = [state for one, state in site.nodes(node.podm, ask=True) if one == node]
+            (state,) = [state for one, state in site.nodes(node.podm, live=True) if one == node]
         cells = {
             "ID": node.id,
             "State": state,
             "Podm": node.podm,
-            "Pool": maybe(node.pool),
+            "Pool": or_absent(node.pool),
             "URI": node.uri,
-            "Owner": maybe(node.owner),
-            "Group": maybe(node.group),
+            "Owner": or_absent(node.owner),
+            "Group": or_absent(node.group),
             "Claim": node.claim,
-            "Created At": maybe(time_of(node.created_at or None)),
-            "Blocks": Stack(node.blocks),
-            "Events": Stack([f"{time_of(event.at)} {event.kind}" for event in events]),
+            "Created At": or_absent(format_time(node.created_at or None)),
+            "Blocks": WordLines(node.blocks),
+            "Events": WordLines([f"{format_time(event.at)} {event.kind}" for event in events]),
         }
         return list(cells), list(cells.values())
 
@@ -103,7 +111,7 @@ class DeleteNode(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.errors import SchedulerError
 
-        with claim_compose.site(self, parsed_args) as site:
+        with claim_compose.podm_access(self, parsed_args) as site:
             for word in dict.fromkeys(parsed_args.node):
                 try:
                     site.composer.remove(site.store.nodes.show(word))

@@ -11,7 +11,7 @@ from valence_sched_cli import base
 from valence_sched_cli.output.cells import Pairs
 
 
-class ListOpinions(base.Lister):
+class ListPlugins(base.Lister):
     """List the plug-ins of one entry point group, those that cannot be loaded included."""
 
     group: str
@@ -24,7 +24,7 @@ class ListOpinions(base.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.core import plugins
 
-        installed = plugins.installed(self.group)
+        installed = plugins.load(self.group)
         rows = [
             (
                 name,
@@ -32,9 +32,9 @@ class ListOpinions(base.Lister):
                 Pairs(_defaults(plugin)),
                 installed.sources[name],
             )
-            for name, plugin in installed.found.items()
+            for name, plugin in installed.by_name.items()
         ]
-        for name, error in installed.broken.items():
+        for name, error in installed.load_errors.items():
             self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")
         columns = ["Name", "Description", "Options"] + (["Source"] if parsed_args.long else [])
         return columns, [row[: len(columns)] for row in rows]
@@ -50,13 +50,13 @@ def _defaults(plugin: Any) -> dict[str, Any]:
     return found
 
 
-class ListFilter(ListOpinions):
+class ListFilter(ListPlugins):
     """List the filters that policies may name, with their options and defaults."""
 
     group = "valence_sched.filters"
 
 
-class ListWeigher(ListOpinions):
+class ListWeigher(ListPlugins):
     """List the weighers that policies may name, with their options and defaults."""
 
     group = "valence_sched.weighers"

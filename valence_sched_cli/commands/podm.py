@@ -11,18 +11,18 @@ from valence_sched_cli import base
 from valence_sched_cli.options import common, registration
 from valence_sched_cli.output.cells import (
     Age,
-    Lines,
+    LinesCell,
+    PairLines,
     Pairs,
-    PairStack,
-    Stack,
-    Tails,
+    UriTails,
+    WordLines,
     Words,
-    maybe,
+    or_absent,
 )
 
 if TYPE_CHECKING:
-    from valence_sched.model.read_options import Live
-    from valence_sched.view.summary import Amounts
+    from valence_sched.model.read_options import ReadOptions
+    from valence_sched.view.summary import PodmSummary
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
@@ -53,7 +53,7 @@ class ListPodm(base.Lister):
         import msgspec
 
         from valence_sched.model.age import age_s
-        from valence_sched.view.summary import podm_amounts
+        from valence_sched.view.summary import summarise_podms
 
         live = self.live(parsed_args)
         view = self.main.view(
@@ -79,7 +79,7 @@ class ListPodm(base.Lister):
             columns += ["Capabilities", "Traits"]
 
         def rows() -> Iterator[tuple[Any, ...]]:
-            for number, amounts in enumerate(podm_amounts(view)):
+            for number, amounts in enumerate(summarise_podms(view)):
                 podm = view.podms[number]
                 if parsed_args.zone not in (None, podm.zone):
                     continue
@@ -95,18 +95,18 @@ class ListPodm(base.Lister):
                     "ID": podm.id,
                     "Status": podm.status,
                     "Enabled": podm.enabled,
-                    "Zone": maybe(podm.zone),
-                    "Age": maybe(age if age is None else Age(age)),
+                    "Zone": or_absent(podm.zone),
+                    "Age": or_absent(age if age is None else Age(age)),
                     "Pools": pools,
                     **_amount_cells(amounts),
-                    "Aggregates": Stack(podm.aggregates),
-                    "Facts": PairStack(podm.facts),
+                    "Aggregates": WordLines(podm.aggregates),
+                    "Facts": PairLines(podm.facts),
                     "Nodes": len(podm.nodes),
-                    "Driver": maybe(podm.driver),
-                    "Name": maybe(podm.name),
-                    "Read At": maybe(podm.read_at),
-                    "Capabilities": PairStack(podm.capabilities),
-                    "Traits": Stack(podm.traits),
+                    "Driver": or_absent(podm.driver),
+                    "Name": or_absent(podm.name),
+                    "Read At": or_absent(podm.read_at),
+                    "Capabilities": PairLines(podm.capabilities),
+                    "Traits": WordLines(podm.traits),
                 }
                 yield tuple(cells[column] for column in columns)
 
@@ -126,10 +126,10 @@ class ShowPodm(base.ShowOne):
         import msgspec
 
         from valence_sched.errors import UnknownName
-        from valence_sched.view.summary import podm_amounts, pool_amounts
+        from valence_sched.view.summary import summarise_podms, summarise_pools
 
         live = self.live(parsed_args)
-        registered = self._registered(parsed_args, live)
+        registered = self._registration_cells(parsed_args, live)
         if registered:
             live = msgspec.structs.replace(live, only=(parsed_args.podm,))
             self.tells_remarks = True
@@ -147,45 +147,47 @@ class ShowPodm(base.ShowOne):
         podm = view.podms[number]
         cells = {
             "ID": podm.id,
-            "Name": maybe(podm.name),
+            "Name": or_absent(podm.name),
             "Status": podm.status,
             "Enabled": podm.enabled,
-            "Driver": maybe(podm.driver),
-            "URL": maybe(podm.url),
-            "Zone": maybe(podm.zone),
+            "Driver": or_absent(podm.driver),
+            "URL": or_absent(podm.url),
+            "Zone": or_absent(podm.zone),
             "Aggregates": Words(podm.aggregates),
             "Capabilities": Pairs(podm.capabilities),
             "Traits": Words(podm.traits),
             "Facts": Pairs(podm.facts),
             "Generation": podm.generation,
-            "Read At": maybe(podm.read_at),
+            "Read At": or_absent(podm.read_at),
             **self._live_cells(podm.id, podm.read_at),
             **registered,
-            **_amount_cells(podm_amounts(view)[number]),
+            **_amount_cells(summarise_podms(view)[number]),
             **self._in_use(podm.id, live),
-            "Pools": Lines([
-                {"pool": name, **_pool_words(amounts)}
-                for name, amounts in pool_amounts(view, number).items()
+            "Pools": LinesCell([
+                {"pool": name, **_pool_fields(amounts)}
+                for name, amounts in summarise_pools(view, number).items()
             ]),
-            "Nodes": Tails([node.uri for node in podm.nodes]),
+            "Nodes": UriTails([node.uri for node in podm.nodes]),
         }  # fmt: skip
         return list(cells), list(cells.values())
 
-    def _registered(self, parsed_args: argparse.Namespace, live: Live) -> dict[str, Any]:
+    def _registration_cells(
+        self, parsed_args: argparse.Namespace, live: ReadOptions
+    ) -> dict[str, Any]:
         """Return how to reach the pod manager, if it is a live one and named by its ID."""
-        if self.main.sources(parsed_args.inventory, live):
+        if self.main.named_sources(parsed_args.inventory, live):
             return {}
         for member in self.main.registry(live.state).members(live):
-            if member.registered.name == parsed_args.podm:
-                return registration.cells(member.registered, member.file)
+            if member.registration.name == parsed_args.podm:
+                return registration.connection_cells(member.registration, member.source)
         return {}
 
-    def _in_use(self, podm: str, live: Live) -> dict[str, Any]:
+    def _in_use(self, podm: str, live: ReadOptions) -> dict[str, Any]:
         """Return which blocks are held by which claim, and which are in use by somebody else."""
         if podm not in self.main.live_ids and live.state is None:
             return {}
-        held, foreign = self.main.in_use(podm, live.state)
-        return {"Held Blocks": PairStack(held), "Foreign Blocks": Stack(foreign)}
+        held, foreign = self.main.block_usage(podm, live.state)
+        return {"Held Blocks": PairLines(held), "Foreign Blocks": WordLines(foreign)}
 
     def _live_cells(self, podm: str, read_at: str | None) -> dict[str, Any]:
         from valence_sched.model.age import age_s
@@ -193,10 +195,10 @@ class ShowPodm(base.ShowOne):
         if podm not in self.main.live_ids:
             return {}
         age = age_s(read_at, self.main.now())
-        return {"Age": maybe(age if age is None else Age(age))}
+        return {"Age": or_absent(age if age is None else Age(age))}
 
 
-def _amount_cells(amounts: Amounts) -> dict[str, Any]:
+def _amount_cells(amounts: PodmSummary) -> dict[str, Any]:
     cells: dict[str, Any] = {}
     for name, title in (
         ("blocks", "Blocks"),
@@ -209,12 +211,12 @@ def _amount_cells(amounts: Amounts) -> dict[str, Any]:
     ):
         free, every = getattr(amounts, name)
         cells[f"Free {title}"], cells[title] = free, every
-    cells["Free Stocks"] = PairStack({name: free for name, (free, _) in amounts.stocks.items()})
-    cells["Stocks"] = PairStack({name: every for name, (_, every) in amounts.stocks.items()})
+    cells["Free Stocks"] = PairLines({name: free for name, (free, _) in amounts.stocks.items()})
+    cells["Stocks"] = PairLines({name: every for name, (_, every) in amounts.stocks.items()})
     return cells
 
 
-def _pool_words(amounts: Amounts) -> dict[str, Any]:
+def _pool_fields(amounts: PodmSummary) -> dict[str, Any]:
     words: dict[str, Any] = {
         f"free_{name}": getattr(amounts, name)[0]
         for name in ("blocks", "cores", "memory_mib", "gpus", "drives")

@@ -10,9 +10,9 @@ from typing import Any
 from valence_sched.errors import SchedulerError
 from valence_sched_cli import base
 from valence_sched_cli.options import common, registration
-from valence_sched_cli.options.request import named
+from valence_sched_cli.options.request import nonempty_name
 
-FLAGS = {
+UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
     "username": "log in as nobody; the password goes, too",
     "password": "forget where its password is, and one that was typed in",
@@ -22,7 +22,7 @@ FLAGS = {
     "zone": "leave its availability zone",
     "location": "forget where it stands",
 }
-NAMES = {
+UNSET_NAMES = {
     "aggregate": "aggregates",
     "capability": "capabilities",
     "trait": "traits",
@@ -36,9 +36,9 @@ class UnsetPodm(base.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
-        for flag, words in FLAGS.items():
+        for flag, words in UNSET_FLAGS.items():
             parser.add_argument(f"--{flag}", action="store_true", help=words)
-        for option in NAMES:
+        for option in UNSET_NAMES:
             parser.add_argument(
                 f"--{option}",
                 metavar=f"<{'key' if option in ('capability', 'fact') else option}>",
@@ -53,16 +53,16 @@ class UnsetPodm(base.Command):
         import msgspec
 
         from valence_sched.errors import UsageError
-        from valence_sched.model.registration import Registered
+        from valence_sched.model.registration import Registration
 
         registry = self.main.registry(parsed_args.state)
         old = registry.get(parsed_args.podm)
-        plain = Registered(name=old.name, url=old.url)
-        flags = [flag for flag in FLAGS if getattr(parsed_args, flag)]
+        plain = Registration(name=old.name, url=old.url)
+        flags = [flag for flag in UNSET_FLAGS if getattr(parsed_args, flag)]
         if parsed_args.username:
             flags.append("password")
         changes = {flag: getattr(plain, flag) for flag in flags if flag != "location"}
-        for option, field in NAMES.items():
+        for option, field in UNSET_NAMES.items():
             names = list(getattr(parsed_args, option))
             if option == "fact" and parsed_args.location:
                 names.append("location")
@@ -101,7 +101,7 @@ class CreatePodm(base.ShowOne):
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="<name>", help="name, its ID in every inventory")
         parser.add_argument("url", metavar="<url>", help="where it is: https://HOST[:PORT]")
-        registration.add_options(parser)
+        registration.add_registration_options(parser)
         common.add_state_option(parser)
         return parser
 
@@ -110,22 +110,22 @@ class CreatePodm(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
-        from valence_sched.model.podm_url import fault, tidy
-        from valence_sched.model.registration import Registered
+        from valence_sched.model.podm_url import strip_service_root, url_problem
+        from valence_sched.model.registration import Registration
 
         name = parsed_args.name
         if not name:
             raise UsageError("an empty name")
-        if wrong := fault(parsed_args.url):
+        if wrong := url_problem(parsed_args.url):
             raise UsageError(f"url: found {wrong}")
         registry = self.main.registry(parsed_args.state)
-        registered = registration.edited(
-            Registered(name=name, url=tidy(parsed_args.url)), parsed_args
+        registered = registration.with_options(
+            Registration(name=name, url=strip_service_root(parsed_args.url)), parsed_args
         )
         registry.check_new(registered)
-        registry.create(registered, registration.typed(parsed_args, name))
-        self.closing += registration.warnings_on(registered, registry.registered())
-        return registration.COLUMNS, registration.every_cell(registered, registry.where)
+        registry.create(registered, registration.prompt_password(parsed_args, name))
+        self.closing += registration.warnings_on(registered, registry.registrations())
+        return registration.COLUMNS, registration.registration_cells(registered, registry.where)
 
 
 class SetPodm(base.Command):
@@ -134,8 +134,8 @@ class SetPodm(base.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
-        parser.add_argument("--url", metavar="<url>", type=named, help="where it is now")
-        registration.add_options(parser)
+        parser.add_argument("--url", metavar="<url>", type=nonempty_name, help="where it is now")
+        registration.add_registration_options(parser)
         common.add_state_option(parser)
         return parser
 
@@ -143,20 +143,20 @@ class SetPodm(base.Command):
         import msgspec
 
         from valence_sched.errors import UsageError
-        from valence_sched.model.podm_url import fault, tidy
+        from valence_sched.model.podm_url import strip_service_root, url_problem
 
         url = parsed_args.url
-        if url is not None and (wrong := fault(url)):
+        if url is not None and (wrong := url_problem(url)):
             raise UsageError(f"--url: found {wrong}")
         registry = self.main.registry(parsed_args.state)
         old = registry.get(parsed_args.podm)
-        new = registration.edited(old, parsed_args)
+        new = registration.with_options(old, parsed_args)
         if url is not None:
-            new = msgspec.structs.replace(new, url=tidy(url))
+            new = msgspec.structs.replace(new, url=strip_service_root(url))
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
-        registry.change(new, registration.typed(parsed_args, old.name))
-        self.closing += registration.warnings_on(new, registry.registered())
+        registry.change(new, registration.prompt_password(parsed_args, old.name))
+        self.closing += registration.warnings_on(new, registry.registrations())
 
 
 class DeletePodm(base.Command):

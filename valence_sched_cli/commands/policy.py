@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import common
-from valence_sched_cli.output.cells import Absent, Lines, PairStack, Sentence, Stack
+from valence_sched_cli.output.cells import Absent, LinesCell, PairLines, Sentence, WordLines
 
 if TYPE_CHECKING:
     from valence_sched.model.policy import WeigherUse
@@ -30,8 +30,8 @@ class ListPolicy(base.Lister):
             columns += ["Filters", "Unknown", "Best Of"]
         rows = (
             (policy.name, policy.description, policy.scheduler,
-             PairStack({use.name: use.weight for use in policy.weighers}),
-             Stack([use.name for use in policy.filters]), policy.unknown,
+             PairLines({use.name: use.weight for use in policy.weighers}),
+             WordLines([use.name for use in policy.filters]), policy.unknown,
              policy.pick.best_of)[: len(columns)]
             for policy in self.main.policies(parsed_args.policy_file).values()
         )  # fmt: skip
@@ -58,8 +58,8 @@ class ShowPolicy(base.ShowOne):
             "Name": policy.name,
             "Description": policy.description,
             "Scheduler": policy.scheduler,
-            "Filters": Lines([{"name": use.name, **use.options} for use in policy.filters]),
-            "Weighers": Lines([
+            "Filters": LinesCell([{"name": use.name, **use.options} for use in policy.filters]),
+            "Weighers": LinesCell([
                 {"name": use.name, "weight": use.weight, **use.options, **_overrides(use)}
                 for use in policy.weighers
             ]),

@@ -13,20 +13,20 @@ from valence_sched_cli.options import common
 from valence_sched_cli.options.request import (
     add_request_options,
     check_policy,
-    engine_for,
+    decider_for,
     make_request,
 )
 from valence_sched_cli.options.types import natural, positive
 from valence_sched_cli.output.decision import (
     COLUMNS,
-    EXPLAINED,
-    LISTED_PODMS,
+    EXPLAIN_COLUMNS,
+    MAX_LISTED_PODMS,
     decision_rows,
-    funnel_words,
-    is_noise,
-    outcome_words,
+    funnel_line,
+    is_redundant,
+    outcome_lines,
 )
-from valence_sched_cli.output.explanation import Screen, sentences
+from valence_sched_cli.output.explanation import ReportRenderer, explanation_lines
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
@@ -49,7 +49,7 @@ class SchedulePodm(base.Lister):
         parser = super().get_parser(prog_name)
         common.add_inventory_options(parser)
         add_request_options(parser, many=False)
-        request_file.add_option(parser)
+        request_file.add_request_file_option(parser)
         parser.add_argument(
             "--count", metavar="<n>", type=positive, help="how many nodes (default: 1)"
         )
@@ -72,14 +72,14 @@ class SchedulePodm(base.Lister):
             "runner-up, near misses, and what would change the choice",
         )
         parser.add_argument("--report", metavar="<file>", help="write the whole decision as JSON")
-        claim_compose.add_options(parser)
+        claim_compose.add_claim_compose_options(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.request_file is not None:
             return request_file.COLUMNS
-        decided = EXPLAINED if parsed_args.explain else COLUMNS
-        return (*decided, *claim_compose.columns(parsed_args))
+        decided = EXPLAIN_COLUMNS if parsed_args.explain else COLUMNS
+        return (*decided, *claim_compose.result_columns(parsed_args))
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UsageError
@@ -93,21 +93,21 @@ class SchedulePodm(base.Lister):
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:
-            decision, _ = claim_compose.hold(self, parsed_args, request)
+            decision, _ = claim_compose.decide_and_claim(self, parsed_args, request)
             if decision is None:
                 return (), ()
         else:
             decision = self._decide(parsed_args, request)
-        if parsed_args.dispatch is not None and decision.placed:
+        if parsed_args.dispatch is not None and decision.placed_nodes:
             return self._dispatch(parsed_args, decision)
-        return self._decided(parsed_args, decision)
+        return self._show_decision(parsed_args, decision)
 
     def _decide(self, parsed_args: argparse.Namespace, request: Request) -> Decision:
         texts: dict[str, bytes] | None = None if parsed_args.plan is None else {}
-        engine = engine_for(self, parsed_args, texts)
+        engine = decider_for(self, parsed_args, texts)
         check_policy(engine, request, parsed_args)
         decision: Decision = engine.select_destinations(request)
-        if texts is not None and decision.placed:
+        if texts is not None and decision.placed_nodes:
             plan = self.main.plan(decision, texts, self.live(parsed_args))
             self.main.write_plan(plan, parsed_args.plan)
             self.closing.append(f"plan written: podm apply {parsed_args.plan} does it")
@@ -128,15 +128,15 @@ class SchedulePodm(base.Lister):
     def _compose(
         self, parsed_args: argparse.Namespace, request: Request
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        done = claim_compose.make(self, parsed_args, request)
-        if done.decision is not None and not done.decision.placed:
-            return self._decided(parsed_args, done.decision)
+        done = claim_compose.decide_and_compose(self, parsed_args, request)
+        if done.decision is not None and not done.decision.placed_nodes:
+            return self._show_decision(parsed_args, done.decision)
         if done.decision is not None and parsed_args.report:
             self.main.write_report(done.decision.report(), parsed_args.report)
-        claim_compose.tell(self, done, request, waits=parsed_args.wait > 0)
+        claim_compose.describe_result(self, done, request, waits=parsed_args.wait > 0)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(done))
 
-    def _decided(
+    def _show_decision(
         self, parsed_args: argparse.Namespace, decision: Decision
     ) -> tuple[Sequence[str], Sequence[Any]]:
         self.exit_code = EXIT_CODES[decision.outcome]
@@ -144,42 +144,42 @@ class SchedulePodm(base.Lister):
             claim_compose.preview(self, parsed_args, decision)
         if parsed_args.report:
             self.main.write_report(decision.report(), parsed_args.report)
-        columns = EXPLAINED if parsed_args.explain else COLUMNS
+        columns = EXPLAIN_COLUMNS if parsed_args.explain else COLUMNS
         rows = list(decision_rows(decision, explain=parsed_args.explain))
         if parsed_args.explain:
             self._explain(decision, parsed_args)
         self._tell_outcome(decision, explain=parsed_args.explain)
-        shown = [name for name in columns if not is_noise(name, columns, rows, parsed_args)]
+        shown = [name for name in columns if not is_redundant(name, columns, rows, parsed_args)]
         picks = [columns.index(name) for name in shown]
         return shown, [tuple(row[pick] for pick in picks) for row in rows]
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        requests = request_file.requests(self.main, parsed_args)
-        engine = engine_for(self, parsed_args)
-        found = request_file.decided(engine, requests, parsed_args)
+        requests = request_file.read_requests(self.main, parsed_args)
+        engine = decider_for(self, parsed_args)
+        found = request_file.decide(engine, requests, parsed_args)
         self.exit_code = EXIT_CODES[found.outcome]
         if parsed_args.report:
             self.main.write_report(found.report(), parsed_args.report)
-        called = request_file.names(requests)
-        self.closing += request_file.outcome_words(found, called)
+        called = request_file.request_names(requests)
+        self.closing += request_file.outcome_lines(found, called)
         return request_file.COLUMNS, list(request_file.rows(found, called))
 
     def _explain(self, decision: Decision, parsed_args: argparse.Namespace) -> None:
         explanation = decision.explanation
         assert explanation is not None, "one request alone is decided on what is there"
         formatter = self._formatter_plugins["table"].obj
-        screen = Screen(formatter, self.app.stderr, parsed_args)
-        self.closing += [funnel_words(decision), *screen.candidates(explanation)]
-        self.closing += sentences(explanation)
+        screen = ReportRenderer(formatter, self.app.stderr, parsed_args)
+        self.closing += [funnel_line(decision), *screen.candidates(explanation)]
+        self.closing += explanation_lines(explanation)
 
     def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
         for warning in decision.warnings:
             self.closing.append(f"warning: {warning}")
-        hidden = len(decision.view.podms) - LISTED_PODMS
+        hidden = len(decision.view.podms) - MAX_LISTED_PODMS
         if not explain and hidden > 0:
             every = len(decision.view.podms)
             self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
-        for podm in decision.chosen_podms()[:LISTED_PODMS]:
-            if reason := decision.no_more(podm):
+        for podm in decision.chosen_podms()[:MAX_LISTED_PODMS]:
+            if reason := decision.stop_reason(podm):
                 self.closing.append(f"no more on {decision.view.podms[podm].id}: {reason.text}")
-        self.closing += outcome_words(decision)
+        self.closing += outcome_lines(decision)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
-from valence_sched_cli.output.cells import PairStack, maybe
-from valence_sched_cli.output.explanation import Screen
+from valence_sched_cli.output.cells import PairLines, or_absent
+from valence_sched_cli.output.explanation import ReportRenderer
 from valence_sched_cli.output.prepare import STRUCTURED
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ class ExplainScheduler(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
-        self._found: Any
-        self._found, warnings = self.main.report(parsed_args.report)
-        self.closing += [f"warning: {warning}" for warning in (*warnings, *self._found.warnings)]
-        self._many = _called(self._found)
-        if self._many:
-            if any(report.explanation is None for report in self._many.values()):
+        self._document: Any
+        self._document, warnings = self.main.read_report(parsed_args.report)
+        self.closing += [f"warning: {warning}" for warning in (*warnings, *self._document.warnings)]
+        self._reports = _reports_by_name(self._document)
+        if self._reports:
+            if any(report.explanation is None for report in self._reports.values()):
                 self.closing.append("of requests that got all their nodes, or that another one "
                                     "failed, the report holds no reasons")  # fmt: skip
-            rows = ((name, *row) for name, one in self._many.items() for row in _rows(one))
+            rows = ((name, *row) for name, one in self._reports.items() for row in _rows(one))
             return ("Request", *COLUMNS), rows
-        if self._found.explanation is None:
+        if self._document.explanation is None:
             self.closing.append("the report holds neither near misses nor flips: an older program "
                                 "wrote it; schedule again for them")  # fmt: skip
-        return COLUMNS, _rows(self._found)
+        return COLUMNS, _rows(self._document)
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
@@ -57,27 +57,33 @@ class ExplainScheduler(base.Lister):
         if parsed_args.columns or parsed_args.sort_columns:
             return super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter in STRUCTURED:
-            whole = _all(self._found, self._many) if self._many else _whole(self._found)
+            whole = (
+                _combined_document(self._document, self._reports)
+                if self._reports
+                else _report_document(self._document)
+            )
             self.formatter.emit_one(list(whole), list(whole.values()), self.app.stdout, parsed_args)
             return 0
         if parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)
-        screen = Screen(self.formatter, self.app.stdout, parsed_args)
-        many = screen.reports(self._found, self._many)
-        for part in many if self._many else screen.report(self._found):
+        screen = ReportRenderer(self.formatter, self.app.stdout, parsed_args)
+        many = screen.reports(self._document, self._reports)
+        for part in many if self._reports else screen.report(self._document):
             self.app.stdout.write(f"{part}\n")
         return 0
 
 
-def _called(found: Any) -> dict[str, Report]:
+def _reports_by_name(found: Any) -> dict[str, Report]:
     """Return the decisions on several requests by what each is called, none for one alone."""
     from valence_sched_cli.commands import request_file as many
 
     reports = getattr(found, "decisions", ())
-    return dict(zip(many.names([report.request for report in reports]), reports, strict=True))
+    return dict(
+        zip(many.request_names([report.request for report in reports]), reports, strict=True)
+    )
 
 
-def _all(found: Any, reports: dict[str, Report]) -> dict[str, Any]:
+def _combined_document(found: Any, reports: dict[str, Report]) -> dict[str, Any]:
     """Return several decisions as one map."""
     import msgspec
 
@@ -86,7 +92,9 @@ def _all(found: Any, reports: dict[str, Report]) -> dict[str, Any]:
         "Requested": found.requested,
         "Placed": found.placed,
         "Inventory": msgspec.to_builtins(found.inventory),
-        "Decisions": [{"Called": name, **_whole(report)} for name, report in reports.items()],
+        "Decisions": [
+            {"Called": name, **_report_document(report)} for name, report in reports.items()
+        ],
         "Warnings": list(found.warnings),
     }
 
@@ -107,13 +115,13 @@ def _rows(report: Report) -> Iterator[tuple[Any, ...]]:
             else ((None,) * 5)
         )
         yield (
-            verdict.podm, verdict.pool, verdict.outcome, maybe(verdict.score),
-            maybe(verdict.behind), PairStack(parts.get(verdict.podm, {})),
-            *map(maybe, why), maybe(misses.get(verdict.podm)),
+            verdict.podm, verdict.pool, verdict.outcome, or_absent(verdict.score),
+            or_absent(verdict.behind), PairLines(parts.get(verdict.podm, {})),
+            *map(or_absent, why), or_absent(misses.get(verdict.podm)),
         )  # fmt: skip
 
 
-def _whole(report: Report) -> dict[str, Any]:
+def _report_document(report: Report) -> dict[str, Any]:
     """Return the report and its explanation as one map, with sentences beside the structure."""
     import msgspec
 

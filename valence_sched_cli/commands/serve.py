@@ -11,7 +11,7 @@ from valence_sched_cli import base
 from valence_sched_cli.options.types import natural
 
 
-class ServePodm(base.Podm, Command):
+class ServePodm(base.PodmCommand, Command):
     """Serve every pod manager of an inventory as a live Redfish service with state.
 
     Each listens on a port of its own on 127.0.0.1. A line with its id and its URL is printed for
@@ -21,7 +21,7 @@ class ServePodm(base.Podm, Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = _Rows
+        parser.formatter_class = _IndentedLinesFormatter
         parser.add_argument(
             "source",
             metavar="<inventory>",
@@ -81,14 +81,14 @@ class ServePodm(base.Podm, Command):
         return f"{text} {super().get_epilog()}".rstrip()
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.model.registration import Password
+        from valence_sched.model.registration import PasswordReference
 
         env, file = parsed_args.password_env, parsed_args.password_file
         self.main.serve(
             parsed_args.source,
             self._ready,
             username=parsed_args.username,
-            password=Password(env=env, file=file) if env or file else None,
+            password=PasswordReference(env=env, file=file) if env or file else None,
             strict=parsed_args.strict,
             podms=parsed_args.podm,
             port=parsed_args.port,
@@ -108,13 +108,15 @@ class ServePodm(base.Podm, Command):
             self.tell("Ctrl-C ends it")
 
 
-class _Rows(argparse.HelpFormatter):
+class _IndentedLinesFormatter(argparse.HelpFormatter):
     """Help in which indented lines stay lines."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         parts = text.split("\n\n")
         return "\n\n".join(
-            part if part.startswith("  ") else super(_Rows, self)._fill_text(part, width, indent)
+            part
+            if part.startswith("  ")
+            else super(_IndentedLinesFormatter, self)._fill_text(part, width, indent)
             for part in parts
         )
 

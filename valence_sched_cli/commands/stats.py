@@ -9,7 +9,7 @@ from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import common
-from valence_sched_cli.output.cells import Age, PairStack, maybe
+from valence_sched_cli.output.cells import Age, PairLines, or_absent
 
 
 class SetStats(base.ShowOne):
@@ -32,7 +32,7 @@ class SetStats(base.ShowOne):
         return ("Podm", "Generation")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        stats = self.main.stats(parsed_args.file)
+        stats = self.main.read_stats(parsed_args.file)
         state = parsed_args.state
         generation = self.main.update_resource_stats(parsed_args.podm, stats, state)
         return self.column_names(parsed_args), (parsed_args.podm, generation)
@@ -55,7 +55,7 @@ class UnsetStats(base.Command):
 
         for podm in dict.fromkeys(parsed_args.podm):
             try:
-                self.main.unreport(podm, parsed_args.state)
+                self.main.forget_report(podm, parsed_args.state)
             except SchedulerError as error:  # the others can go all the same
                 self.tell(str(error))
                 self.exit_code = error.exit_code
@@ -71,6 +71,6 @@ class ShowStats(base.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        stats, age_s = self.main.reported(parsed_args.podm, parsed_args.state)
-        age = maybe(age_s if age_s is None else Age(age_s))
-        return ("Podm", "Age", "Stats"), (parsed_args.podm, age, PairStack(stats))
+        stats, age_s = self.main.reported_stats(parsed_args.podm, parsed_args.state)
+        age = or_absent(age_s if age_s is None else Age(age_s))
+        return ("Podm", "Age", "Stats"), (parsed_args.podm, age, PairLines(stats))

@@ -11,7 +11,7 @@ from valence_sched_cli.options.types import positive
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
 
-WORDS = (
+OPTION_DESTS = (
     "owner", "group", "affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity",
     "at_most", "spread", "soft_spread",
 )  # fmt: skip
@@ -25,7 +25,7 @@ _RULES = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
     parser.add_argument("--owner", metavar="<owner>", type=_name, help="for whom the nodes are")
     parser.add_argument(
@@ -36,20 +36,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "a domain of a rule is podm, zone, location, aggregate or facts.NAME",
     )
     for option, words in _RULES:
-        _add(parser, option, "<domain>", _domain, f"{words} {_REPEAT}")
+        _add_option(parser, option, "<domain>", _domain, f"{words} {_REPEAT}")
     words = f"at most n nodes of the group at one value of this domain {_REPEAT}"
-    _add(parser, "--at-most", "<domain=n>", _at_most, words)
+    _add_option(parser, "--at-most", "<domain=n>", _at_most, words)
     for option, start in (("--spread", "spread"), ("--soft-spread", "better spread")):
         words = f"{start} the group evenly over this domain, its counts at most skew (1) apart"
-        _add(parser, option, "<domain[=skew]>", _spread, f"{words} {_REPEAT}")
+        _add_option(parser, option, "<domain[=skew]>", _spread, f"{words} {_REPEAT}")
 
 
-def said(parsed_args: argparse.Namespace, flavor: str) -> dict[str, Any]:
+def request_fields(parsed_args: argparse.Namespace, flavor: str) -> dict[str, Any]:
     """Return the fields of a request that the options make."""
     return {"owner": parsed_args.owner, "group": _group(parsed_args, flavor)}
 
 
-def _add(parser: argparse.ArgumentParser, option: str, metavar: str, kind: Any, words: str) -> None:
+def _add_option(
+    parser: argparse.ArgumentParser, option: str, metavar: str, kind: Any, words: str
+) -> None:
     parser.add_argument(option, metavar=metavar, type=kind, action="append", default=[], help=words)
 
 
@@ -102,10 +104,10 @@ def _name(text: str) -> str:
 
 def _domain(text: str) -> str:
     from valence_sched.errors import RequestError
-    from valence_sched.view.domains import check
+    from valence_sched.view.domains import check_domain
 
     try:
-        check(text)
+        check_domain(text)
     except RequestError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valence_sched.model.request import Names
+    from valence_sched.model.request import NameRequirements
 
-WORDS = (
+OPTION_DESTS = (
     "aggregate", "exclude_aggregate", "trait", "exclude_trait", "capability", "location", "where",
 )  # fmt: skip
 
@@ -22,7 +22,7 @@ _NAMES = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_location_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where."""
     for option, words in _NAMES:
         parser.add_argument(
@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def said(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return what the words of the shell say of where, as fields of a request.
 
     Raises:
@@ -69,11 +69,11 @@ def said(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """
     args = parsed_args
     return {
-        "aggregates": _wanted(args.aggregate, args.exclude_aggregate),
-        "traits": _wanted(args.trait, args.exclude_trait),
-        "capabilities": _offered(args.capability),
+        "aggregates": _name_constraints(args.aggregate, args.exclude_aggregate),
+        "traits": _name_constraints(args.trait, args.exclude_trait),
+        "capabilities": _merge_capabilities(args.capability),
         "locations": tuple(args.location),
-        "where": _condition(args.where),
+        "where": _conjunction(args.where),
     }
 
 
@@ -98,17 +98,19 @@ def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _wanted(wanted: Sequence[tuple[str, ...]], excluded: Sequence[tuple[str, ...]]) -> Names:
-    from valence_sched.model.request import Names
+def _name_constraints(
+    wanted: Sequence[tuple[str, ...]], excluded: Sequence[tuple[str, ...]]
+) -> NameRequirements:
+    from valence_sched.model.request import NameRequirements
 
-    return Names(
+    return NameRequirements(
         required=tuple(names[0] for names in wanted if len(names) == 1),
         forbidden=tuple(name for names in excluded for name in names),
         any_of=tuple(names for names in wanted if len(names) > 1),
     )
 
 
-def _offered(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
     from valence_sched.errors import UsageError
 
     found: dict[str, tuple[str, ...]] = {}
@@ -121,15 +123,15 @@ def _offered(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str
     return found
 
 
-def _condition(texts: Sequence[str]) -> Any:
+def _conjunction(texts: Sequence[str]) -> Any:
     """Return the expression that all of these make; None when there is none."""
-    from valence_sched.model.expression import parse
+    from valence_sched.model.expression import parse_expression
 
     found = []
     for number, text in enumerate(texts, 1):
         name = f"--where {number}" if len(texts) > 1 else "--where"
         value = _json(text, name)
-        parse(value, name)
+        parse_expression(value, name)
         found.append(value)
     return found[0] if len(found) == 1 else ["and", *found] if found else None
 
@@ -142,4 +144,4 @@ def _json(text: str, name: str) -> object:
         return decode(text.encode(errors="surrogateescape"), object, name)
     except InputError as error:
         hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
-        raise InputError(name, error.place, error.found, error.expected, hint) from None
+        raise InputError(name, error.document_path, error.found, error.expected, hint) from None

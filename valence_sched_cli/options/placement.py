@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from valence_sched.model.request import Names, Request
+    from valence_sched.model.request import NameRequirements, Request
 
-WORDS = ("resource", "required", "forbidden", "member_of")
+OPTION_DESTS = ("resource", "required", "forbidden", "member_of")
 
 _ONE_OF = re.compile(r"(?:^|,)\s*(!?)in:")
 
 
-class Terms(NamedTuple):
+class NameConstraints(NamedTuple):
     """What one option says: all of these, none of those, and one of each list."""
 
     required: tuple[str, ...] = ()
@@ -24,17 +24,17 @@ class Terms(NamedTuple):
     any_of: tuple[tuple[str, ...], ...] = ()
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_placement_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; each may be repeated, and all of them must hold."""
     group = parser.add_argument_group("in the words of Placement (all repeatable, all must hold)")
     for option, metavar, type_, words in (
-        ("--resource", "<class=n>", resource,
+        ("--resource", "<class=n>", parse_resource,
          "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=8192, "
          "DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
-        ("--required", "<trait>", traits,
+        ("--required", "<trait>", parse_traits,
          "only where this trait is: A, A,B for both, !A for not, in:A,B for one of them"),
-        ("--forbidden", "<trait>", forbidden, "only where this trait is not"),
-        ("--member-of", "<aggregate>", aggregates,
+        ("--forbidden", "<trait>", parse_forbidden, "only where this trait is not"),
+        ("--member-of", "<aggregate>", parse_aggregates,
          "only members of this aggregate; in:a,b for one of them, !a for none, !in:a,b for "
          "neither"),
     ):  # fmt: skip
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def said(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
+def request_fields(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a request with the traits and aggregates of these words beside.
 
     Raises:
@@ -51,8 +51,8 @@ def said(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, A
     """
     args = parsed_args
     return fields | {
-        "traits": joined("trait", fields["traits"], [*args.required, *args.forbidden]),
-        "aggregates": joined("aggregate", fields["aggregates"], args.member_of),
+        "traits": merge_names("trait", fields["traits"], [*args.required, *args.forbidden]),
+        "aggregates": merge_names("aggregate", fields["aggregates"], args.member_of),
     }
 
 
@@ -68,37 +68,39 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
         amounts[name] = amounts.get(name, 0) + amount
     if not amounts:
         return request
-    more = Flavor(name="shell", properties=placement.properties(amounts)).needs
-    first, *others = (placement.more(ask, more) for ask in request.asks)
+    more = Flavor(name="shell", properties=placement.compile_amounts(amounts)).needs
+    first, *others = (placement.add_needs(ask, more) for ask in request.alternatives)
     return msgspec.structs.replace(
         request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
     )
 
 
-def joined(kind: str, names: Names, terms: Iterable[Terms]) -> Names:
+def merge_names(
+    kind: str, names: NameRequirements, constraints: Iterable[NameConstraints]
+) -> NameRequirements:
     """Return names with those of some terms beside.
 
     Raises:
         UsageError: one of them is both required and forbidden.
     """
     from valence_sched.errors import UsageError
-    from valence_sched.model.request import Names
+    from valence_sched.model.request import NameRequirements
 
-    for term in terms:
-        names = names.plus(Names(*term))
+    for term in constraints:
+        names = names.plus(NameRequirements(*term))
     if both := [name for name in names.required if name in names.forbidden]:
         raise UsageError(f"{kind} {both[0]!r} is both required and forbidden")
     return names
 
 
-def resource(text: str) -> tuple[str, int]:
+def parse_resource(text: str) -> tuple[str, int]:
     """Parse ``CLASS=N``."""
-    from valence_sched.config.foreign.placement import fault
+    from valence_sched.config.foreign.placement import resource_class_problem
 
     name, equals, amount = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not CLASS=N, as in VCPU=4")
-    if wrong := fault(name):
+    if wrong := resource_class_problem(name):
         raise argparse.ArgumentTypeError(wrong)
     if (
         not amount.isdecimal()
@@ -110,7 +112,7 @@ def resource(text: str) -> tuple[str, int]:
     return name, int(amount)
 
 
-def traits(text: str) -> Terms:
+def parse_traits(text: str) -> NameConstraints:
     """Parse ``A,!B,in:C,D``: what follows ``in:`` are alternatives."""
     one_of = _ONE_OF.search(text)
     if one_of and one_of[1]:
@@ -119,30 +121,32 @@ def traits(text: str) -> Terms:
     items = () if one_of and not one_of.start() else _names(text, plain)
     forbidden = tuple(_name(text, item[1:]) for item in items if item.startswith("!"))
     required = tuple(item for item in items if not item.startswith("!"))
-    return Terms(required, forbidden, (_options(text, text[one_of.end() :]),) if one_of else ())
+    return NameConstraints(
+        required, forbidden, (_plain_names(text, text[one_of.end() :]),) if one_of else ()
+    )
 
 
-def forbidden(text: str) -> Terms:
+def parse_forbidden(text: str) -> NameConstraints:
     """Parse the names of traits that must not be there."""
     if text.startswith("in:"):
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is A,B")
-    return Terms(forbidden=_options(text, text))
+    return NameConstraints(forbidden=_plain_names(text, text))
 
 
-def aggregates(text: str) -> Terms:
+def parse_aggregates(text: str) -> NameConstraints:
     """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``."""
     word = text.removeprefix("!")
     if word.startswith("in:"):
-        options = _options(text, word[3:])
-        return Terms((), options) if word != text else Terms(any_of=(options,))
+        options = _plain_names(text, word[3:])
+        return NameConstraints((), options) if word != text else NameConstraints(any_of=(options,))
     if "," in word:
         hint = "in:a,b is one of them, and the option twice is both"
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
-    name = _options(text, word)
-    return Terms((), name) if word != text else Terms(name)
+    name = _plain_names(text, word)
+    return NameConstraints((), name) if word != text else NameConstraints(name)
 
 
-def _options(text: str, part: str) -> tuple[str, ...]:
+def _plain_names(text: str, part: str) -> tuple[str, ...]:
     names = _names(text, part)
     for name in names:
         if name.startswith("!"):

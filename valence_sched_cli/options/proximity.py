@@ -7,10 +7,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-WORDS = ("near", "prefer_near")
+OPTION_DESTS = ("near", "prefer_near")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_proximity_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about things outside."""
     for option, words in (
         ("--near", "only near this thing, such as volume=db-1"),
@@ -19,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             option,
             metavar="<kind=name>",
-            type=_thing,
+            type=_external_resource,
             action="append",
             default=[],
             help=f"{words}: where a map says that it is, or, within openstack, the cloud "
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def said(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return what the words of the shell say of things outside, as fields of a request."""
     return {"near": _by_kind(parsed_args.near), "prefer_near": _by_kind(parsed_args.prefer_near)}
 
@@ -46,7 +46,7 @@ def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _thing(text: str) -> tuple[str, str]:
+def _external_resource(text: str) -> tuple[str, str]:
     """Parse ``KIND=NAME``."""
     kind, equals, name = (part.strip() for part in text.partition("="))
     if not equals or not kind or not name:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, UsageError, one_line
-from valence_sched_cli.options.request import named
-from valence_sched_cli.output.cells import Pairs, Words, maybe
+from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:
-    from valence_sched.model.registration import Registered
+    from valence_sched.model.registration import Registration
 
 COLUMNS = (
     "ID", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
@@ -25,7 +25,7 @@ COLUMNS = (
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
 
-class Refuse(argparse.Action):
+class _RefusePassword(argparse.Action):
     """A password on the command line, which everybody on the machine sees; it is not repeated."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
@@ -33,13 +33,13 @@ class Refuse(argparse.Action):
                      "--password-env, --password-file or --password-prompt")  # fmt: skip
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_registration_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a pod manager is reached, and what it counts as."""
     parser.add_argument(
-        "--driver", metavar="<driver>", type=named, help="what it speaks (default: auto)"
+        "--driver", metavar="<driver>", type=nonempty_name, help="what it speaks (default: auto)"
     )
-    parser.add_argument("--username", metavar="<name>", type=named, help="who logs in")
-    parser.add_argument("--password", nargs="?", action=Refuse, help=argparse.SUPPRESS)
+    parser.add_argument("--username", metavar="<name>", type=nonempty_name, help="who logs in")
+    parser.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
     password = parser.add_mutually_exclusive_group()
     password.add_argument(
         "--password-env", metavar="<variable>", help="environment variable with the password"
@@ -66,14 +66,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_descriptions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--zone", metavar="<zone>", type=named, help="availability zone it is in")
+    parser.add_argument(
+        "--zone", metavar="<zone>", type=nonempty_name, help="availability zone it is in"
+    )
     for option, metavar, words in (
         ("--aggregate", "<aggregate>", "aggregate it belongs to"),
         ("--trait", "<trait>", "trait of all its pools"),
         ("--location", "<location>", "where it stands, such as dc1/row-3/rack-7"),
     ):
-        parser.add_argument(option, metavar=metavar, type=named, action="append", default=[],
-                            help=f"{words} (repeat for several)")  # fmt: skip
+        parser.add_argument(
+            option,
+            metavar=metavar,
+            type=nonempty_name,
+            action="append",
+            default=[],
+            help=f"{words} (repeat for several)",
+        )
     for option, metavar, words in (
         ("--capability", "<key=value;value>", "capability, with its values"),
         ("--fact", "<key=value>", "fact about it: a number, a text, or texts with ; between"),
@@ -85,7 +93,7 @@ def _add_descriptions(parser: argparse.ArgumentParser) -> None:
     enabled.add_argument("--disable", action="store_true", help="place nothing on it")
 
 
-def edited(registered: Registered, args: argparse.Namespace) -> Registered:
+def with_options(registration: Registration, args: argparse.Namespace) -> Registration:
     """Return a pod manager with what the words of the shell say of it.
 
     Raises:
@@ -95,10 +103,10 @@ def edited(registered: Registered, args: argparse.Namespace) -> Registered:
     import msgspec
 
     changes: dict[str, Any] = {
-        "aggregates": _joined(registered.aggregates, args.aggregate),
-        "traits": _joined(registered.traits, args.trait),
-        "capabilities": registered.capabilities | _capabilities(args.capability),
-        "facts": dict(registered.facts) | _facts(args),
+        "aggregates": _merge(registration.aggregates, args.aggregate),
+        "traits": _merge(registration.traits, args.trait),
+        "capabilities": registration.capabilities | _capabilities(args.capability),
+        "facts": dict(registration.facts) | _facts(args),
     }
     for name in ("driver", "username", "auth", "zone"):
         if getattr(args, name) is not None:
@@ -111,10 +119,10 @@ def edited(registered: Registered, args: argparse.Namespace) -> Registered:
         changes |= {"cacert": None, "insecure": True}
     if args.enable or args.disable:
         changes["enabled"] = args.enable
-    return msgspec.structs.replace(registered, **changes)
+    return msgspec.structs.replace(registration, **changes)
 
 
-def typed(args: argparse.Namespace, name: str) -> str | None:
+def prompt_password(args: argparse.Namespace, name: str) -> str | None:
     """Return the password that a person types, None when it is not to be asked for.
 
     Raises:
@@ -137,49 +145,49 @@ def typed(args: argparse.Namespace, name: str) -> str | None:
     return password
 
 
-def cells(registered: Registered, file: str) -> dict[str, Any]:
+def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
     """Return how to reach a pod manager, by the title of the column; its password is not there."""
-    from valence_sched.config.credentials import words
+    from valence_sched.config.credentials import describe_password_source
 
     return {
-        "Username": maybe(registered.username),
-        "Password": maybe(words(registered.password)),
-        "Auth": registered.auth,
-        "CA Cert": maybe(registered.cacert),
-        "TLS Verified": not registered.insecure,
+        "Username": or_absent(registration.username),
+        "Password": or_absent(describe_password_source(registration.password)),
+        "Auth": registration.auth,
+        "CA Cert": or_absent(registration.cacert),
+        "TLS Verified": not registration.insecure,
         "Registered In": file,
     }
 
 
-def every_cell(registered: Registered, file: str) -> tuple[Any, ...]:
+def registration_cells(registration: Registration, file: str) -> tuple[Any, ...]:
     """Return all that is registered of a pod manager, as in COLUMNS."""
     return (
-        registered.name,
-        registered.url,
-        registered.driver,
-        registered.enabled,
-        maybe(registered.zone),
-        Words(registered.aggregates),
-        Pairs(registered.capabilities),
-        Words(registered.traits),
-        Pairs(registered.facts),
-        *cells(registered, file).values(),
+        registration.name,
+        registration.url,
+        registration.driver,
+        registration.enabled,
+        or_absent(registration.zone),
+        Words(registration.aggregates),
+        Pairs(registration.capabilities),
+        Words(registration.traits),
+        Pairs(registration.facts),
+        *connection_cells(registration, file).values(),
     )
 
 
-def warnings_on(registered: Registered, others: Sequence[Registered]) -> list[str]:
+def warnings_on(registration: Registration, others: Sequence[Registration]) -> list[str]:
     """Return a line for each thing that is registered and should not be so.
 
     ``others`` are all that are registered; one of its own name is none.
     """
-    from valence_sched.model.podm_url import in_the_clear, same_place
+    from valence_sched.model.podm_url import is_unencrypted, same_endpoint
 
-    name, url = registered.name, registered.url
+    name, url = registration.name, registration.url
     found = []
-    if registered.password is not None and in_the_clear(url):
+    if registration.password is not None and is_unencrypted(url):
         found.append(f"warning: {name}: its password goes to {url} in the clear: everybody on the "
                      "way can read it")  # fmt: skip
-    same = [one.name for one in others if one.name != name and same_place(one.url, url)]
+    same = [one.name for one in others if one.name != name and same_endpoint(one.url, url)]
     if same:
         found.append(f"warning: {name}: {url} is registered as {same[0]!r} already, and only one "
                      "of them is read: take the other out")  # fmt: skip
@@ -188,17 +196,17 @@ def warnings_on(registered: Registered, others: Sequence[Registered]) -> list[st
 
 def _password(args: argparse.Namespace) -> Any:
     from valence_sched.config.podms_file import is_variable
-    from valence_sched.model.registration import Password
+    from valence_sched.model.registration import PasswordReference
 
     if args.password_env is not None:
         if not is_variable(args.password_env):
             raise UsageError("--password-env: expected the name of an environment variable")
-        return Password(env=args.password_env)
+        return PasswordReference(env=args.password_env)
     if args.password_file is not None:
         if not args.password_file:
             raise UsageError("--password-file: an empty name")
-        return Password(file=str(Path(args.password_file).expanduser().absolute()))
-    return Password(stored=True) if args.password_prompt else None
+        return PasswordReference(file=str(Path(args.password_file).expanduser().absolute()))
+    return PasswordReference(stored=True) if args.password_prompt else None
 
 
 def _cacert(file: str) -> str:
@@ -212,7 +220,7 @@ def _cacert(file: str) -> str:
     return str(path)
 
 
-def _joined(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+def _merge(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *more)))
 
 
@@ -226,7 +234,7 @@ def _capabilities(named: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
         except ValueError as error:
             raise UsageError(f"--capability: {error}") from None
         for name, more in parsed.items():
-            found[name] = _joined(found.get(name, ()), more)
+            found[name] = _merge(found.get(name, ()), more)
     return found
 
 

@@ -25,13 +25,13 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         help="flavor: a name, a file with one flavor, or - for standard input"
         + (" (repeat for several; default: all known)" if many else ""),
     )
-    cloud.add_options(parser)
-    placement.add_options(parser)
+    cloud.add_nova_options(parser)
+    placement.add_placement_options(parser)
     common.add_flavor_file_option(parser)
     parser.add_argument(
         "--policy",
         metavar="<policy>",
-        type=named,
+        type=nonempty_name,
         help="policy (default: the flavor's, else default)",
     )
     common.add_policy_file_option(parser)
@@ -40,8 +40,10 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
     ):
         parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
-    parser.add_argument("--zone", metavar="<zone>", type=named, help="only this availability zone")
-    location.add_options(parser)
+    parser.add_argument(
+        "--zone", metavar="<zone>", type=nonempty_name, help="only this availability zone"
+    )
+    location.add_location_options(parser)
     parser.add_argument(
         "--attribute",
         metavar="<name=expression>",
@@ -51,15 +53,15 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         help="only where this attribute of the pod manager is so: facts.year='>= 2022' "
         "(repeat for several; takes the place of the flavor's)",
     )
-    group.add_options(parser)
-    proximity.add_options(parser)
+    group.add_group_options(parser)
+    proximity.add_proximity_options(parser)
     parser.add_argument(
         "--seed", metavar="<n>", type=whole, help="decides between equals (default: 0)"
     )
 
 
 def make_request(
-    main: Any, parsed_args: argparse.Namespace, word: str | None, client_manager: Any = None
+    main: Any, parsed_args: argparse.Namespace, flavor_name: str | None, client_manager: Any = None
 ) -> Request:
     """Return the request that the words of the shell make.
 
@@ -69,12 +71,16 @@ def make_request(
     Raises:
         UsageError: nothing says what the node is made of, or two flavors do.
     """
-    from valence_sched.model.request_spec import Asked
+    from valence_sched.model.request_spec import RequestSpec
 
     args = parsed_args
-    flavor = _flavor(main, args, word, client_manager)
-    said = location.said(args) | group.said(args, flavor.name) | proximity.said(args)
-    asked = Asked(
+    flavor = _flavor(main, args, flavor_name, client_manager)
+    said = (
+        location.request_fields(args)
+        | group.request_fields(args, flavor.name)
+        | proximity.request_fields(args)
+    )
+    asked = RequestSpec(
         flavor=flavor.name,
         count=getattr(args, "count", None) or 1,
         min_count=getattr(args, "min_count", None),
@@ -85,19 +91,21 @@ def make_request(
         attributes=_attributes(args.attribute),
         policy=args.policy,
         seed=args.seed,
-        **placement.said(args, said),
+        **placement.request_fields(args, said),
     )
-    return placement.with_resources(main.compiled(asked, flavor, args.near_map), args.resource)
+    return placement.with_resources(
+        main.compile_request(asked, flavor, args.near_map), args.resource
+    )
 
 
-def engine_for(
+def decider_for(
     command: Any, parsed_args: argparse.Namespace, texts: dict[str, bytes] | None = None
 ) -> Any:
     """Return the scheduler that the words of the shell name.
 
     ``texts`` gets the JSON of each pod manager as it was told, by its id.
     """
-    return command.main.engine(
+    return command.main.decider(
         parsed_args.inventory,
         parsed_args.policy_file,
         strict=parsed_args.strict,
@@ -108,29 +116,29 @@ def engine_for(
     )
 
 
-def check_policy(engine: Any, request: Request, parsed_args: argparse.Namespace) -> None:
+def check_policy(decider: Any, request: Request, parsed_args: argparse.Namespace) -> None:
     """Refuse a policy that a flavor names and nobody knows, with the name of the flavor."""
     from valence_sched.errors import UnknownName
 
-    known = [policy.name for policy in engine.policies()]
+    known = [policy.name for policy in decider.policies()]
     if parsed_args.policy is None and request.policy not in known:
         raise UnknownName("policy", request.policy, known, f"flavor {request.flavor!r}")
 
 
 def _flavor(
-    main: Any, parsed_args: argparse.Namespace, word: str | None, client_manager: Any
+    main: Any, parsed_args: argparse.Namespace, flavor_name: str | None, client_manager: Any
 ) -> Flavor:
     """Return the flavor that is asked for; without one, a flavor without a name of nothing."""
     from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
-    if word is not None and parsed_args.nova_flavor is not None:
+    if flavor_name is not None and parsed_args.nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
-    if word is not None:
-        found: Flavor = main.flavor(word, parsed_args.flavor_file)
+    if flavor_name is not None:
+        found: Flavor = main.flavor(flavor_name, parsed_args.flavor_file)
         return found
     if parsed_args.nova_flavor is not None:
-        return cloud.flavor(main, client_manager, parsed_args.nova_flavor)
+        return cloud.nova_flavor(main, client_manager, parsed_args.nova_flavor)
     if parsed_args.resource:
         return Flavor(name="")
     words = "name --flavor, --resource CLASS=N, or --request-file"
@@ -148,17 +156,17 @@ def _attribute(text: str) -> tuple[str, str]:
 
 def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
     from valence_sched.errors import UsageError
-    from valence_sched.model.extra_specs import full
+    from valence_sched.model.extra_specs import qualify
 
     found: dict[str, str] = {}
     for name, expression in named:
-        if full(name) in found:
+        if qualify(name) in found:
             raise UsageError(f"--attribute: {name!r} twice: say what it must be in one of them")
-        found[full(name)] = expression
+        found[qualify(name)] = expression
     return found
 
 
-def named(text: str) -> str:
+def nonempty_name(text: str) -> str:
     """Parse a name, which is not empty."""
     if not text:
         raise argparse.ArgumentTypeError("an empty name")

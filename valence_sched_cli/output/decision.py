@@ -8,18 +8,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import Absent, Grants, PairStack, Reasons, Tails, Why, maybe
+from valence_sched_cli.output.cells import (
+    Absent,
+    GrantsCell,
+    PairLines,
+    ReasonsCell,
+    ReasonTextCell,
+    UriTails,
+    or_absent,
+)
 from valence_sched_cli.output.prepare import MACHINE
 
 if TYPE_CHECKING:
-    from valence_sched.core.alternatives import Part
+    from valence_sched.core.alternatives import Attempt
     from valence_sched.core.decision import Decision
     from valence_sched.model.decision import Candidate, PodmVerdict
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")
-EXPLAINED = (*COLUMNS, "Scores", "Waste", "Reasons")
+EXPLAIN_COLUMNS = (*COLUMNS, "Scores", "Waste", "Reasons")
 
-LISTED_PODMS = 50  # how many pod managers a decision lists unless --explain asks for all
+MAX_LISTED_PODMS = 50  # how many pod managers a decision lists unless --explain asks for all
 
 
 def decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, ...]]:
@@ -32,7 +40,7 @@ def decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, .
             behind = placement.chosen.score - other.score
             yield _candidate_row(placement.node, rank, "alternate", other, behind)
             shown.add(other.podm)
-    if not explain and len(decision.view.podms) > LISTED_PODMS:
+    if not explain and len(decision.view.podms) > MAX_LISTED_PODMS:
         return
     for verdict in decision.verdicts():
         if verdict.podm not in shown:
@@ -42,15 +50,24 @@ def decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, .
 def _candidate_row(
     node: int | None, rank: int | None, outcome: str, found: Candidate, behind: float
 ) -> tuple[Any, ...]:
-    why = None if rank == 1 else distance(behind)
+    why = None if rank == 1 else _score_gap(behind)
     return (
-        maybe(node), maybe(rank), found.podm, found.pool, found.score, outcome,
-        Tails([block.uri for block in found.blocks]), Grants(found.grants), Why(why),
-        PairStack(found.scores), found.waste, Reasons([], why),
-    )  # fmt: skip
+        or_absent(node),
+        or_absent(rank),
+        found.podm,
+        found.pool,
+        found.score,
+        outcome,
+        UriTails([block.uri for block in found.blocks]),
+        GrantsCell(found.grants),
+        ReasonTextCell(why),
+        PairLines(found.scores),
+        found.waste,
+        ReasonsCell([], why),
+    )
 
 
-def distance(behind: float) -> str:
+def _score_gap(behind: float) -> str:
     """Return how far a score lies behind the chosen one's; where lots decide it may be ahead."""
     return f"{behind:.6g} behind" if behind >= 0 else f"{-behind:.6g} ahead, but lots decided"
 
@@ -63,15 +80,15 @@ def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> 
             return _candidate_row(None, None, "fits", candidate, verdict.behind or 0.0)
     reason = verdict.reason.text if verdict.reason else None
     if reason and verdict.fitting:
-        reason = f"after {nodes(verdict.fitting)}: {reason}"
+        reason = f"after {nodes_text(verdict.fitting)}: {reason}"
     return (
         Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
-        Tails([]), Grants([]), Why(reason),
-        PairStack({}), Absent(), Reasons(decision.reasons(row) if explain else []),
+        UriTails([]), GrantsCell([]), ReasonTextCell(reason),
+        PairLines({}), Absent(), ReasonsCell(decision.reasons(row) if explain else []),
     )  # fmt: skip
 
 
-def is_noise(
+def is_redundant(
     name: str,
     columns: Sequence[str],
     rows: Sequence[tuple[Any, ...]],
@@ -86,38 +103,41 @@ def is_noise(
     return name == "Reason" and "Reasons" in columns
 
 
-def outcome_words(decision: Decision, fewer: str = "--min-count {}") -> Iterator[str]:
+def outcome_lines(decision: Decision, fewer: str = "--min-count {}") -> Iterator[str]:
     """Yield a line for each thing to know about the outcome, the outcome itself last.
 
     ``fewer`` is how one says there that fewer nodes will do.
     """
     request = decision.request
-    for number, part in decision.turned_down:
-        yield f"choice {number} of {len(request.asks)} fits nowhere: {funnel_words(decision, part)}"
-    if decision.placed and len(request.asks) > 1:
-        made = Counter(part for part, _ in decision.placed)
-        by = (f"{nodes(count)} by choice {part + 1}" for part, count in sorted(made.items()))
+    for number, part in decision.failed_attempts:
+        choices = len(request.alternatives)
+        yield f"choice {number} of {choices} fits nowhere: {funnel_line(decision, part)}"
+    if decision.placed_nodes and len(request.alternatives) > 1:
+        made = Counter(part for part, _ in decision.placed_nodes)
+        by = (f"{nodes_text(count)} by choice {part + 1}" for part, count in sorted(made.items()))
         yield ", ".join(by)
-    if decision.fitting and not decision.placed:
-        least = "all or nothing" if request.min_count is None else f"at least {request.least}"
+    if decision.fit_count and not decision.placed_nodes:
+        least = (
+            "all or nothing" if request.min_count is None else f"at least {request.required_count}"
+        )
         yield (
-            f"{nodes(decision.fitting)} of {request.count} would fit, but {least} was asked for: "
-            f"take what fits with {fewer.format(decision.fitting)}"
+            f"{nodes_text(decision.fit_count)} of {request.count} would fit, but {least} was "
+            f"asked for: take what fits with {fewer.format(decision.fit_count)}"
         )
     yield (
-        f"placed {len(decision.placed)} of {request.count} "
+        f"placed {len(decision.placed_nodes)} of {request.count} "
         f"(policy {request.policy}, seed {request.seed})"
     )
 
 
-def nodes(count: int) -> str:
+def nodes_text(count: int) -> str:
     """Return a number of nodes in words."""
     return f"{count:,} node" if count == 1 else f"{count:,} nodes"
 
 
-def funnel_words(decision: Decision, part: Part | None = None) -> str:
+def funnel_line(decision: Decision, attempt: Attempt | None = None) -> str:
     """Return the funnel of a part, else of the one that is told of, in one line."""
-    steps = decision.funnel(part)
+    steps = decision.funnel(attempt)
     left = [f"{len(decision.view):,} in all"]
     left += [f"{s.went_on:,} after {s.filter}" for s in steps if s.went_on < s.came_in]
     idle = ", ".join(step.filter for step in steps if step.went_on == step.came_in)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import Absent, maybe
-from valence_sched_cli.output.decision import LISTED_PODMS
-from valence_sched_cli.output.prepare import prepared, printable
+from valence_sched_cli.output.cells import Absent, or_absent
+from valence_sched_cli.output.decision import MAX_LISTED_PODMS
+from valence_sched_cli.output.prepare import prepare_formatter, printable
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import Report
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Warm:
+class HeatCell:
     """A cell with a temperature within 0..1."""
 
     text: str
@@ -30,7 +30,7 @@ class Warm:
         return self.text
 
 
-def colourful(stream: Any) -> bool:
+def supports_colour(stream: Any) -> bool:
     """Return whether colours are welcome: a terminal that has them, and nobody who objects."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
@@ -57,7 +57,7 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int =
 
 def _style(cell: Any) -> str:
     """Return black on red, through yellow, to green; nothing for a cell without temperature."""
-    if not isinstance(cell, Warm):
+    if not isinstance(cell, HeatCell):
         return ""
     heat = min(1.0, max(0.0, cell.heat))
     red, green = min(1.0, 2.0 - 2.0 * heat), min(1.0, 2.0 * heat)
@@ -67,13 +67,13 @@ def _style(cell: Any) -> str:
 Rows = list[tuple[Any, ...]]
 
 
-class Screen:
+class ReportRenderer:
     """Draws the parts of an explanation as text for one stream of one command."""
 
     def __init__(self, formatter: Any, stream: Any, parsed_args: argparse.Namespace) -> None:
-        self._formatter = prepared(formatter, "table")
+        self._formatter = prepare_formatter(formatter, "table")
         self._parsed_args = parsed_args
-        self._colour = parsed_args.formatter == "table" and colourful(stream)
+        self._colour = parsed_args.formatter == "table" and supports_colour(stream)
 
     def table(self, names: Sequence[str], rows: Rows) -> str:
         """Return a table without any colour."""
@@ -95,20 +95,20 @@ class Screen:
         for one in explanation.candidates:
             parts = {part.weigher: part for part in one.parts}
             shown = [parts[part.weigher] for part in weighers]
-            warm = [Warm(f"{part.part:.6f}", part.score) for part in shown]
-            rows.append((one.podm, one.pool, one.outcome, Warm(f"{one.score:.6f}", one.score),
+            warm = [HeatCell(f"{part.part:.6f}", part.score) for part in shown]
+            rows.append((one.podm, one.pool, one.outcome, HeatCell(f"{one.score:.6f}", one.score),
                          *warm))  # fmt: skip
         if self._colour:
             yield heat_table(names, rows, self._parsed_args.max_width)
         else:
             yield self.table(names, [tuple(map(str, row)) for row in rows])
 
-    def reports(self, found: Any, called: dict[str, Report]) -> Iterator[str]:
+    def reports(self, document: Any, by_name: dict[str, Report]) -> Iterator[str]:
         """Yield one whole report after another, each below what its request is called."""
-        for name, report in called.items():
+        for name, report in by_name.items():
             yield printable(f"request {name}")
             yield from self.report(report)
-        yield f"placed {found.placed:,} of {found.requested:,} in all"
+        yield f"placed {document.placed:,} of {document.requested:,} in all"
 
     def report(self, report: Report) -> Iterator[str]:
         """Yield a whole report, from what was asked to what would flip it."""
@@ -128,11 +128,11 @@ class Screen:
         elif report.placements:
             yield "nodes"
             yield self.table(*_nodes(report))
-        hidden = len(report.podms) - LISTED_PODMS
+        hidden = len(report.podms) - MAX_LISTED_PODMS
         if hidden > 0:
             yield f"{hidden:,} more pod managers: -f csv lists them all"
         if report.explanation:
-            yield from sentences(report.explanation)
+            yield from explanation_lines(report.explanation)
 
 
 def _weight(explanation: Explanation, weigher: str) -> str:
@@ -143,7 +143,7 @@ def _weight(explanation: Explanation, weigher: str) -> str:
     return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
-def sentences(explanation: Explanation) -> Iterator[str]:
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Yield an explanation in sentences that are harmless to a terminal."""
     yield from map(printable, explanation.lines())
 
@@ -164,7 +164,7 @@ def _header(report: Report) -> Iterator[str]:
 
 def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
     names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
-    return names, [_verdict(verdict) for verdict in report.podms[:LISTED_PODMS]]
+    return names, [_verdict(verdict) for verdict in report.podms[:MAX_LISTED_PODMS]]
 
 
 def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
@@ -177,12 +177,18 @@ def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
 
 
 def _verdict(verdict: Any) -> tuple[Any, ...]:
-    from valence_sched.model.base import printed
+    from valence_sched.model.base import format_value
 
     reason = verdict.reason
     why = ("",) * 5
     if reason:
-        why = (reason.filter, reason.label, printed(reason.need), printed(reason.have), reason.unit)
+        why = (
+            reason.filter,
+            reason.label,
+            format_value(reason.need),
+            format_value(reason.have),
+            reason.unit,
+        )
     score = Absent() if verdict.score is None else f"{verdict.score:.6f}"
-    behind = f"{verdict.behind:.6f}" if verdict.behind else maybe(None)
+    behind = f"{verdict.behind:.6f}" if verdict.behind else or_absent(None)
     return (verdict.podm, verdict.pool, verdict.outcome, score, behind, *why)

@@ -16,7 +16,7 @@ from cliff import columns
 from cliff.formatters import base
 
 
-class Style(base.ListFormatter, base.SingleFormatter):
+class TableStyle(base.ListFormatter, base.SingleFormatter):
     """A table in one of tabulate's styles; a subclass names it and says what a cell must escape."""
 
     tablefmt: ClassVar[str]
@@ -89,46 +89,46 @@ def _alignment(column: Iterable[Any]) -> str:
 _PIPE_BY_BACKSLASH = (r"(\\*)\|", r"\1\1\\|")
 
 
-class Asciidoc(Style):
+class Asciidoc(TableStyle):
     """AsciiDoc."""
 
     tablefmt = "asciidoc"
     escapes = ((r"\|", "&#124;"),)
 
 
-class FancyGrid(Style):
+class FancyGrid(TableStyle):
     """Box drawing with double lines."""
 
     tablefmt = "fancy_grid"
 
 
-class Grid(Style):
+class Grid(TableStyle):
     """The grid table of reStructuredText and Pandoc."""
 
     tablefmt = "grid"
 
 
-class Html(Style):
+class Html(TableStyle):
     """An HTML table; tabulate escapes the cells."""
 
     tablefmt = "html"
 
 
-class Jira(Style):
+class Jira(TableStyle):
     """Jira and Confluence wiki markup."""
 
     tablefmt = "jira"
     escapes = ((r"([|{}\[\]])", r"\\\1"), (r"\n", r" \\\\ "))
 
 
-class Latex(Style):
+class Latex(TableStyle):
     """A LaTeX tabular; tabulate escapes the cells."""
 
     tablefmt = "latex"
     escapes = ((r"\n", " "),)
 
 
-class Markdown(Style):
+class Markdown(TableStyle):
     """Markdown as GitHub, GitLab and Gitea show it."""
 
     tablefmt = "pipe"
@@ -141,77 +141,77 @@ class Github(Markdown):
     tablefmt = "github"
 
 
-class Mediawiki(Style):
+class Mediawiki(TableStyle):
     """MediaWiki markup."""
 
     tablefmt = "mediawiki"
     escapes = ((r"\|", "&#124;"), (r"<", "&lt;"), (r"\n", "<br>"))
 
 
-class Orgtbl(Style):
+class Orgtbl(TableStyle):
     """An Emacs org-mode table."""
 
     tablefmt = "orgtbl"
     escapes = ((r"\|", r"\\vert{}"), (r"\n", " "))
 
 
-class Outline(Style):
+class Outline(TableStyle):
     """A frame without lines between the rows."""
 
     tablefmt = "outline"
 
 
-class Plain(Style):
+class Plain(TableStyle):
     """Columns and nothing else."""
 
     tablefmt = "plain"
 
 
-class Pretty(Style):
+class Pretty(TableStyle):
     """A frame as PrettyTable draws it."""
 
     tablefmt = "pretty"
 
 
-class Psql(Style):
+class Psql(TableStyle):
     """A table as psql draws it."""
 
     tablefmt = "psql"
 
 
-class RoundedGrid(Style):
+class RoundedGrid(TableStyle):
     """Box drawing with round corners."""
 
     tablefmt = "rounded_grid"
 
 
-class Rst(Style):
+class Rst(TableStyle):
     """The simple table of reStructuredText."""
 
     tablefmt = "rst"
     escapes = ((r"([\\*`|]|_(?!\w))", r"\\\1"),)
 
 
-class Simple(Style):
+class Simple(TableStyle):
     """Columns under a line."""
 
     tablefmt = "simple"
 
 
-class SimpleGrid(Style):
+class SimpleGrid(TableStyle):
     """Box drawing with thin lines."""
 
     tablefmt = "simple_grid"
 
 
-class Textile(Style):
+class Textile(TableStyle):
     """Textile markup."""
 
     tablefmt = "textile"
     escapes = ((r"\|", "&#124;"), (r"<", "&lt;"), (r"\n", "<br />"))
 
 
-class Tsv(Style):
+class Tsv(TableStyle):
     """Values with a tab between them."""
 
     tablefmt = "tsv"

@@ -9,21 +9,21 @@ from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from valence_sched.errors import UsageError, nearest, one_line
+from valence_sched.errors import UsageError, one_line, suggest
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
 STRUCTURED = ("json", "yaml")
 MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
 
 
-def prepared(formatter: Any, name: str) -> Any:
+def prepare_formatter(formatter: Any, name: str) -> Any:
     """Return the formatter of this name with what its cells need done to them."""
     if name in FLAT:
-        return Flat(formatter)
-    return formatter if name in STRUCTURED else Harmless(formatter)
+        return _FlatFormatter(formatter)
+    return formatter if name in STRUCTURED else _TerminalSafeFormatter(formatter)
 
 
-class Printable(FormattableColumn[Any]):
+class _PrintableCell(FormattableColumn[Any]):
     """A cell that people see without characters that would command their terminal."""
 
     def human_readable(self) -> str:
@@ -33,7 +33,7 @@ class Printable(FormattableColumn[Any]):
         return self._value.machine_readable()
 
 
-class Harmless:
+class _TerminalSafeFormatter:
     """A formatter for people: what a pod manager calls itself cannot command their terminal."""
 
     def __init__(self, formatter: Any) -> None:
@@ -41,15 +41,15 @@ class Harmless:
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print a row per object."""
-        rows = (tuple(map(_harmless, row)) for row in data)
+        rows = (tuple(map(_printable_cell, row)) for row in data)
         self._formatter.emit_list(names, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print one object."""
-        self._formatter.emit_one(names, tuple(map(_harmless, data)), stdout, parsed_args)
+        self._formatter.emit_one(names, tuple(map(_printable_cell, data)), stdout, parsed_args)
 
 
-class Flat:
+class _FlatFormatter:
     """A formatter of cells that cannot hold a structure: JSON in the cell, nothing for null."""
 
     def __init__(self, formatter: Any) -> None:
@@ -57,12 +57,12 @@ class Flat:
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print a row per object."""
-        rows = (tuple(map(_flat, row)) for row in data)
+        rows = (tuple(map(_flat_cell, row)) for row in data)
         self._formatter.emit_list(names, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print one object."""
-        self._formatter.emit_one(names, tuple(map(_flat, data)), stdout, parsed_args)
+        self._formatter.emit_one(names, tuple(map(_flat_cell, data)), stdout, parsed_args)
 
 
 def printable(text: str) -> str:
@@ -72,40 +72,42 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
-def _harmless(cell: Any) -> Any:
+def _printable_cell(cell: Any) -> Any:
     if isinstance(cell, FormattableColumn):
-        return Printable(cell)
+        return _PrintableCell(cell)
     return printable(cell) if isinstance(cell, str) else cell
 
 
-def _flat(cell: Any) -> Any:
+def _flat_cell(cell: Any) -> Any:
     value = cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else value
 
 
-LIKE = 0.6  # from 0 to 1: titles are short, and a list of all of them helps more than a poor guess
+MIN_SIMILARITY = (
+    0.6  # from 0 to 1: titles are short, and a list of all of them helps more than a poor guess
+)
 
 
-def check(asked: Sequence[str], known: Sequence[str]) -> None:
+def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
     """Refuse the name of a column that is not there.
 
     Raises:
         UsageError: with the nearest column.
     """
-    keys = set(map(_key, known))
-    for name in asked:
-        if _key(name) not in keys:
-            hint = nearest(name, dict.fromkeys(known), LIKE)
+    keys = set(map(_column_key, columns))
+    for name in names:
+        if _column_key(name) not in keys:
+            hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
             raise UsageError(one_line(f"--column: no column named {name!r} ({hint})"))
 
 
-def shares(asked: Sequence[str], known: Sequence[str]) -> bool:
+def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:
     """Return whether one of the asked columns is there; all are, where none is asked for."""
-    return not asked or not {*map(_key, asked)}.isdisjoint(map(_key, known))
+    return not names or not {*map(_column_key, names)}.isdisjoint(map(_column_key, columns))
 
 
-def _key(name: str) -> str:
+def _column_key(name: str) -> str:
     """Return a name as cliff compares it."""
     return name.lower().strip().replace(" ", "_")

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from valence_sched_cli.output.prepare import printable
 
-MOST_NAME = 40  # characters of a name on the line
+MAX_NAME_LENGTH = 40  # characters of a name on the line
 
 
 def progress(
@@ -33,7 +33,7 @@ def progress(
         elif every is None:
             line = f"read {podms:,} pod managers" if clock() - started > 1.0 else ""
         else:
-            waiting = f", waiting for {printable(slowest[:MOST_NAME])}" if slowest else ""
+            waiting = f", waiting for {printable(slowest[:MAX_NAME_LENGTH])}" if slowest else ""
             line = f"read {podms:,} of {every:,} pod managers{waiting}"
         if line or shown:
             out.write(f"\r{line}\x1b[K")

@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from valence_sched.drivers.fields import Field, Link, Named, Parts, Resource
+from valence_sched.drivers.fields import Field, Link, NamedResource, Parts, Resource
 
 GROUP = "valence_sched.dialects"
 
@@ -29,8 +29,8 @@ class Declared(SphinxDirective):
 
 def tables(root: type[Resource]) -> str:
     """Return reStructuredText: what every resource has, then a section per resource."""
-    parts = [_section("Every resource", "", dict(_fields(Named)))]
-    common = set(dict(_fields(Named)))
+    parts = [_section("Every resource", "", dict(_fields(NamedResource)))]
+    common = set(dict(_fields(NamedResource)))
     for resource in resources(root):
         fields = {name: field for name, field in _fields(resource) if name not in common}
         parts.append(_section(resource.__name__, resource.__doc__ or "", fields))

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.model.request import Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 
-main = Main()
+main = App()
 ledger = Ledger(main.view(["examples/site.json"]))
 bound = bind(main.policies()["fragmentation"])
 for name in ("gpu-small", "medium", "small"):
     flavor = main.flavors()[name]
     request = sealed(Request(needs=flavor.needs, mix=main.mix(), policy="fragmentation"))
-    placed = FilterScheduler().schedule(ledger.case(request, bound)).placed
+    placed = FilterScheduler().schedule(ledger.context(request, bound)).nodes
     if placed:
         ledger.take(placed[0].chosen)
         sys.stdout.write(f"{name} {ledger.view.podm(placed[0].chosen.row).id}\n")

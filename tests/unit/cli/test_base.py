@@ -7,9 +7,9 @@ import unittest
 import numpy as np
 
 from tests.unit.core.bound import bound
-from valence_sched.core.evaluate import judge
+from valence_sched.core.evaluate import evaluate
 from valence_sched.testing import request, view
-from valence_sched_cli.base import orderly
+from valence_sched_cli.base import interrupt_on_signals
 
 ASKED = request({"processor": {"sockets": 1}})
 
@@ -23,7 +23,7 @@ class TestEnding(unittest.TestCase):
 
     def test_it_ends_with_the_code_of_a_shell_and_signals_are_as_they_were(self):
         before = signal.getsignal(signal.SIGTERM)
-        with self.assertRaises(SystemExit) as caught, orderly():
+        with self.assertRaises(SystemExit) as caught, interrupt_on_signals():
             self.strike()
         self.assertEqual(143, caught.exception.code)
         self.assertEqual(before, signal.getsignal(signal.SIGTERM))
@@ -39,6 +39,6 @@ class TestEnding(unittest.TestCase):
             raise SystemExit(1)
 
         site = view({"id": "a"})
-        self.assertEqual({"exits"}, judge(site, ASKED, bound(filters=(exits,))).failed)
-        with self.assertRaises(SystemExit), orderly():
-            judge(site, ASKED, bound(filters=(struck,)))
+        self.assertEqual({"exits"}, evaluate(site, ASKED, bound(filters=(exits,))).failed_plugins)
+        with self.assertRaises(SystemExit), interrupt_on_signals():
+            evaluate(site, ASKED, bound(filters=(struck,)))

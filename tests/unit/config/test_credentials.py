@@ -7,9 +7,9 @@ import threading
 import unittest
 from pathlib import Path
 
-from valence_sched.config.credentials import SecureFile, password, words
+from valence_sched.config.credentials import SecureFile, describe_password_source, read_password
 from valence_sched.errors import CredentialError
-from valence_sched.model.registration import Password
+from valence_sched.model.registration import PasswordReference
 
 SECRET = "hunter2"
 
@@ -28,9 +28,9 @@ class Case(unittest.TestCase):
         path.chmod(mode)
         return path
 
-    def refused(self, reference: Password, pattern: str, **environ: str) -> None:
+    def refused(self, reference: PasswordReference, pattern: str, **environ: str) -> None:
         with self.assertRaisesRegex(CredentialError, pattern) as caught:
-            password(reference, "a", environ, SecureFile(self.folder / "kept"))
+            read_password(reference, "a", environ, SecureFile(self.folder / "kept"))
         self.assertNotIn(SECRET, str(caught.exception))
 
 
@@ -38,26 +38,30 @@ class TestReferences(Case):
     """An environment variable, a file."""
 
     def test_without_a_reference_there_is_no_password(self):
-        self.assertIsNone(password(None, "a", {}, None))
+        self.assertIsNone(read_password(None, "a", {}, None))
 
     def test_a_variable_holds_it(self):
-        self.assertEqual(SECRET, password(Password(env="V"), "a", {"V": SECRET}, None))
+        self.assertEqual(
+            SECRET, read_password(PasswordReference(env="V"), "a", {"V": SECRET}, None)
+        )
 
     def test_a_variable_that_is_missing_or_empty_is_named(self):
-        self.refused(Password(env="V"), r"variable V, its password, is not set")
-        self.refused(Password(env="V"), r"variable V, its password, is empty", V="")
+        self.refused(PasswordReference(env="V"), r"variable V, its password, is not set")
+        self.refused(PasswordReference(env="V"), r"variable V, its password, is empty", V="")
 
     def test_a_file_holds_it_with_or_without_the_end_of_its_line(self):
         for data in (b"hunter2", b"hunter2\n", b"hunter2\r\n"):
             path = self.write(data)
-            self.assertEqual(SECRET, password(Password(file=str(path)), "a", {}, None))
+            self.assertEqual(
+                SECRET, read_password(PasswordReference(file=str(path)), "a", {}, None)
+            )
 
     def test_spaces_belong_to_a_password(self):
         path = self.write(b" a b \n")
-        self.assertEqual(" a b ", password(Password(file=str(path)), "a", {}, None))
+        self.assertEqual(" a b ", read_password(PasswordReference(file=str(path)), "a", {}, None))
 
     def test_a_file_that_is_missing_empty_or_no_line_is_named(self):
-        reference = Password(file=str(self.folder / "password"))
+        reference = PasswordReference(file=str(self.folder / "password"))
         self.refused(reference, "no such file")
         for data, pattern in (
             (b"", "is empty"), (b"\n", "is empty"), (b"hunter2\nmore\n", "expected one line"),
@@ -72,23 +76,23 @@ class TestReferences(Case):
         for mode in (0o644, 0o640, 0o604, 0o660, 0o602):
             with self.subTest(oct(mode)):
                 path = self.write(b"hunter2", mode)
-                self.refused(Password(file=str(path)), f"chmod 600 {path}$")
+                self.refused(PasswordReference(file=str(path)), f"chmod 600 {path}$")
 
     @unittest.skipIf(os.geteuid(), "only root can give files away")
     def test_a_file_of_somebody_else_is_refused(self):
         path = self.write(b"hunter2")
         os.chown(path, 12345, -1)
-        self.refused(Password(file=str(path)), "belongs to another user")
+        self.refused(PasswordReference(file=str(path)), "belongs to another user")
 
     def test_a_folder_and_a_pipe_are_no_files(self):
-        self.refused(Password(file=str(self.folder)), "no regular file|is a directory")
+        self.refused(PasswordReference(file=str(self.folder)), "no regular file|is a directory")
         os.mkfifo(self.folder / "pipe", 0o600)
-        self.refused(Password(file=str(self.folder / "pipe")), "no regular file")
+        self.refused(PasswordReference(file=str(self.folder / "pipe")), "no regular file")
 
     def test_people_are_told_where_it_is(self):
-        self.assertEqual("variable V", words(Password(env="V")))
-        self.assertEqual("file /p", words(Password(file="/p")))
-        self.assertEqual("secure file", words(Password(stored=True)))
+        self.assertEqual("variable V", describe_password_source(PasswordReference(env="V")))
+        self.assertEqual("file /p", describe_password_source(PasswordReference(file="/p")))
+        self.assertEqual("secure file", describe_password_source(PasswordReference(stored=True)))
 
 
 class TestSecureFile(Case):

@@ -3,10 +3,10 @@
 
 import unittest
 
-from valence_sched.config.podms_file import check, podms
+from valence_sched.config.podms_file import check_registration, parse_podms
 from valence_sched.errors import InputError
 from valence_sched.model.codec import load_yaml
-from valence_sched.model.registration import Password, Registered
+from valence_sched.model.registration import PasswordReference, Registration
 
 WHOLE = """
 podms:
@@ -30,8 +30,8 @@ podms:
 class TestPodms(unittest.TestCase):
     """What stands in a file."""
 
-    def read(self, text: str) -> list[Registered]:
-        return podms(load_yaml(text.encode(), "f"), "f")
+    def read(self, text: str) -> list[Registration]:
+        return parse_podms(load_yaml(text.encode(), "f"), "f")
 
     def refused(self, text: str) -> str:
         with self.assertRaises(InputError) as caught:
@@ -44,16 +44,28 @@ class TestPodms(unittest.TestCase):
     def test_every_field_is_read(self):
         (found,) = self.read(WHOLE)
         self.assertEqual(
-            Registered(
-                name="rack-7", url="https://h:8443", driver="redfish", username="op",
-                password=Password(env="RACK_7"), auth="basic", cacert="ca.pem", enabled=False,
-                zone="east", aggregates=("gold",),
-                capabilities={"fabric": ("pcie", "cxl"), "class": ("a",)}, traits=("T",),
-                facts={"power_w": 12000.0, "tags": ("a", "b"), "owner": "me",
-                       "location": "dc1/row-3"},
+            Registration(
+                name="rack-7",
+                url="https://h:8443",
+                driver="redfish",
+                username="op",
+                password=PasswordReference(env="RACK_7"),
+                auth="basic",
+                cacert="ca.pem",
+                enabled=False,
+                zone="east",
+                aggregates=("gold",),
+                capabilities={"fabric": ("pcie", "cxl"), "class": ("a",)},
+                traits=("T",),
+                facts={
+                    "power_w": 12000.0,
+                    "tags": ("a", "b"),
+                    "owner": "me",
+                    "location": "dc1/row-3",
+                },
             ),
             found,
-        )  # fmt: skip
+        )
 
     def test_capabilities_may_be_a_text(self):
         (found,) = self.read("podms: {a: {url: 'https://h', capabilities: 'x=1;2, y=3'}}")
@@ -101,5 +113,5 @@ class TestPodms(unittest.TestCase):
 
     def test_a_name_that_commands_a_terminal_is_refused(self):
         with self.assertRaises(InputError) as caught:
-            check(Registered(name="a\x1b[2J", url="https://h"))
+            check_registration(Registration(name="a\x1b[2J", url="https://h"))
         self.assertNotIn("\x1b", str(caught.exception))

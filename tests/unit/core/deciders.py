@@ -5,7 +5,7 @@ import importlib.resources
 from typing import Any
 
 from valence_sched import files
-from valence_sched.core.decider import Engine
+from valence_sched.core.decider import Decider
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import Policy
@@ -15,14 +15,14 @@ from valence_sched.view.view import View
 
 def built_in() -> list[Policy]:
     data = (importlib.resources.files("valence_sched") / "data" / "policies.yaml").read_bytes()
-    return files.policies(data, "built-in")
+    return files.parse_policies(data, "built-in")
 
 
-def engine(site: View, *policies: Policy, **words: Any) -> Engine:
-    return Engine(site, [*built_in(), *policies], **words)
+def engine(site: View, *policies: Policy, **words: Any) -> Decider:
+    return Decider(site, [*built_in(), *policies], **words)
 
 
-def engine_of(*podms: dict[str, Any]) -> Engine:
+def engine_of(*podms: dict[str, Any]) -> Decider:
     return engine(view(*podms))
 
 

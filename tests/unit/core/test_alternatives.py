@@ -27,14 +27,14 @@ class TestFirstOf(unittest.TestCase):
         tight = {"id": "a100", "blocks": [*cpus(1), gpu("g", model="A100")]}
         decision = self.decide(roomy, tight, first_of=[A100, ANY])
         self.assertEqual([("a100", 1)], self.choices(decision))
-        self.assertEqual([], decision.turned_down)
+        self.assertEqual([], decision.failed_attempts)
 
     def test_the_next_is_taken_where_the_first_fits_nowhere(self):
         decision = self.decide({"id": "a", "blocks": [*cpus(1), gpu("g", model="L4")]},
                                first_of=[A100, SSD, ANY])  # fmt: skip
         self.assertEqual([("a", 3)], self.choices(decision))
-        self.assertEqual([1, 2], [number for number, _ in decision.turned_down])
-        _, first = decision.turned_down[0]
+        self.assertEqual([1, 2], [number for number, _ in decision.failed_attempts])
+        _, first = decision.failed_attempts[0]
         self.assertEqual(0, decision.funnel(first)[-1].went_on)
 
     def test_a_batch_goes_on_with_the_next_when_the_first_is_used_up(self):

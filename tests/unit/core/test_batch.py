@@ -114,7 +114,7 @@ class TestDepletion(unittest.TestCase):
             assert_same_view(self, view(*podms), batch.batch.view)
             fresh = engine(view(*podms)).select_destinations(single)
             for name in ("verdicts", "scores", "cost"):
-                judged = (fresh.case.judgement, batch.batch.judgement)
+                judged = (fresh.context.evaluation, batch.batch.evaluation)
                 here, there = (getattr(judgement, name) for judgement in judged)
                 self.assertEqual(here.tolist(), there.tolist(), name)
 

@@ -233,10 +233,10 @@ class TestReplace(unittest.TestCase):
         self.assertEqual("nothing_fits", found.select_destinations(request(CORES)).outcome)
         found.replace(lean({"id": "b", "blocks": cpus(1)}))
         self.assertEqual("placed", found.select_destinations(request(CORES)).outcome)
-        self.assertEqual(["a", "b"], found.look().podm_ids)
+        self.assertEqual(["a", "b"], found.snapshot().podm_ids)
 
     def test_a_view_that_was_looked_at_never_changes(self):
         found = engine_of({"id": "a"})
-        seen = found.look()
+        seen = found.snapshot()
         found.replace(lean({"id": "a", "blocks": cpus(5)}))
-        self.assertEqual((0, 5), (seen.block_count, found.look().block_count))
+        self.assertEqual((0, 5), (seen.block_count, found.snapshot().block_count))

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpus
 from tests.unit.core.sites import quietly
-from valence_sched.core.alternatives import Part
+from valence_sched.core.alternatives import Attempt
 from valence_sched.core.batch import place
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import first_failures, funnel, judge
-from valence_sched.core.evaluation import NEVER, SCALE, Case
-from valence_sched.core.fit.fit import Plan
+from valence_sched.core.evaluate import evaluate, first_failures, funnel
+from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
+from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy, BoundWeigher
-from valence_sched.core.ranking import ranked
+from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import PluginError
 from valence_sched.model.policy import Policy
 from valence_sched.testing import request, view
@@ -50,14 +50,14 @@ class TestCost(unittest.TestCase):
                 for n, (weight, scores) in enumerate(weighers)
             ),
         )
-        found = judge(seen, ASKED, policy)
+        found = evaluate(seen, ASKED, policy)
         for row in range(4):
-            costs = [(weight, SCALE - round(s[row] * SCALE)) for weight, s in weighers]
-            self.assertTrue(all(0 <= cost <= SCALE for _, cost in costs))
+            costs = [(weight, COST_SCALE - round(s[row] * COST_SCALE)) for weight, s in weighers]
+            self.assertTrue(all(0 <= cost <= COST_SCALE for _, cost in costs))
             self.assertEqual(sum(weight * cost for weight, cost in costs), found.cost[row])
-            self.assertLessEqual(found.cost[row], SCALE * policy.worst)
+            self.assertLessEqual(found.cost[row], COST_SCALE * policy.worst_cost)
         self.assertEqual(np.dtype(np.int64), found.cost.dtype)
-        order = list(ranked(seen, found.cost, ASKED, 0))
+        order = list(rank_rows(seen, found.cost, ASKED, 0))
         self.assertEqual(sorted(found.cost.tolist()), found.cost[order].tolist())
         self.assertEqual([0, 1, 2, 3], sorted(order))
 
@@ -68,9 +68,9 @@ class TestCost(unittest.TestCase):
         def last(view, request):
             return view.number("n") / 10
 
-        found = judge(site(4), ASKED, bound(last, filters=(even,)))
-        self.assertEqual([NEVER] * 2, found.cost[[1, 3]].tolist())
-        self.assertEqual([2, 0], list(ranked(site(4), found.cost, ASKED, 0)))
+        found = evaluate(site(4), ASKED, bound(last, filters=(even,)))
+        self.assertEqual([INFINITE_COST] * 2, found.cost[[1, 3]].tolist())
+        self.assertEqual([2, 0], list(rank_rows(site(4), found.cost, ASKED, 0)))
 
     def test_the_same_of_all_pools_may_be_said_in_one_number(self):
         def same(view, request):
@@ -79,22 +79,22 @@ class TestCost(unittest.TestCase):
         def most(view, request):
             return np.broadcast_to(2.0, len(view))
 
-        found = judge(site(3), ASKED, bound(same, fine))
-        self.assertEqual([750 * SCALE + 500 * SCALE] * 3, found.cost.tolist())
+        found = evaluate(site(3), ASKED, bound(same, fine))
+        self.assertEqual([750 * COST_SCALE + 500 * COST_SCALE] * 3, found.cost.tolist())
         self.assertEqual([[0.25] * 3, [0.5] * 3], found.scores.tolist())
-        self.assertEqual((0.25, 0.5), found.marks_of(1))
-        found = judge(site(3), ASKED, bound(most))
+        self.assertEqual((0.25, 0.5), found.scores_of(1))
+        found = evaluate(site(3), ASKED, bound(most))
         self.assertEqual(([[1.0] * 3], [0] * 3), (found.scores.tolist(), found.cost.tolist()))
         self.assertIn("left 0..1", found.notes[0])
 
     def test_no_filter_and_no_weigher_cost_nothing(self):
-        self.assertEqual([0, 0], judge(site(2), ASKED, bound()).cost.tolist())
+        self.assertEqual([0, 0], evaluate(site(2), ASKED, bound()).cost.tolist())
 
     def test_ranking_leaves_the_costs_as_they_were(self):
-        cost = np.array([3, 1, 3, NEVER])
-        self.assertEqual(1, next(ranked(site(4), cost, ASKED, 0)))
-        self.assertEqual({0, 2}, set(list(ranked(site(4), cost, ASKED, 0))[1:]))
-        self.assertEqual([3, 1, 3, NEVER], cost.tolist())
+        cost = np.array([3, 1, 3, INFINITE_COST])
+        self.assertEqual(1, next(rank_rows(site(4), cost, ASKED, 0)))
+        self.assertEqual({0, 2}, set(list(rank_rows(site(4), cost, ASKED, 0))[1:]))
+        self.assertEqual([3, 1, 3, INFINITE_COST], cost.tolist())
 
 
 def fine(view, request):
@@ -170,12 +170,12 @@ class TestBrokenPlugins(unittest.TestCase):
     """A plugin that breaks its contract is named, and never stops a decision unless strict."""
 
     def judged(self, policy, note: str):
-        found = judge(site(3), ASKED, policy)
+        found = evaluate(site(3), ASKED, policy)
         (said,) = found.notes
         self.assertIn(note, said)
         self.assertNotIn("\n", said)
         with self.assertRaises(PluginError) as caught:
-            judge(site(3), ASKED, policy, strict=True)
+            evaluate(site(3), ASKED, policy, strict=True)
         self.assertEqual(said, str(caught.exception))
         return found
 
@@ -192,25 +192,28 @@ class TestBrokenPlugins(unittest.TestCase):
             with self.subTest(weigher.__name__):
                 found = self.judged(bound(weigher, fine), note)
                 self.assertEqual([[0, 0, 0], [0.5] * 3], found.scores.tolist())
-                self.assertEqual([1500 * SCALE] * 3, found.cost.tolist())
+                self.assertEqual([1500 * COST_SCALE] * 3, found.cost.tolist())
 
     def test_who_failed_once_fails_throughout_a_batch(self):
         pods = [{"id": str(n), "blocks": cpus(3, 8)} for n in range(3)]
         for policy in (bound(short_while_many), bound(filters=(short_while_many,))):
             seen = view(*pods)
             asked = msgspec.structs.replace(ASKED, count=6)
-            found = judge(seen, asked, policy)
-            batch = place(Case(seen, asked, policy, found, Plan(asked.needs, seen.kinds)), ranked)
-            self.assertEqual(1, len(batch.judgement.notes))
-            self.assertEqual({0.0}, {score for p in batch.placed for score in p.scores} or {0.0})
-            self.assertEqual(0 if policy.filters else 6, len(batch.placed))
+            found = evaluate(seen, asked, policy)
+            batch = place(
+                EvaluationContext(seen, asked, policy, found, Fitter(asked.needs, seen.kinds)),
+                rank_rows,
+            )
+            self.assertEqual(1, len(batch.evaluation.notes))
+            self.assertEqual({0.0}, {score for p in batch.nodes for score in p.scores} or {0.0})
+            self.assertEqual(0 if policy.filters else 6, len(batch.nodes))
 
     def test_a_filter_that_cannot_explain_itself_still_judges(self):
         seen = site(3)
         policy = bound(filters=(wordless,))
-        found = judge(seen, ASKED, policy)
-        case = Case(seen, ASKED, policy, found, Plan(ASKED.needs, seen.kinds))
-        decision = Decision([Part(case, place(case, ranked))])
+        found = evaluate(seen, ASKED, policy)
+        case = EvaluationContext(seen, ASKED, policy, found, Fitter(ASKED.needs, seen.kinds))
+        decision = Decision([Attempt(case, place(case, rank_rows))])
         (reason,) = decision.reasons(0)
         self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
         self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])
@@ -233,19 +236,21 @@ class TestBrokenPlugins(unittest.TestCase):
         ):
             with self.subTest(filter_.__name__):
                 found = self.judged(bound(filters=(filter_,)), note)
-                self.assertEqual([NEVER] * 3, found.cost.tolist())
+                self.assertEqual([INFINITE_COST] * 3, found.cost.tolist())
 
     def test_the_reason_of_a_filter_that_failed_is_that_it_failed(self):
         seen = site(3)
         policy = bound(filters=(raising,))
-        case = Case(seen, ASKED, policy, judge(seen, ASKED, policy), Plan(ASKED.needs, seen.kinds))
-        decision = Decision([Part(case, place(case, ranked))])
+        case = EvaluationContext(
+            seen, ASKED, policy, evaluate(seen, ASKED, policy), Fitter(ASKED.needs, seen.kinds)
+        )
+        decision = Decision([Attempt(case, place(case, rank_rows))])
         (reason,) = decision.reasons(0)
         said = "raising: this filter: needs an answer, has none: it failed"
         self.assertEqual(said, reason.text)
 
     def test_whole_numbers_are_scores_too(self):
-        self.assertEqual([[1, 1, 1]], judge(site(3), ASKED, bound(ones)).scores.tolist())
+        self.assertEqual([[1, 1, 1]], evaluate(site(3), ASKED, bound(ones)).scores.tolist())
 
 
 class TestFunnel(unittest.TestCase):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.core.bound import bound
 from tests.unit.core.deciders import built_in, cpus, engine, lean
 from tests.unit.core.sites import quietly
-from valence_sched.core.decider import Engine
-from valence_sched.core.evaluation import Judgement
-from valence_sched.core.evaluation_cache import MOST_LAG, Kept
+from valence_sched.core.decider import Decider
+from valence_sched.core.evaluation import Evaluation
+from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache
 from valence_sched.model.inventory import to_json
 from valence_sched.testing import request, view
 from valence_sched.view.builder import ViewBuilder
@@ -31,8 +31,8 @@ def pod(name: str, blocks: int, pools: int = 1, **words) -> dict:
     }
 
 
-def rows_judged(found: Engine) -> int:
-    return found._kept.rows_judged
+def rows_judged(found: Decider) -> int:
+    return found._cache.rows_evaluated
 
 
 class TestWork(unittest.TestCase):
@@ -134,17 +134,17 @@ class TestExact(unittest.TestCase):
                 raise ValueError("no year")
             return view.every
 
-        def ask(site: View) -> Judgement:
-            return kept.judgement(site, asked, policy, (b"", b""), strict=False)[0]
+        def ask(site: View) -> Evaluation:
+            return kept.evaluation(site, asked, policy, (b"", b""), strict=False)[0]
 
         def replaced(site: View, **facts: float) -> View:
             builder = ViewBuilder(site.kinds)
             builder.add(lean({"id": "a", "facts": facts}), "test")
             site, moved = splice(site, 0, builder.view())
-            kept.moved(moved)
+            kept.note_splice(moved)
             return site
 
-        kept, policy, asked = Kept(), bound(filters=(fragile,)), request(CORES)
+        kept, policy, asked = EvaluationCache(), bound(filters=(fragile,)), request(CORES)
         site = view({"id": "a", "facts": {"year": 2020}}, {"id": "b", "facts": {"year": 2021}})
         first = ask(site)
         site = replaced(site)
@@ -158,11 +158,11 @@ class TestExact(unittest.TestCase):
 
     def test_a_refused_change_changes_nothing(self):
         found = engine(view(pod("a", 3)))
-        before = found.look()
+        before = found.snapshot()
         bad = {"id": "a", "blocks": [{"uri": "x", "pools": ["nowhere"]}]}
         with self.assertRaisesRegex(Exception, "nowhere"):
             found.replace(lean(bad))
-        self.assertIs(before, found.look())
+        self.assertIs(before, found.snapshot())
 
     def test_policies_that_ship_are_five(self):
         names = [policy.name for policy in built_in()]

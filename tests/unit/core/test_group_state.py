@@ -13,20 +13,20 @@ from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpus, engine, engine_of, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.batch import place
-from valence_sched.core.evaluate import judge
-from valence_sched.core.evaluation import Case
-from valence_sched.core.fit.fit import Plan
-from valence_sched.core.group_state import only_there, with_company
-from valence_sched.core.ranking import ranked
+from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.group_state import affects_own_podm_only, with_group_state
+from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.spread import spread
-from valence_sched.model.group import Company, Group, Spread
+from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
-from valence_sched.view.domains import values
+from valence_sched.view.domains import domain_values
 from valence_sched.weighers.owner import owner
 from valence_sched.weighers.room import room
 
@@ -55,7 +55,7 @@ class TestCompany(unittest.TestCase):
 
     def test_members_and_owned_are_counted_from_the_nodes(self):
         group = Group(name="web", anti_affinity=("podm", "zone"), soft_affinity=("aggregate",))
-        asked = with_company(self.SITE, Request(group=group, owner="me"), self.fail)
+        asked = with_group_state(self.SITE, Request(group=group, owner="me"), self.fail)
         expected = {
             "podm": {"a": 2, "b": 1},
             "zone": {"x": 2, "y": 1},
@@ -72,19 +72,23 @@ class TestCompany(unittest.TestCase):
             Group(name="g", affinity=("podm",)),
             Group(name="g", spread=(Spread("podm"),)),
         )
-        self.assertEqual([True] * 2, [only_there(Request(group=group)) for group in there])
-        self.assertEqual([False] * 3, [only_there(Request(group=group)) for group in all_over])
+        self.assertEqual(
+            [True] * 2, [affects_own_podm_only(Request(group=group)) for group in there]
+        )
+        self.assertEqual(
+            [False] * 3, [affects_own_podm_only(Request(group=group)) for group in all_over]
+        )
 
     def test_neither_group_nor_owner_has_no_company(self):
         asked = Request()
-        self.assertIs(asked, with_company(self.SITE, asked, self.fail))
-        claimed = Request(company=Company(owned={"a": 3}))
-        self.assertEqual(asked, with_company(self.SITE, claimed, self.fail))
+        self.assertIs(asked, with_group_state(self.SITE, asked, self.fail))
+        claimed = Request(company=GroupState(owned={"a": 3}))
+        self.assertEqual(asked, with_group_state(self.SITE, claimed, self.fail))
 
     def test_open_are_the_values_of_the_rows_that_pass(self):
         asked = Request(group=Group(name="web", spread=(Spread("zone"), Spread("podm", 2, True))))
         rows = np.array([True, False, True, True])
-        found = with_company(self.SITE, asked, lambda: rows).company.open
+        found = with_group_state(self.SITE, asked, lambda: rows).company.open
         self.assertEqual({"zone": ("x", "y"), "podm": ("a", "c", "d")}, found)
 
     def test_a_full_value_is_open_and_an_offline_or_excluded_one_is_not(self):
@@ -99,7 +103,7 @@ class TestCompany(unittest.TestCase):
         decision = engine_of(*site).select_destinations(asked)
         self.assertEqual(["roomy", "roomy"], chosen(decision))
         self.assertEqual(("a", "b"), decision.request.company.open["zone"])
-        reason = decision.no_more(0).text
+        reason = decision.stop_reason(0).text
         words = "spread: group g: spread over zone, skew 2: needs fewer than 2, has "
         self.assertTrue(reason.startswith(words), reason)
 
@@ -160,7 +164,7 @@ class TestOwner(unittest.TestCase):
             for name in ("plain", "both")
         )
         self.assertEqual(*([p.chosen for p in d.placements] for d in (one, other)))
-        self.assertEqual(one.batch.judgement.cost.tolist(), other.batch.judgement.cost.tolist())
+        self.assertEqual(one.batch.evaluation.cost.tolist(), other.batch.evaluation.cost.tolist())
 
     def test_an_owner_whom_nobody_reads_is_refused_and_isolation_reads_it(self):
         found = engine(
@@ -237,7 +241,7 @@ class TestBatch(unittest.TestCase):
     def allowed(self, group: Group, counts: dict[str, Counter], podm, online) -> bool:
         """Return whether one node more on a podm keeps every hard rule, counted by hand."""
         for domain in DOMAINS:
-            here = values(podm, domain)
+            here = domain_values(podm, domain)
             count = [counts[domain][value] for value in here]
             most = [group.at_most.get(domain, 10**6)] + [1] * (domain in group.anti_affinity)
             rules = [rule for rule in group.spread if rule.over == domain and not rule.soft]
@@ -249,7 +253,7 @@ class TestBatch(unittest.TestCase):
             top = max(counts[domain].values(), default=0)
             if domain in group.affinity and top and top not in count:
                 return False
-            everywhere = {value for one in online for value in values(one, domain)}
+            everywhere = {value for one in online for value in domain_values(one, domain)}
             least = min((counts[domain][value] for value in everywhere), default=0)
             if any(number + 1 - least > rule.max_skew for rule in rules for number in count):
                 return False
@@ -271,13 +275,13 @@ class TestBatch(unittest.TestCase):
         free = Counter({podm["id"]: len(podm["blocks"]) for podm in site})
         for name in [podm["id"] for podm in site for _ in podm["nodes"]]:
             for domain in DOMAINS:
-                counts[domain].update(values(podms[name], domain))
+                counts[domain].update(domain_values(podms[name], domain))
         for name in chosen(decision):
             self.assertTrue(self.allowed(asked.group, counts, podms[name], online), name)
             free[name] -= 1
             self.assertGreaterEqual(free[name], 0)
             for domain in DOMAINS:
-                counts[domain].update(values(podms[name], domain))
+                counts[domain].update(domain_values(podms[name], domain))
         if len(decision.placements) < 8:
             left = [podm.id for podm in online if free[podm.id]
                     and self.allowed(asked.group, counts, podm, online)]  # fmt: skip
@@ -305,7 +309,7 @@ class TestBatch(unittest.TestCase):
         counts = {domain: Counter() for domain in DOMAINS}
         for name in [podm["id"] for podm in site for _ in podm["nodes"]]:
             for domain in DOMAINS:
-                counts[domain].update(values(podms[name], domain))
+                counts[domain].update(domain_values(podms[name], domain))
         taken: set[tuple[str, str]] = set()
         for asked, decision in zip(requests, found.decisions, strict=True):
             for placed in decision.placements:
@@ -318,7 +322,7 @@ class TestBatch(unittest.TestCase):
                     self.assertEqual(set(), blocks & taken)
                 taken |= {(placed.chosen.podm, block.uri) for block in placed.chosen.blocks}
                 for domain in DOMAINS:
-                    counts[domain].update(values(podms[placed.chosen.podm], domain))
+                    counts[domain].update(domain_values(podms[placed.chosen.podm], domain))
 
     @quietly(60)
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 1))
@@ -356,28 +360,31 @@ class TestBatch(unittest.TestCase):
         seen = view(*({"id": str(n), "blocks": cpus(2 + n % 3)} for n in range(12)))
         asked = request(CORES, count=20, min_count=0, owner="me")
         policy = bound(near_full, owner, filters=(capacity,))
-        judgement = judge(seen, asked, policy, strict=True)
-        self.assertEqual({"near_full", "owner"}, judgement.social)
-        batch = place(Case(seen, asked, policy, judgement, Plan(asked.needs, seen.kinds)), ranked)
+        judgement = evaluate(seen, asked, policy, strict=True)
+        self.assertEqual({"near_full", "owner"}, judgement.group_state_readers)
+        batch = place(
+            EvaluationContext(seen, asked, policy, judgement, Fitter(asked.needs, seen.kinds)),
+            rank_rows,
+        )
         free = {str(n): 8 * (2 + n % 3) for n in range(12)}
         owned: Counter[str] = Counter()
-        for placed in batch.placed:
+        for placed in batch.nodes:
             score = {name: min(1.0, (owned[name] + 1) / (left + 10)) + 1 / (1 + owned[name])
                      for name, left in free.items() if left >= 8}  # fmt: skip
             name = seen.podm(placed.chosen.row).id
             self.assertAlmostEqual(max(score.values()), score[name], 5)
             free[name] -= 8
             owned[name] += 1
-        self.assertEqual(20, len(batch.placed))
+        self.assertEqual(20, len(batch.nodes))
 
     def test_who_reads_the_company_is_noticed_and_others_are_not(self):
         seen = view({"id": "a", "blocks": cpus(2)})
         group = {"name": "g", "anti_affinity": ["podm"]}
         policy = bound(owner, room, filters=(capacity, spread))
-        found = judge(seen, request(CORES, owner="me", group=group), policy)
-        self.assertEqual({"owner", "spread"}, found.social)
-        self.assertEqual({"room", "capacity"}, found.moving)
-        self.assertEqual(frozenset(), judge(seen, request(CORES), policy).social)
+        found = evaluate(seen, request(CORES, owner="me", group=group), policy)
+        self.assertEqual({"owner", "spread"}, found.group_state_readers)
+        self.assertEqual({"room", "capacity"}, found.availability_readers)
+        self.assertEqual(frozenset(), evaluate(seen, request(CORES), policy).group_state_readers)
 
     def test_a_long_batch_with_anti_affinity_over_many_podms(self):
         site = [{"id": str(n), "zone": f"z{n % 7}", "blocks": cpus(1 + n % 4)} for n in range(200)]

@@ -34,7 +34,7 @@ ASKED = st.one_of(
 
 
 def decided(ledger: Ledger, asked, policy: Policy = POLICY, bound=None) -> Fit | None:
-    placed = FilterScheduler().schedule(ledger.case(asked, bound or bind(policy))).placed
+    placed = FilterScheduler().schedule(ledger.context(asked, bound or bind(policy))).nodes
     return placed[0].chosen if placed else None
 
 
@@ -61,9 +61,9 @@ class TestLedger(unittest.TestCase):
                 now[podm] = composed(now[podm], list(fit.blocks), list(fit.grants))
             one = asked[step % len(asked)]
             made = engine(view(*now), POLICY).select_destinations(one)
-            fresh = made.batch.placed[0] if made.batch.placed else None
-            case = ledger.case(one, bound, strict=True)
-            placed = FilterScheduler().schedule(case).placed
+            fresh = made.batch.nodes[0] if made.batch.nodes else None
+            case = ledger.context(one, bound, strict=True)
+            placed = FilterScheduler().schedule(case).nodes
             self.assertEqual(fresh is None, not placed)
             if fresh is not None:
                 self.assertEqual(fresh.chosen, placed[0].chosen)
@@ -82,14 +82,14 @@ class TestLedger(unittest.TestCase):
 
         def counting(seen, one):
             rows.append(len(seen))
-            return first.judge(seen, one)
+            return first.evaluate(seen, one)
 
         bound = replace(bound, weighers=(replace(first, judge=counting), *bound.weighers[1:]))
         ledger = Ledger(site)
         for _ in range(3):
             ledger.take(decided(ledger, asked, bound=bound))
-        ledger.case(asked, bound)
-        ledger.case(asked, bound)
+        ledger.context(asked, bound)
+        ledger.context(asked, bound)
         self.assertEqual([9, 1, 1, 1], rows)
 
     def test_a_block_given_back_is_free_again_and_can_be_given_back_once(self):
@@ -117,9 +117,9 @@ class TestLedger(unittest.TestCase):
     def test_the_least_recent_question_is_forgotten(self):
         ledger, bound = Ledger(view({"id": "a", "blocks": [cpu("c", 8)]}), most=2), bind(POLICY)
         asked = [request({"processor": {"total_cores": n}}) for n in (1, 2, 3)]
-        judged = [ledger.case(one, bound).judgement for one in asked]
-        self.assertIs(judged[2], ledger.case(asked[2], bound).judgement)
-        self.assertIsNot(judged[0], ledger.case(asked[0], bound).judgement)
+        judged = [ledger.context(one, bound).evaluation for one in asked]
+        self.assertIs(judged[2], ledger.context(asked[2], bound).evaluation)
+        self.assertIsNot(judged[0], ledger.context(asked[0], bound).evaluation)
 
 
 def counted(status) -> bool:

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import cpu
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view
-from valence_sched.core.evaluate import judge
-from valence_sched.core.evaluation import Case
-from valence_sched.core.fit.fit import Fit, Plan
+from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.policy import BoundPolicy, bind
-from valence_sched.core.ranking import Order, best, ranked
+from valence_sched.core.ranking import RowOrder, choose_fit, rank_rows
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.request import Request
-from valence_sched.schedulers.chance import by_chance
+from valence_sched.schedulers.chance import random_order
 from valence_sched.testing import request, view
 from valence_sched.view.view import View
 
@@ -61,13 +61,15 @@ class TestLookahead(unittest.TestCase):
     """Far and near."""
 
     def run_batch(self, seen: View, bound: BoundPolicy, asked, order, farthest: int):
-        plan = Plan(asked.needs, seen.kinds)
-        ahead = Lookahead(Case(seen, asked, bound, judge(seen, asked, bound), plan), farthest)
+        plan = Fitter(asked.needs, seen.kinds)
+        ahead = Lookahead(
+            EvaluationContext(seen, asked, bound, evaluate(seen, asked, bound), plan), farthest
+        )
         barren: set[int] = set()
         fits: list[Fit] = []
         for turn in range(asked.count):
-            rows = order(ahead.view, ahead.judgement.cost, asked, turn)
-            fit = best(ahead.view, rows, ahead.fit, asked, bound, turn, barren)
+            rows = order(ahead.view, ahead.evaluation.cost, asked, turn)
+            fit = choose_fit(ahead.view, rows, ahead.fit, asked, bound, turn, barren)
             if fit is None:
                 break
             fits.append(fit)
@@ -81,7 +83,7 @@ class TestLookahead(unittest.TestCase):
         PODS,
         st.sampled_from(["pool", "podm"]),
         st.integers(1, 4),
-        st.sampled_from([ranked, by_chance]),
+        st.sampled_from([rank_rows, random_order]),
         st.integers(1, 25),
         st.integers(0, 9),
     )
@@ -103,7 +105,7 @@ class TestLookahead(unittest.TestCase):
         st.sampled_from([{}, {"at_most": {"podm": 2}}, {"anti_affinity": ["podm"]},
                          {"soft_anti_affinity": ["podm"]}, {"at_most": {"zone": 20}}]),
         st.integers(1, 4),
-        st.sampled_from([ranked, by_chance]),
+        st.sampled_from([rank_rows, random_order]),
         st.integers(1, 25),
         st.integers(0, 9),
     )  # fmt: skip
@@ -114,7 +116,7 @@ class TestLookahead(unittest.TestCase):
         )  # fmt: skip
         self.alike(site(pods), policy("pool", best_of, "affinity", "owner"), asked, order)
 
-    def alike(self, seen: View, bound: BoundPolicy, asked: Request, order: Order) -> None:
+    def alike(self, seen: View, bound: BoundPolicy, asked: Request, order: RowOrder) -> None:
         """Check that looking far ahead and near leaves the same nodes, view and judgement."""
         near, after_near = self.run_batch(seen, bound, asked, order, 1)
         far, after_far = self.run_batch(seen, bound, asked, order, 64)
@@ -122,6 +124,6 @@ class TestLookahead(unittest.TestCase):
         self.assertEqual(after_near.request, after_far.request)
         assert_same_view(self, after_near.view, after_far.view)
         for name in ("verdicts", "scores", "cost", "notes"):
-            judged = (after_near.judgement, after_far.judgement)
+            judged = (after_near.evaluation, after_far.evaluation)
             one, other = (getattr(judgement, name) for judgement in judged)
             self.assertEqual(list(map(str, one)), list(map(str, other)), name)

@@ -63,12 +63,12 @@ class TestTogether(unittest.TestCase):
         taken = used(found)
         for (_, uri), amount in taken.items():
             self.assertLessEqual(amount, 10 if uri == "s" else 1, uri)
-        if found.failed:
-            self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed))
+        if found.failure:
+            self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
         else:
             self.assertEqual(len(asked), len(found.decisions))
             for wanted, decision in zip(asked, found.decisions, strict=True):
-                self.assertGreaterEqual(len(decision.placed), wanted.least)
+                self.assertGreaterEqual(len(decision.placed_nodes), wanted.required_count)
 
     def test_the_first_alone_is_what_it_would_be_by_itself(self):
         seen = view(*site([3, 2]))
@@ -99,8 +99,8 @@ class TestTogether(unittest.TestCase):
 
     def test_one_that_fails_fails_all_and_says_what_was_left(self):
         found = engine_of(*site([2])).select_all([request(CORES, count=2), request(CORES)])
-        self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed))
-        (verdict,) = found.failed.verdicts()
+        self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
+        (verdict,) = found.failure.verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
@@ -116,14 +116,14 @@ class TestTogether(unittest.TestCase):
     def test_one_that_may_have_fewer_keeps_its_reasons_though_others_follow(self):
         asked = [request(CORES, count=3, min_count=1), request(STOCK), request(STOCK)]
         found = engine_of(*site([2])).select_all(asked)
-        self.assertEqual(("placed_in_part", 4), (found.outcome, found.placed))
+        self.assertEqual(("placed_in_part", 4), (found.outcome, found.placed_count))
         (verdict,) = found.decisions[0].verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_one_that_may_have_none_fails_nobody(self):
         big = request({"processor": {"total_cores": 99}}, min_count=0)
         found = engine_of({"id": "a", "blocks": [cpu("c", 8)]}).select_all([big, request(CORES)])
-        self.assertEqual(("placed_in_part", 1), (found.outcome, found.placed))
+        self.assertEqual(("placed_in_part", 1), (found.outcome, found.placed_count))
 
     def test_the_same_question_gets_the_same_bytes(self):
         asked = [request(CARD, count=2), request(CORES, seed=3), request(STOCK, count=2)]

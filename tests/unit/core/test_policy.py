@@ -4,12 +4,18 @@
 import unittest
 
 from valence_sched.core import plugins
-from valence_sched.core.evaluate import funnel, judge
-from valence_sched.core.evaluation import SCALE
-from valence_sched.core.policy import bind, for_policy, idle, unread, without
+from valence_sched.core.evaluate import evaluate, funnel
+from valence_sched.core.evaluation import COST_SCALE
+from valence_sched.core.policy import (
+    bind,
+    idle_readers,
+    missing_readers,
+    resolve_unknown,
+    without_readers,
+)
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
-from valence_sched.model.policy import FilterUse, Overrides, Policy, PolicyText, WeigherUse
-from valence_sched.model.request import Names, Near, Request
+from valence_sched.model.policy import FilterUse, Policy, PolicyText, WeigherUse, WeightOverrides
+from valence_sched.model.request import NameRequirements, Proximity, Request
 from valence_sched.testing import request, view
 
 SITE = view({"id": "a", "blocks": [{"uri": "c", "devices": {"processors": [{"cores": 10}]}}]})
@@ -73,18 +79,18 @@ class TestBind(unittest.TestCase):
     def test_options_reach_the_plugin(self):
         for headroom, verdict in ((0.0, True), (0.5, False)):
             bound = bind(policy((FilterUse("capacity", {"headroom": headroom}),)))
-            self.assertEqual([verdict], bound.filters[0].judge(SITE, CORES).tolist())
+            self.assertEqual([verdict], bound.filters[0].evaluate(SITE, CORES).tolist())
             (term,) = bound.filters[0].terms(SITE, CORES)
             self.assertEqual(8 * (1 + headroom), term.need)
 
     def test_an_option_written_as_text_is_the_number_it_says(self):
         bound = bind(policy((FilterUse("capacity", {"headroom": "0.5"}),)))
-        self.assertEqual([False], bound.filters[0].judge(SITE, CORES).tolist())
+        self.assertEqual([False], bound.filters[0].evaluate(SITE, CORES).tolist())
 
     def test_weights_count_in_thousandths(self):
         bound = bind(policy((), (WeigherUse("room", 1.5), WeigherUse("pack", 0.25))))
         self.assertEqual([1500, 250], [weigher.weight for weigher in bound.weighers])
-        self.assertEqual(1750, bound.worst)
+        self.assertEqual(1750, bound.worst_cost)
 
 
 class TestUnknown(unittest.TestCase):
@@ -92,12 +98,12 @@ class TestUnknown(unittest.TestCase):
 
     def test_reject_keeps_the_request_and_allow_and_penalise_change_its_needs(self):
         for unknown, found in (("reject", "reject"), ("allow", "allow"), ("penalise", "allow")):
-            asked = for_policy(CORES, policy(unknown=unknown))
+            asked = resolve_unknown(CORES, policy(unknown=unknown))
             self.assertEqual([found], [need.unknown for need in asked.needs])
 
     def test_a_request_from_a_report_is_read_anew_by_another_policy(self):
-        allowed = for_policy(CORES, policy(unknown="allow"))
-        self.assertEqual(CORES, for_policy(allowed, policy()))
+        allowed = resolve_unknown(CORES, policy(unknown="allow"))
+        self.assertEqual(CORES, resolve_unknown(allowed, policy()))
 
     def test_penalise_weighs_what_is_known_heavier_than_all_else_together(self):
         bound = bind(policy((), (WeigherUse("room", 2.0), WeigherUse("pack")), unknown="penalise"))
@@ -121,46 +127,46 @@ class TestUnread(unittest.TestCase):
             podms=("a",),
             zone="z",
             locations=("dc1",),
-            aggregates=Names(("g",)),
+            aggregates=NameRequirements(("g",)),
             capabilities={"k": ("v",)},
             traits=request({"nics": [{}]}, traits={"forbidden": ["T"]}).traits,
             attributes={"facts.year": "2022"},
             where=0,
-            near=(Near(thing="volume v", zone="z"),),
+            near=(Proximity(thing="volume v", zone="z"),),
         )
         names = ["target", "zone", "location", "aggregates", "capabilities", "traits",
                  "attributes", "json", "near"]  # fmt: skip
-        self.assertEqual(names, [reader.name for reader in unread(asked, bind(policy()))])
+        self.assertEqual(names, [reader.name for reader in missing_readers(asked, bind(policy()))])
         with_all = bind(policy(tuple(map(FilterUse, names))))
-        self.assertEqual([], unread(asked, with_all))
+        self.assertEqual([], missing_readers(asked, with_all))
 
     def test_no_wish_needs_no_filter(self):
-        self.assertEqual([], unread(CORES, bind(policy())))
+        self.assertEqual([], missing_readers(CORES, bind(policy())))
 
     def test_a_soft_wish_needs_a_weigher_and_no_filter(self):
-        asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
-        (reader,) = unread(asked, bind(policy()))
+        asked = Request(near=(Proximity(thing="volume v", zone="z", soft=True),))
+        (reader,) = missing_readers(asked, bind(policy()))
         self.assertEqual(("weigher", "near"), (reader.kind, reader.name))
-        self.assertEqual([], unread(asked, bind(policy((), (WeigherUse("near"),)))))
-        self.assertEqual([], unread(CORES, bind(policy())))
+        self.assertEqual([], missing_readers(asked, bind(policy((), (WeigherUse("near"),)))))
+        self.assertEqual([], missing_readers(CORES, bind(policy())))
 
     def test_a_weigher_without_anything_to_do_takes_no_part(self):
         both = bind(policy((), (WeigherUse("near"), WeigherUse("room"))))
-        asked = Request(near=(Near(thing="volume v", zone="z", soft=True),))
-        must = Request(near=(Near(thing="volume v", zone="z"),))
+        asked = Request(near=(Proximity(thing="volume v", zone="z", soft=True),))
+        must = Request(near=(Proximity(thing="volume v", zone="z"),))
         for request_, names in ((CORES, ["room"]), (must, ["room"]), (asked, ["near", "room"])):
-            part = without(both, idle(request_))
+            part = without_readers(both, idle_readers(request_))
             self.assertEqual(names, [weigher.name for weigher in part.weighers])
-            self.assertEqual(1000 * len(names), part.worst)
+            self.assertEqual(1000 * len(names), part.worst_cost)
 
     def test_a_filter_without_anything_to_do_is_not_asked_and_stays_in_the_funnel(self):
         uses = (FilterUse("zone"), FilterUse("capacity"), FilterUse("traits"))
         both = bind(policy(uses))
-        part = without(both, idle(CORES))
+        part = without_readers(both, idle_readers(CORES))
         self.assertEqual(["capacity"], [filter_.name for filter_ in part.filters])
         self.assertEqual(["zone", "capacity", "traits"], part.filter_names)
         for found in (both, part):
-            steps = funnel(found, judge(SITE, CORES, found).verdicts, len(SITE))
+            steps = funnel(found, evaluate(SITE, CORES, found).verdicts, len(SITE))
             self.assertEqual([("zone", 1, 1), ("capacity", 1, 1), ("traits", 1, 1)], steps)
 
 
@@ -190,17 +196,17 @@ class TestPlugins(unittest.TestCase):
     """What is installed."""
 
     def test_a_plugin_that_cannot_be_imported_says_why(self):
-        found = plugins.Plugins("filter", {}, broken={"mine": "ImportError: no module"})
+        found = plugins.Plugins("filter", {}, load_errors={"mine": "ImportError: no module"})
         with self.assertRaisesRegex(PluginError, "'mine' cannot be loaded: ImportError: no module"):
             found.get("mine")
 
     def test_names_come_in_order(self):
         for group in (plugins.FILTERS, plugins.WEIGHERS, plugins.SCHEDULERS):
-            names = list(plugins.installed(group).found)
+            names = list(plugins.load(group).by_name)
             self.assertEqual(sorted(names), names)
 
     def test_options_and_summary_are_read_from_the_function(self):
-        capacity = plugins.installed(plugins.FILTERS).get("capacity")
+        capacity = plugins.load(plugins.FILTERS).get("capacity")
         self.assertEqual(["headroom"], list(plugins.options(capacity)))
         self.assertTrue(plugins.summary(capacity).startswith("Keeps pools with enough free cores"))
         self.assertEqual("", plugins.summary(lambda view, request: None))
@@ -216,14 +222,14 @@ class TestOverrides(unittest.TestCase):
         {"id": "both", "aggregates": ["gold", "slow"], "facts": {"failures": 1}},
         {"id": "mute", "zone": "mute", "facts": {"failures": 1}},
     )
-    OVERRIDES = Overrides(aggregate={"gold": 4.0, "slow": 2.0, "later": 0.0}, zone={"z": 3.0})
+    OVERRIDES = WeightOverrides(aggregate={"gold": 4.0, "slow": 2.0, "later": 0.0}, zone={"z": 3.0})
 
     def bound(self, *weighers: WeigherUse):
         return bind(policy((), weighers))
 
     def scores(self, bound) -> list[float]:
-        found = judge(self.SITE, CORES, bound, strict=True)
-        return [round(1 - cost / bound.worst / SCALE, 6) for cost in found.cost.tolist()]
+        found = evaluate(self.SITE, CORES, bound, strict=True)
+        return [round(1 - cost / bound.worst / COST_SCALE, 6) for cost in found.cost.tolist()]
 
     def test_an_aggregate_goes_before_a_zone_and_the_smallest_of_several_counts(self):
         """semantics.md 3: as Nova's multipliers of aggregates."""
@@ -241,20 +247,20 @@ class TestOverrides(unittest.TestCase):
             self.assertAlmostEqual(mean, score, 5)
 
     def test_equal_weights_by_override_and_without_come_to_the_same(self):
-        same = Overrides(aggregate={"gold": 2.0}, zone={"z": 2.0})
+        same = WeightOverrides(aggregate={"gold": 2.0}, zone={"z": 2.0})
         uses = (WeigherUse("affinity", 1.0), WeigherUse("failures", 2.0))
         with_same = (uses[0], WeigherUse("failures", 2.0, {}, same))
         self.assertEqual(self.scores(self.bound(*uses)), self.scores(self.bound(*with_same)))
 
     def test_where_nothing_weighs_a_pool_is_worst_and_not_best(self):
         """semantics.md trap 13: what nobody speaks for is 0, not without an opinion."""
-        bound = self.bound(WeigherUse("failures", 1.0, {}, Overrides(zone={"mute": 0.0})))
+        bound = self.bound(WeigherUse("failures", 1.0, {}, WeightOverrides(zone={"mute": 0.0})))
         self.assertEqual([0.5, 0.5, 0.5, 0.5, 0.0], self.scores(bound))
 
     def test_a_row_costs_the_same_alone(self):
         bound = self.bound(
             WeigherUse("failures", 1.0, {}, self.OVERRIDES), WeigherUse("affinity", 1.0)
         )
-        whole = judge(self.SITE, CORES, bound).cost.tolist()
-        alone = [judge(self.SITE.take([row]), CORES, bound).cost[0] for row in range(5)]
+        whole = evaluate(self.SITE, CORES, bound).cost.tolist()
+        alone = [evaluate(self.SITE.take([row]), CORES, bound).cost[0] for row in range(5)]
         self.assertEqual(whole, alone)

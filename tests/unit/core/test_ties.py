@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.unit.chi_square import chi_square
 from tests.unit.core.test_evaluate import ASKED, site
-from valence_sched.core.ranking import by_lot, drawn
+from valence_sched.core.ranking import draw_lots, order_by_lot
 
 
 class TestLots(unittest.TestCase):
@@ -19,7 +19,7 @@ class TestLots(unittest.TestCase):
         seen, first, orders = site(3), Counter(), Counter()
         for number in range(3000):
             asked = msgspec.structs.replace(ASKED, id=f"request-{number}")
-            order = tuple(by_lot(seen, np.arange(3), asked).tolist())
+            order = tuple(order_by_lot(seen, np.arange(3), asked).tolist())
             first[order[0]] += 1
             orders[order] += 1
         self.assertLess(chi_square(first, 3), 9.21)  # 2 degrees of freedom, p = 0.01
@@ -29,21 +29,21 @@ class TestLots(unittest.TestCase):
         seen, first = site(5), Counter()
         for seed in range(3000):
             asked = msgspec.structs.replace(ASKED, seed=seed)
-            first[int(by_lot(seen, np.arange(5), asked)[0])] += 1
+            first[int(order_by_lot(seen, np.arange(5), asked)[0])] += 1
         self.assertLess(chi_square(first, 5), 13.28)  # 4 degrees of freedom, p = 0.01
 
     def test_a_draw_is_the_same_on_replay_and_another_for_another_seed(self):
         lots = site(50).lot
         other = msgspec.structs.replace(ASKED, seed=1)
-        self.assertEqual(drawn(lots, ASKED, 0).tolist(), drawn(lots, ASKED, 0).tolist())
-        self.assertNotEqual(drawn(lots, ASKED, 0).tolist(), drawn(lots, other, 0).tolist())
+        self.assertEqual(draw_lots(lots, ASKED, 0).tolist(), draw_lots(lots, ASKED, 0).tolist())
+        self.assertNotEqual(draw_lots(lots, ASKED, 0).tolist(), draw_lots(lots, other, 0).tolist())
 
     def test_who_goes_first_does_not_depend_on_who_else_is_there(self):
         seen = site(20)
-        order = by_lot(seen, np.arange(20), ASKED).tolist()
+        order = order_by_lot(seen, np.arange(20), ASKED).tolist()
         few = [3, 7, 11, 19]
         self.assertEqual([row for row in order if row in few],
-                         by_lot(seen, np.array(few), ASKED).tolist())  # fmt: skip
+                         order_by_lot(seen, np.array(few), ASKED).tolist())  # fmt: skip
         part = seen.take(few)
-        again = [few[row] for row in by_lot(part, np.arange(4), ASKED)]
+        again = [few[row] for row in order_by_lot(part, np.arange(4), ASKED)]
         self.assertEqual([row for row in order if row in few], again)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from valence_sched.drivers.files.tree import tree_of_files, tree_of_map
-from valence_sched.drivers.links import folded, path_of
+from valence_sched.drivers.links import fold_uri, path_of
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 DMTF = Path(__file__).parents[3].parent / "shared" / "data" / "dmtf"
@@ -74,8 +74,8 @@ class Server:
         """Return the bytes at a path; absolute links lead to this server."""
         found = self.documents.get(path_of(path))
         if found is None:  # in whatever case
-            spelled = {folded(uri): uri for uri in self.documents}
-            found = self.documents.get(spelled.get(folded(path_of(path))))
+            spelled = {fold_uri(uri): uri for uri in self.documents}
+            found = self.documents.get(spelled.get(fold_uri(path_of(path))))
         if found is not None and path_of(path) == "/redfish/v1" and (self.login or self.expand):
             root = msgspec.json.decode(found)
             if self.login:

@@ -12,9 +12,9 @@ from valence_sched.filters.enabled import enabled
 from valence_sched.filters.target import target
 from valence_sched.filters.traits import traits
 from valence_sched.filters.zone import zone
-from valence_sched.model.request import Names, Request
+from valence_sched.model.request import NameRequirements, Request
 from valence_sched.testing import request, view
-from valence_sched.view.availability import possible
+from valence_sched.view.availability import feasible_rows
 
 CORES = {"processor": {"total_cores": 16}}
 
@@ -65,8 +65,15 @@ class TestPodmFilters(FilterCase):
 
     def test_aggregates_keeps_members_of_all_that_are_asked(self):
         podms = ids({"aggregates": ["x", "y"]}, {"aggregates": ["x"]}, {})
-        self.keeps([True, True, False], aggregates, Request(aggregates=Names(("x",))), podms)
-        self.keeps([True, False, False], aggregates, Request(aggregates=Names(("y", "x"))), podms)
+        self.keeps(
+            [True, True, False], aggregates, Request(aggregates=NameRequirements(("x",))), podms
+        )
+        self.keeps(
+            [True, False, False],
+            aggregates,
+            Request(aggregates=NameRequirements(("y", "x"))),
+            podms,
+        )
         self.keeps([True, True, True], aggregates, Request(), podms)
 
     def test_capabilities_keeps_one_value_of_every_key(self):
@@ -152,7 +159,7 @@ class TestCapacity(FilterCase):
                 one = {"resource": "gib", "amount": amount, "count": count}
                 asked, site = request({"stocks": [one]}), ids(podm, stocks({"total": 0.09}))
                 self.keeps([True, False], capacity, asked, site)
-                self.assertEqual([True, False], possible(view(*site), asked.needs).tolist())
+                self.assertEqual([True, False], feasible_rows(view(*site), asked.needs).tolist())
         podms = ids(block(processors=[{"cores": 11}]), block(processors=[{"cores": 10}]))
         ten = request({"processor": {"total_cores": 10}})
         self.keeps([True, False], capacity, ten, podms, headroom=0.1)

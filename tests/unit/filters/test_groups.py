@@ -10,7 +10,7 @@ from valence_sched.filters.health import health
 from valence_sched.filters.isolation import isolation
 from valence_sched.filters.quarantine import quarantine
 from valence_sched.filters.spread import spread
-from valence_sched.model.group import Company, Group, Spread
+from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.request import Request
 from valence_sched.testing import view
 
@@ -18,7 +18,7 @@ ZONES = view(*({"id": f"p{n}", "zone": zone} for n, zone in enumerate("aabbc")),
 
 
 def asked(members: dict, open_: tuple = (), **rules) -> Request:
-    company = Company(members={"zone": members}, open={"zone": open_})
+    company = GroupState(members={"zone": members}, open={"zone": open_})
     return Request(group=Group(name="web", **rules), company=company)
 
 

@@ -11,7 +11,7 @@ from tests.unit.store.site import CORES, claimant, podm
 from valence_sched import files
 from valence_sched.engine import Operations
 from valence_sched.errors import UnknownName, UsageError
-from valence_sched.model.read_options import Live
+from valence_sched.model.read_options import ReadOptions
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 
@@ -30,8 +30,8 @@ class Case(unittest.TestCase):
             now=lambda: datetime.now(UTC) + self.later,
         )
 
-    def live(self, named: str) -> Live:
-        return Live(state=self.state, liveness=named)
+    def live(self, named: str) -> ReadOptions:
+        return ReadOptions(state=self.state, liveness=named)
 
     def statuses(self, named: str) -> dict[str, str]:
         view = self.operations.view([], live=self.live(named))
@@ -157,7 +157,7 @@ class TestWhom(Case):
         new = podm("new", read_at=datetime.now(UTC).isoformat())
         file = str(self.folder / "x.json")
         files.write_inventory([old, new], file)
-        view = self.operations.view([file], live=Live(liveness="read:1h"))
+        view = self.operations.view([file], live=ReadOptions(liveness="read:1h"))
         self.assertEqual(["Offline", "Online"], [one.status for one in view.podms])
         view = self.operations.view([file])
         self.assertEqual(["Online", "Online"], [one.status for one in view.podms])
@@ -165,7 +165,7 @@ class TestWhom(Case):
     def test_the_environment_names_one(self):
         self.report("a")
         self.operations.environ["VALENCE_SCHED_LIVENESS"] = f"file:{self.folder}"
-        view = self.operations.view([], live=Live(state=self.state))
+        view = self.operations.view([], live=ReadOptions(state=self.state))
         self.assertEqual(["Offline"], [one.status for one in view.podms])
 
     def test_a_name_that_nobody_has_is_refused(self):
@@ -177,6 +177,6 @@ class TestWhom(Case):
         self.report("a")
         self.assertEqual({"a": "Offline"}, self.statuses(f"file:{self.folder}"))
         with Store(self.state) as store:
-            self.assertEqual("Online", store.last()["a"].status)
+            self.assertEqual("Online", store.load_podms()["a"].status)
             mine = claimant(store)
             self.assertEqual(1, len(mine.select_destinations(request(CORES)).placements))

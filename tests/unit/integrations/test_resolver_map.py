@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.errors import InputError
-from valence_sched.integrations.resolvers.map import parsed, things
+from valence_sched.integrations.resolvers.map import parse_map, things
 from valence_sched.view.proximity import Place
 
 MAP = b"""
@@ -19,14 +19,14 @@ class TestMap(unittest.TestCase):
     """A YAML map of kind, name and place."""
 
     def test_it_tells_where_a_thing_is(self):
-        found = parsed(MAP, "m")
+        found = parse_map(MAP, "m")
         place = Place(zone="west-1", aggregates=("bulk", "gold"))
         self.assertEqual(place, found.find("volume", "db-1"))
         facts = {"rack": "W02", "year": 2020, "labels": ("a", "b")}
         self.assertEqual(Place(facts=facts), found.find("volume", "scratch"))
 
     def test_a_name_is_known_only_under_its_kind(self):
-        found = parsed(MAP, "m")
+        found = parse_map(MAP, "m")
         self.assertIsNone(found.find("dataset", "db-1"))
         self.assertIsNone(found.find("port", "db-1"))
         self.assertEqual(["db-1", "scratch"], list(found.known("volume")))
@@ -44,7 +44,7 @@ class TestMap(unittest.TestCase):
             (b"volume: {", "expected plain YAML or JSON"),
         ):
             with self.subTest(text), self.assertRaises(InputError) as caught:
-                parsed(text, "m")
+                parse_map(text, "m")
             self.assertIn(line, str(caught.exception))
 
     def test_a_file_that_is_not_there_is_named(self):

@@ -12,7 +12,7 @@ from valence_sched.model.flavor import Flavor
 
 def said(**words):
     flavor = msgspec.convert({"name": "f", "properties": words}, Flavor)
-    return properties(flavor.asks[0])
+    return properties(flavor.alternatives[0])
 
 
 class TestWords(unittest.TestCase):

@@ -13,7 +13,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.drivers.redfish.render.render import documents_of, read_back
 from valence_sched.inventory import anonymise
 from valence_sched.inventory.anonymise import Aliases
@@ -27,7 +27,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
-from valence_sched.model.request_spec import Asked
+from valence_sched.model.request_spec import RequestSpec
 from valence_sched.testing import strategies
 
 SITE = Path(__file__).parents[3] / "examples" / "site.json"
@@ -67,7 +67,7 @@ class CanaryTest(unittest.TestCase):
         document["Links"] = {"Chassis": [f"{ROOT}/Chassis/{quote(SECRETS['Name'])}"]}
         document["See"] = f"https://{SECRETS['FQDN']}:8443{ROOT}/Systems/{SECRETS['UUID']}?x=1#/a"
         document["Next"] = f"{ROOT}/Systems?$skiptoken={SECRETS['SerialNumber']}"
-        found = anonymise.documents(Aliases(b"k"), {document["@odata.id"]: document})
+        found = anonymise.anonymise_documents(Aliases(b"k"), {document["@odata.id"]: document})
         data = json.dumps(found, ensure_ascii=False).encode()
         self.assert_silent(data, [*SECRETS.values(), "471147114711", "skiptoken"])
         self.assertEqual("X1", next(iter(found.values()))["Model"])
@@ -90,7 +90,7 @@ class CanaryTest(unittest.TestCase):
             nodes=(Node(uri=f"/n/{name()}", name=name(), owner=name(), group=name(),
                         blocks=(uri,)),),
         )  # fmt: skip
-        found = anonymise.podm(Aliases(b"k"), podm)
+        found = anonymise.anonymise_podm(Aliases(b"k"), podm)
         self.assert_silent(to_json(found), names)
         self.assertEqual(found.blocks[0].uri, found.nodes[0].blocks[0])
         self.assertEqual((found.pools[0].id,), found.blocks[0].pools)
@@ -105,8 +105,11 @@ class CanaryTest(unittest.TestCase):
             names += [block.name for block in podm.blocks] + [node.name for node in podm.nodes]
             names += [block.uri.rpartition("/")[2] for block in podm.blocks]
             names = [name for name in names if name and len(name) > 3]
-            documents = anonymise.documents(aliases, documents_of(podm))
-            told = [to_json(anonymise.podm(aliases, podm)), json.dumps(documents).encode()]
+            documents = anonymise.anonymise_documents(aliases, documents_of(podm))
+            told = [
+                to_json(anonymise.anonymise_podm(aliases, podm)),
+                json.dumps(documents).encode(),
+            ]
             for data in told:
                 self.assert_silent(data, names)
 
@@ -119,7 +122,7 @@ class AliasesTest(unittest.TestCase):
 
     def test_structure_stays(self) -> None:
         aliases = Aliases(b"k")
-        name = aliases.part("CPU-Süd")
+        name = aliases.segment("CPU-Süd")
         for given_, expected in (
             (f"{ROOT}/Systems/1/Processors/CPU-Süd", f"{ROOT}/Systems/1/Processors/{name}"),
             (f"{ROOT}/Systems/CPU-S%C3%BCd", f"{ROOT}/Systems/{name}"),
@@ -150,20 +153,22 @@ class SameDecisionTest(unittest.TestCase):
         for podm in self.podms:
             documents = documents_of(podm)
             self.assertEqual(
-                anonymise.podm(aliases, read_back(documents, podm.id)),
-                read_back(anonymise.documents(aliases, documents), aliases.part(podm.id)),
+                anonymise.anonymise_podm(aliases, read_back(documents, podm.id)),
+                read_back(
+                    anonymise.anonymise_documents(aliases, documents), aliases.segment(podm.id)
+                ),
             )
 
     def test_the_same_pod_manager_pool_and_blocks_are_chosen(self) -> None:
         aliases = Aliases(b"k")
         plain = b"\n".join(map(to_json, self.podms))
-        hidden = b"\n".join(to_json(anonymise.podm(aliases, podm)) for podm in self.podms)
+        hidden = b"\n".join(to_json(anonymise.anonymise_podm(aliases, podm)) for podm in self.podms)
         for flavor in ("gpu-large", "medium", "storage-large"):
             with self.subTest(flavor):
                 was, is_ = (self.ranked(data, flavor) for data in (plain, hidden))
                 self.assertTrue(was)
                 expected = {
-                    (aliases.part(podm), aliases.part(pool)): (
+                    (aliases.segment(podm), aliases.segment(pool)): (
                         *scores, sorted(map(aliases.uri, blocks)), sorted(map(aliases.uri, grants))
                     )
                     for (podm, pool), (*scores, blocks, grants) in was.items()
@@ -178,9 +183,9 @@ class SameDecisionTest(unittest.TestCase):
 
     def ranked(self, data: bytes, flavor: str) -> dict:
         """Return what each pool would give for a flavor, and at what cost."""
-        main = Main({}, io.BytesIO(data))
-        engine = main.engine(["-"], ())
-        request = main.compiled(Asked(flavor=flavor), main.flavors()[flavor])
+        main = App({}, io.BytesIO(data))
+        engine = main.decider(["-"], ())
+        request = main.compile_request(RequestSpec(flavor=flavor), main.flavors()[flavor])
         return {
             (found.podm, found.pool): (
                 found.cost, found.waste,

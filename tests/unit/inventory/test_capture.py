@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.drivers.crawl.pool import Reading
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
@@ -73,7 +73,7 @@ class CapturingTest(unittest.TestCase):
 
     def test_one_that_is_down_does_not_keep_the_others_from_being_written(self) -> None:
         readings = [reading("a"), failed("b"), reading("c")]
-        done = capture.to_file(readings, self.path("x.json"), secrets=[CANARY])
+        done = capture.write_file(readings, self.path("x.json"), secrets=[CANARY])
         self.assertEqual((3, 2, ["b"]), (done.podms, done.blocks, list(done.failures)))
         found = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
         self.assertEqual([("a", "Online", 1), ("b", "Offline", 0), ("c", "Online", 1)],
@@ -81,14 +81,14 @@ class CapturingTest(unittest.TestCase):
 
     def test_a_reading_that_failed_is_never_online(self) -> None:
         odd = Reading(podm("a"), "no answer")
-        capture.to_file([odd], self.path("x.json"))
+        capture.write_file([odd], self.path("x.json"))
         (found,) = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
         self.assertEqual(("Unknown", (), ()), (found.status, found.blocks, found.pools))
 
     def test_no_credential_is_written_or_told(self) -> None:
         for number, aliases in enumerate((None, Aliases(b"k"))):
             readings = [reading("a"), failed("b")]
-            for write, name in ((capture.to_file, "x.jsonl"), (capture.to_trees, "tree")):
+            for write, name in ((capture.write_file, "x.jsonl"), (capture.write_trees, "tree")):
                 done = write(readings, self.path(f"{number}{name}"), aliases, [CANARY])
                 self.assertNotIn(CANARY, str(done))
         written = self.everything()
@@ -98,36 +98,38 @@ class CapturingTest(unittest.TestCase):
 
     def test_a_tree_is_read_as_the_pod_manager_it_was_written_from(self) -> None:
         readings = [reading("a"), failed("b"), reading("c")]
-        done = capture.to_trees(readings, self.path("tree"))
+        done = capture.write_trees(readings, self.path("tree"))
         self.assertEqual((2, 2, ["b"], []), (done.podms, done.blocks, list(done.failures),
                                              done.left_out))  # fmt: skip
-        found = {one.id: one for one in Main({}).podms([self.path("tree")])}
+        found = {one.id: one for one in App({}).podms([self.path("tree")])}
         self.assertEqual({"a", "c"}, set(found))
         self.assertEqual(2, found["a"].blocks[0].devices.drives[0].count)
 
     def test_a_tree_of_nobody_is_refused_and_leaves_nothing(self) -> None:
         with self.assertRaisesRegex(PodmError, "b: down, and 1 more"):
-            capture.to_trees([failed("b", "down"), failed("c", "down")], self.path("tree"))
+            capture.write_trees([failed("b", "down"), failed("c", "down")], self.path("tree"))
         with self.assertRaises(InputError):
-            capture.to_trees([], self.path("tree"))
+            capture.write_trees([], self.path("tree"))
         self.assertEqual([], os.listdir(self.folder))
 
     def test_a_pod_manager_whose_id_cannot_be_a_folder_is_left_out_and_noted(self) -> None:
         readings = [reading("a"), reading("A"), reading("../b"), reading(".."), reading("c/d")]
-        done = capture.to_trees(readings, self.path("tree"))
+        done = capture.write_trees(readings, self.path("tree"))
         self.assertEqual((1, 4), (done.podms, len(done.left_out)))
         self.assertEqual(["tree"], os.listdir(self.folder))
         self.assertEqual(["a"], os.listdir(self.folder / "tree"))
 
     def test_two_captures_under_one_key_have_the_same_names(self) -> None:
         for name, key in (("1.json", b"k"), ("2.json", b"k"), ("3.json", b"l")):
-            capture.to_file([reading("a")], self.path(name), Aliases(key))
+            capture.write_file([reading("a")], self.path(name), Aliases(key))
         first, second, third = ((self.folder / f"{n}.json").read_bytes() for n in (1, 2, 3))
         self.assertEqual(first, second)
         self.assertNotEqual(first, third)
         self.assertNotIn(b"example.org", first)
 
     def test_a_recorded_inventory_loses_its_credentials_before_it_is_rendered(self) -> None:
-        (found,) = capture.recorded([(podm("a"), Record(b"", "file", "$"))], [], documents=True)
+        (found,) = capture.recorded_readings(
+            [(podm("a"), Record(b"", "file", "$"))], [], documents=True
+        )
         self.assertEqual("https://a.example.org/redfish/v1", found.podm.url)
         self.assertNotIn(CANARY, str(found.documents))

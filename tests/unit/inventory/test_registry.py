@@ -9,8 +9,8 @@ from valence_sched.config.settings import Configuration
 from valence_sched.errors import CredentialError, DuplicateId, InputError, UnknownName, UsageError
 from valence_sched.inventory.members import read_podms
 from valence_sched.inventory.registry import Registry
-from valence_sched.model.read_options import Live
-from valence_sched.model.registration import Password, Registered
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.registration import PasswordReference, Registration
 
 ONE = b"podms: {%s: {url: 'https://%s'}}"
 
@@ -36,9 +36,9 @@ class TestRegistry(unittest.TestCase):
         path.write_bytes(data)
         return str(path)
 
-    def names(self, live: Live, registry: Registry | None = None) -> list[str]:
+    def names(self, live: ReadOptions, registry: Registry | None = None) -> list[str]:
         found = (registry or self.registry(live.state)).members(live)
-        return [member.registered.name for member in found]
+        return [member.registration.name for member in found]
 
     def test_the_option_wins_over_the_environment_and_that_over_the_usual_place(self):
         usual = self.registry()
@@ -61,46 +61,50 @@ class TestRegistry(unittest.TestCase):
         self.assertNotIn("hunter2", str(caught.exception))
 
     def test_named_files_take_the_place_of_the_state_and_of_ones_own(self):
-        self.registry().create(Registered(name="kept", url="https://k"))
+        self.registry().create(Registration(name="kept", url="https://k"))
         self.write("c/valence-sched/podms.yaml", ONE % (b"own", b"o"))
         file = self.write("f.yaml", ONE % (b"named", b"n"))
-        self.assertEqual(["kept", "own"], self.names(Live()))
-        self.assertEqual(["named"], self.names(Live(podm_files=(file,))))
+        self.assertEqual(["kept", "own"], self.names(ReadOptions()))
+        self.assertEqual(["named"], self.names(ReadOptions(podm_files=(file,))))
         state = str(self.registry().file)
-        self.assertEqual(["kept", "named"], self.names(Live(podm_files=(file,), state=state)))
-        kept = [member.kept for member in self.registry().members(Live(podm_files=(file,)))]
+        self.assertEqual(
+            ["kept", "named"], self.names(ReadOptions(podm_files=(file,), state=state))
+        )
+        kept = [
+            member.uses_state for member in self.registry().members(ReadOptions(podm_files=(file,)))
+        ]
         self.assertEqual([False], kept)
 
     def test_two_of_one_name_are_refused_and_named_with_their_places(self):
         files = tuple(self.write(f"{n}.yaml", ONE % (b"a", b"h")) for n in "12")
         with self.assertRaisesRegex(DuplicateId, "2.yaml: found 'a' again, first in .*1.yaml"):
-            self.registry().members(Live(podm_files=files))
+            self.registry().members(ReadOptions(podm_files=files))
 
     def test_only_those_asked_for_are_meant(self):
         files = tuple(self.write(f"{n}.yaml", ONE % (n.encode(), b"h")) for n in "abc")
-        self.assertEqual(["b"], self.names(Live(podm_files=files, only=("b",))))
+        self.assertEqual(["b"], self.names(ReadOptions(podm_files=files, only=("b",))))
         with self.assertRaisesRegex(UnknownName, "known: a, b, c"):
-            self.names(Live(podm_files=files, only=("z",)))
+            self.names(ReadOptions(podm_files=files, only=("z",)))
 
     def test_a_catalogue_is_named_by_entries_of_its_urls(self):
         file = self.write("f.yaml", ONE % (b"mine", b"h:443"))
         catalogue = (
-            Registered(name="east", url="https://h"),
-            Registered(name="w", url="https://w"),
+            Registration(name="east", url="https://h"),
+            Registration(name="w", url="https://w"),
         )
-        live = Live(podm_files=(file,), catalogue=catalogue)
+        live = ReadOptions(podm_files=(file,), catalogue=catalogue)
         self.assertEqual(["mine", "w"], self.names(live))
 
     def test_paths_are_found_from_the_folder_of_the_file(self):
         text = b"podms: {a: {url: 'https://h', username: u, password: {file: w}, cacert: c/d}}"
         (one,) = read_podms(text, self.write("deep/f.yaml", text))
         deep = self.folder / "deep"
-        self.assertEqual(Password(file=str(deep / "w")), one.password)
+        self.assertEqual(PasswordReference(file=str(deep / "w")), one.password)
         self.assertEqual(str(deep / "c/d"), one.cacert)
 
     def test_nothing_is_forgotten_while_its_password_cannot_be(self):
         registry = self.registry()
-        registry.create(Registered(name="a", url="https://h"))
+        registry.create(Registration(name="a", url="https://h"))
         registry.passwords.path.write_text("{")
         registry.passwords.path.chmod(0o600)
         with self.assertRaisesRegex(CredentialError, "not what podm create wrote"):
@@ -108,7 +112,7 @@ class TestRegistry(unittest.TestCase):
         self.assertEqual("a", registry.get("a").name)
         registry.passwords.path.unlink()
         registry.delete("a")
-        self.assertEqual([], registry.registered())
+        self.assertEqual([], registry.registrations())
 
     def test_an_unknown_driver_of_a_file_is_refused_with_its_place(self):
         text = b"podms: {a: {url: 'https://h', driver: redfsh}}"
@@ -118,16 +122,16 @@ class TestRegistry(unittest.TestCase):
     def test_what_cannot_be_is_not_registered(self):
         registry = self.registry()
         for one in (
-            Registered(name="a", url="https://u:p@h"),
-            Registered(name="a\n", url="https://h"),
-            Registered(name="a", url="https://h", password=Password(env="V")),
-            Registered(name="a" * 1025, url="https://h"),
-            Registered(name="a", url="https://" + "h" * 1025),
-            Registered(name="a", url="https://h", zone="\udcff"),
+            Registration(name="a", url="https://u:p@h"),
+            Registration(name="a\n", url="https://h"),
+            Registration(name="a", url="https://h", password=PasswordReference(env="V")),
+            Registration(name="a" * 1025, url="https://h"),
+            Registration(name="a", url="https://" + "h" * 1025),
+            Registration(name="a", url="https://h", zone="\udcff"),
         ):
             with self.assertRaises(InputError):
                 registry.create(one)
-        self.assertEqual([], registry.registered())
+        self.assertEqual([], registry.registrations())
 
     def test_the_example_is_read(self):
         path = Path(__file__).parents[3] / "examples" / "podms.yaml"

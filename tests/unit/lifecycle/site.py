@@ -9,20 +9,20 @@ from pathlib import Path
 
 import msgspec
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.core import plugins
-from valence_sched.drivers.connect import reached
+from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool
-from valence_sched.lifecycle.claim import Claimant
-from valence_sched.lifecycle.compose import Composer
+from valence_sched.lifecycle.claim import Claimer
+from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.provision import Provisioner
-from valence_sched.lifecycle.reconcile import Reaper
+from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
-from valence_sched.model.request_spec import Asked, compiled, own_flavor
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.store.store import Store
-from valence_sched.testing.served import Served, served
+from valence_sched.testing.served import ServedPodm, served
 
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "site.json")
 PATIENCE_S = 1.0
@@ -31,28 +31,28 @@ PATIENCE_S = 1.0
 class Site:
     """Served pod managers by id, and a store."""
 
-    def __init__(self, podms: dict[str, Served], store: Store, mark=None, ttl_s=600.0) -> None:
+    def __init__(self, podms: dict[str, ServedPodm], store: Store, mark=None, ttl_s=600.0) -> None:
         self.podms, self.store = podms, store
         self.marks: list[str] = []
         mark = mark or self.marks.append
-        self.composer = Composer(store, self.reach, self.read, ttl_s=ttl_s, mark=mark)
-        self.reaper = Reaper(store, self.reach, self.read)
-        policies = Main(environ={"XDG_CONFIG_HOME": "/nonexistent"}).policies()
-        self.claimant = Claimant(store, policies.values())
+        self.composer = NodeComposer(store, self.reach, self.read, ttl_s=ttl_s, checkpoint=mark)
+        self.reaper = Reconciler(store, self.reach, self.read)
+        policies = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).policies()
+        self.claimant = Claimer(store, policies.values())
         self.provisioner = Provisioner(store, self.claimant, self.composer, self.read)
         for name in podms:
             self.store.remember(self.read(name))
         self.unusable = self.free_blocks() - self.free_to_decide_on()
 
-    def target(self, name: str) -> pool.Target:
-        return pool.Target(Registered(name=name, url=self.podms[name].url))
+    def target(self, name: str) -> pool.ReadTarget:
+        return pool.ReadTarget(Registration(name=name, url=self.podms[name].url))
 
     def reach(self, name: str):
-        return reached(self.target(name), 20, PATIENCE_S)
+        return connect(self.target(name), 20, PATIENCE_S)
 
     def read(self, name: str) -> FullPodm | None:
-        dialects = plugins.installed(plugins.DIALECTS).found
-        (reading,) = pool.read([self.target(name)], dialects, pool.Settings(timeout_s=10))
+        dialects = plugins.load(plugins.DIALECTS).by_name
+        (reading,) = pool.read([self.target(name)], dialects, pool.ReadSettings(timeout_s=10))
         return reading.podm if reading.failure is None else None
 
     def claim(self, request: Request):
@@ -67,7 +67,7 @@ class Site:
         """Reap until nothing is under way; claims end by the database's clock."""
         done = []
         for _ in range(100):
-            done += [f"{deed.id}: {deed.done}" for deed in self.reaper.reap()]
+            done += [f"{deed.id}: {deed.done}" for deed in self.reaper.reconcile()]
             if not self.store.claims.list(("PREPARED", "HELD", "COMPOSING")):
                 return done
             time.sleep(0.05)
@@ -79,7 +79,7 @@ class Site:
             json["CompositionStatus"]["CompositionState"] == "Unused"
             and not json["CompositionStatus"].get("Reserved")
             for podm in self.podms.values()
-            if isinstance(podm, Served)
+            if isinstance(podm, ServedPodm)
             for json in map(podm.documents.get, podm.documents)
             if "CompositionStatus" in json
         )
@@ -90,8 +90,8 @@ class Site:
 
     def free_to_decide_on(self) -> int:
         """How many blocks the next decision may use."""
-        view = self.claimant.engine().look()
-        return sum(slots > 0 for shelf in view.shelves for slots in shelf.slots)
+        view = self.claimant.decider().snapshot()
+        return sum(slots > 0 for shelf in view.block_tables for slots in shelf.slots)
 
     def taken_twice(self) -> list[str]:
         """The blocks that two of our nodes are made of."""
@@ -110,8 +110,8 @@ class Site:
 
 def request(**fields) -> Request:
     words = {"properties": {"processor": {"total_cores": 8}}, **fields}
-    asked = msgspec.convert(words, Asked)
-    return compiled(asked, own_flavor(asked))
+    asked = msgspec.convert(words, RequestSpec)
+    return compile_request(asked, inline_flavor(asked))
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ class TestComposeFaults(unittest.TestCase):
     def test_a_pod_manager_that_dies_half_way_leaves_the_claim_to_be_reaped(self):
         with site("die-after:1") as here:
             done = here.provisioner.provision(request())
-            (error,) = done.left
+            (error,) = done.unverified
             self.assertEqual(7, error.exit_code)
             self.assertRegex(str(error), "stays COMPOSING: .*could not be read back")
             (claim,) = here.store.claims.list()

@@ -9,8 +9,8 @@ import unittest
 from typing import NamedTuple
 
 from tests.unit.lifecycle.site import Site, request, site
-from valence_sched.drivers.composer import Hands
-from valence_sched.model.composition import Wanted
+from valence_sched.drivers.composer import Composer
+from valence_sched.model.composition import CompositionRequest
 
 SYSTEMS = "/redfish/v1/Systems"
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
@@ -61,17 +61,17 @@ class TestComposing(unittest.TestCase):
 
     def check(self, here: Site, case: Case) -> None:
         done = here.provisioner.provision(request(), ttl_s=5)
-        self.assertEqual(case.node, bool(done.nodes), (done.failures, done.left, done.notes))
-        self.assertEqual(case.left, bool(done.left))
+        self.assertEqual(case.node, bool(done.nodes), (done.failures, done.unverified, done.notes))
+        self.assertEqual(case.left, bool(done.unverified))
         if not case.left:
             self.assertEqual([], here.store.claims.list(("HELD", "COMPOSING")))
         if not case.node:
-            lines = [*done.failures, *map(str, done.left)]
+            lines = [*done.failures, *map(str, done.unverified)]
             self.assertEqual(1, len(lines), lines)
             self.assertNotIn("\n", lines[0])
             self.assertRegex(lines[0], case.line)
         if case.left:
-            self.assertEqual(7, done.left[0].exit_code)
+            self.assertEqual(7, done.unverified[0].exit_code)
         here.heal()
         here.reaped()
         settled(self, here)
@@ -113,7 +113,7 @@ class TestOthers(unittest.TestCase):
             with here.reach(part.podm) as hands:
                 stolen(hands, part.shares[0].blocks)
             writes = len([it for it in here.podms[part.podm].requests if it.method != "GET"])
-            node, notes = here.provisioner._node(request(), claim, "", 60)
+            node, notes = here.provisioner._compose_node(request(), claim, "", 60)
             self.assertRegex(notes[0], "found Composed.*, expected it free")
             after = here.podms[part.podm].requests
             if node.podm != part.podm:
@@ -127,7 +127,7 @@ class TestOthers(unittest.TestCase):
         with site("double-book") as here:
             mine = here.composer.compose(here.claim(request()))
             again = here.store.claims.show(mine.claim)
-            second = Wanted(name="vs-second", pool=mine.pool, blocks=mine.blocks)
+            second = CompositionRequest(name="vs-second", pool=mine.pool, blocks=mine.blocks)
             with here.reach(mine.podm) as hands:
                 outcome = hands.compose(second, lambda _state: None)
                 self.assertEqual("left", outcome.state)
@@ -181,9 +181,9 @@ class TestRemoving(unittest.TestCase):
 
 
 def wanted_blocks(blocks):
-    return Wanted(name="somebody", blocks=tuple(blocks))
+    return CompositionRequest(name="somebody", blocks=tuple(blocks))
 
 
-def stolen(hands: Hands, blocks) -> None:
+def stolen(hands: Composer, blocks) -> None:
     outcome = hands.compose(wanted_blocks(blocks), lambda _state: None)
     assert outcome.state == "composed", outcome

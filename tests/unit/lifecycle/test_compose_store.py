@@ -10,7 +10,7 @@ from tests.unit.store.engines import StoreCase
 from tests.unit.store.test_faults import ServerCase
 from tests.unit.trees import tree
 from valence_sched.errors import Unverified
-from valence_sched.model.composition import Composed
+from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
 
@@ -30,7 +30,7 @@ class Restarted:
             ) as here:  # fmt: skip
                 self.cut_at(here, point)
                 done = here.provisioner.provision(request())
-                self.assertEqual(([], []), (done.failures, done.left))
+                self.assertEqual(([], []), (done.failures, done.unverified))
                 (node,) = done.nodes
                 self.assertEqual([node.name], here.nodes_there())
                 self.assertEqual("SETTLED", here.store.claims.show(node.claim).state)
@@ -75,7 +75,7 @@ class TestFull(StoreCase):
 
             sa.event.listen(here.store._database.writer, "checkout", limited)
             object.__setattr__(here.composer, "mark", mark)
-            (error,) = here.provisioner.provision(request()).left
+            (error,) = here.provisioner.provision(request()).unverified
             self.assertIsInstance(error, Unverified)
             self.assertNotIn("\n", str(error))
             there = f"^{PODM}: /redfish/v1/Systems/.* is composed, and that could not be noted: "
@@ -89,7 +89,7 @@ class TestFull(StoreCase):
 
     def fill(self) -> int:
         """Fill the table of nodes, and return how many pages there are then."""
-        filler = Composed(id="f", podm="f", uri="f", claim="f")
+        filler = ComposedNode(id="f", podm="f", uri="f", claim="f")
         engine = sa.create_engine(self.url, poolclass=sa.StaticPool)
         with engine.connect() as connection:
             pages = int(connection.exec_driver_sql("PRAGMA page_count").scalar() or 0)
@@ -113,7 +113,7 @@ class TestAgain(unittest.TestCase):
     def test_noting_the_same_nodes_again_changes_nothing(self):
         with site(source=None, documents={PODM: tree(PODM)}) as here:
             node = here.composer.compose(here.claim(request()))
-            here.store.claims.composed(node.claim, [node])
+            here.store.claims.finish_composing(node.claim, [node])
             self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
 
     def test_splitting_again_gives_the_same_claims(self):

@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.unit.lifecycle.site import Site, request, site
 from tests.unit.trees import constrained, tree
 from valence_sched.errors import ComposeFailed
-from valence_sched.model.claim import Claim, Part, Share
-from valence_sched.model.composition import Wanted
+from valence_sched.model.claim import Claim, ClaimPart, NodeAllocation
+from valence_sched.model.composition import CompositionRequest
 
 TREE = (
     Path(__file__).parents[3].parent / "shared" / "data" / "dmtf" / "public-constrained-composition"
@@ -19,17 +19,17 @@ PODM = "gpu-east"
 
 def computes(here: Site) -> Iterator[str]:
     """The free compute blocks, in the order in which the pod manager goes through them."""
-    for block in here.store.last([PODM])[PODM].blocks:
+    for block in here.store.load_podms([PODM])[PODM].blocks:
         if "Compute" in block.type and block.status.slots:
             yield block.uri
 
 
 def held(here: Site, block: str) -> Claim:
-    podm = here.store.last([PODM])[PODM]
+    podm = here.store.load_podms([PODM])[PODM]
     (pool,) = {pool for one in podm.blocks if one.uri == block for pool in one.pools}
-    share = Share(node=1, pool=pool, blocks=(block,))
-    return here.store.claims.take(
-        [Part(podm=PODM, generation=podm.generation, shares=(share,))], owner="team-a"
+    share = NodeAllocation(node=1, pool=pool, blocks=(block,))
+    return here.store.claims.create(
+        [ClaimPart(podm=PODM, generation=podm.generation, shares=(share,))], owner="team-a"
     )
 
 
@@ -99,14 +99,14 @@ class TestPublicTree(unittest.TestCase):
         with site(source=str(TREE)) as here:
             (name,) = here.podms
             for there in here.read(name).nodes:  # all of its compute blocks are in use
-                wanted = Wanted(name=there.name or "", blocks=there.blocks)
+                wanted = CompositionRequest(name=there.name or "", blocks=there.blocks)
                 with here.reach(name) as hands:
                     hands.remove(wanted, there.uri, lambda _state: None)
             here.store.remember(here.read(name))
             free = here.free_blocks()
             asked = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 8192}}
             done = here.provisioner.provision(request(properties=asked))
-            self.assertEqual(([], []), (done.failures, done.left))
+            self.assertEqual(([], []), (done.failures, done.unverified))
             (node,) = done.nodes
             self.assertTrue(node.blocks)
             self.assertIn("constrained", here.marks)

@@ -7,15 +7,15 @@ from tests.unit.lifecycle.site import request, site
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import CORES, claimant, over, podm
 from valence_sched.errors import ClaimLost, NameTaken
-from valence_sched.lifecycle.plan import MOST_NAMED, Planned, moved_words
+from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_differences
 from valence_sched.lifecycle.provision import Provisioner
-from valence_sched.model.plan import plan_of
+from valence_sched.model.plan import make_plan
 from valence_sched.testing import request as asked
 
 
-def planned(store, decider, what) -> Planned:
+def planned(store, decider, what) -> PlanClaimer:
     decision = decider.engine().select_destinations(what)
-    return Planned(store, plan_of(decision.report(), store.last().values()))
+    return PlanClaimer(store, make_plan(decision.report(), store.last().values()))
 
 
 @on_each_engine
@@ -29,8 +29,8 @@ class TestHolding:
         self.asked = asked(CORES, count=2)
         self.planned = planned(self.one, claimant(self.one), self.asked)
 
-    def again(self) -> Planned:
-        return Planned(self.one, self.planned.plan)
+    def again(self) -> PlanClaimer:
+        return PlanClaimer(self.one, self.planned.plan)
 
     def test_it_is_held_once_and_the_holder_is_named_afterwards(self):
         claim = self.planned.claim(self.asked).claim
@@ -57,21 +57,21 @@ class TestHolding:
         with self.assertRaisesRegex(ClaimLost, "zone was not told, is z; .*: block c3 came"):
             self.planned.claim(self.asked)
         self.assertEqual([], self.one.claims.list())
-        self.assertEqual(2, len(self.planned.moved()))
+        self.assertEqual(2, len(self.planned.differences()))
 
     def test_one_that_is_dead_by_now_moved(self):
-        dead = Planned(self.one, self.planned.plan, {"p": "Offline"})
+        dead = PlanClaimer(self.one, self.planned.plan, {"p": "Offline"})
         with self.assertRaisesRegex(ClaimLost, "status was Online, is Offline"):
             dead.claim(self.asked)
 
     def test_there_is_no_other_node_in_place_of_one_of_the_plan(self):
         self.planned.claim(self.asked)
         self.assertIsNone(self.planned.claim(self.asked).claim)
-        self.assertTrue(self.planned.lost)
+        self.assertTrue(self.planned.claim_lost)
 
     def test_much_that_moved_is_counted(self):
         self.one.remember(podm("p", 9))
-        words = moved_words(self.planned.moved())
+        words = describe_differences(self.planned.differences())
         self.assertIn(f"and {6 - MOST_NAMED} more", words)
 
 
@@ -93,7 +93,7 @@ class TestComposing(unittest.TestCase):
 
             object.__setattr__(here.composer, "mark", steal)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
-            self.assertEqual(([], True), (done.nodes, plan.lost))
+            self.assertEqual(([], True), (done.nodes, plan.claim_lost))
             self.assertIn(uri, done.failures[0])
             self.assertEqual([], here.nodes_there())
             self.assertEqual([], here.store.claims.list())
@@ -107,4 +107,4 @@ class TestComposing(unittest.TestCase):
                       for one in plan.plan.decision.placements}  # fmt: skip
             self.assertEqual(wanted, {(node.podm, *node.blocks) for node in done.nodes})
             with self.assertRaisesRegex(ClaimLost, "in use by node vs-"):
-                Planned(here.store, plan.plan).claim(what)
+                PlanClaimer(here.store, plan.plan).claim(what)

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from tests.unit.lifecycle.site import Site, request, site
 from tests.unit.store.engines import on_each_engine
 from tests.unit.trees import tree
-from valence_sched.drivers.connect import reached
-from valence_sched.drivers.crawl.pool import Target
+from valence_sched.drivers.connect import connect
+from valence_sched.drivers.crawl.pool import ReadTarget
 from valence_sched.errors import PodmError
-from valence_sched.lifecycle.reconcile import Reaper
-from valence_sched.model.composition import Wanted, wanted_of
-from valence_sched.model.registration import Registered
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.lifecycle.reconcile import Reconciler
+from valence_sched.model.composition import CompositionRequest, composition_request
+from valence_sched.model.registration import Registration
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
@@ -133,7 +133,7 @@ class TestReaping(unittest.TestCase):
             here.claimant.claim(request(), ttl_s=0.01)
             time.sleep(0.05)
             here.reaper = type(here.reaper)(here.store, here.reach, here.read, dry_run=True)
-            (deed,) = here.reaper.reap()
+            (deed,) = here.reaper.reconcile()
             self.assertEqual("expired: freed what it held", deed.done)
             self.assertEqual(1, len(here.store.claims.list(("HELD",))))
 
@@ -141,8 +141,10 @@ class TestReaping(unittest.TestCase):
         with site() as here:
             node = here.composer.compose(here.claim(request()))
             with here.reach(node.podm) as hands:
-                hands.remove(Wanted(name="", blocks=node.blocks), node.uri, lambda _state: None)
-            deeds = [deed.done for deed in here.reaper.reap()]
+                hands.remove(
+                    CompositionRequest(name="", blocks=node.blocks), node.uri, lambda _state: None
+                )
+            deeds = [deed.done for deed in here.reaper.reconcile()]
             self.assertRegex(deeds[0], "forgotten, and its claim released")
             self.assertEqual([], here.store.claims.list())
 
@@ -154,7 +156,7 @@ class TestReaping(unittest.TestCase):
             )
             here.provisioner.provision(request())
             time.sleep(0.05)
-            (deed,) = here.reaper.reap()
+            (deed,) = here.reaper.reconcile()
             self.assertRegex(deed.done, "left as it is: .* does not tell|left as it is")
             self.assertEqual("COMPOSING", here.store.claims.list()[0].state)
 
@@ -167,8 +169,8 @@ class TestReaping(unittest.TestCase):
                 podm = read(name)
                 return replace(podm, nodes=()) if podm else None
 
-            reaper = Reaper(here.store, here.reach, partial)
-            (deed,) = [deed for deed in reaper.reap() if deed.kind == "node"]
+            reaper = Reconciler(here.store, here.reach, partial)
+            (deed,) = [deed for deed in reaper.reconcile() if deed.kind == "node"]
             self.assertRegex(deed.done, "left as it is: the reading does not show it")
             self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
 
@@ -176,23 +178,25 @@ class TestReaping(unittest.TestCase):
         with site() as here:
             claim = here.claim(request())
             (part,) = claim.parts
-            wanted = wanted_of(claim, part.shares[0], None)
-            here.store.claims.composing(claim.id)
+            wanted = composition_request(claim, part.shares[0], None)
+            here.store.claims.start_composing(claim.id)
             here.store.claims.fail(claim.id, "the reply was lost")
             with here.reach(part.podm) as hands:
                 hands.compose(wanted, lambda _state: None)
             self.assertEqual([wanted.name], here.nodes_there())
-            (deed,) = here.reaper.reap()
+            (deed,) = here.reaper.reconcile()
             self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", deed.done)
             self.assertEqual(([], 0), (here.nodes_there(), here.leaked()))
 
     def test_a_node_of_another_store_is_left_alone(self):
         with site() as here:
             (part,) = here.claim(request()).parts
-            wanted = Wanted(name="vs-0123", pool=part.shares[0].pool, blocks=part.blocks)
+            wanted = CompositionRequest(
+                name="vs-0123", pool=part.shares[0].pool, blocks=part.blocks
+            )
             with here.reach(part.podm) as hands:
                 hands.compose(wanted, lambda _state: None)
-            (deed,) = [deed for deed in here.reaper.reap() if deed.kind == "node"]
+            (deed,) = [deed for deed in here.reaper.reconcile() if deed.kind == "node"]
             self.assertRegex(deed.done, "left as it is: no claim is known for it")
             self.assertEqual(["vs-0123"], here.nodes_there())
 
@@ -201,10 +205,10 @@ class TestReaping(unittest.TestCase):
             with self.subTest(began=began), site() as here:
                 claim = here.claim(request())
                 (part,) = claim.parts
-                wanted = wanted_of(claim, part.shares[0], None)
-                here.store.claims.composing(claim.id, 0.001)
+                wanted = composition_request(claim, part.shares[0], None)
+                here.store.claims.start_composing(claim.id, 0.001)
                 if began:
-                    here.store.claims.reserving(claim.id)
+                    here.store.claims.note_reserving(claim.id)
                 with here.reach(part.podm) as hands:
                     hands.reserve(wanted)
                 here.reaped()
@@ -229,16 +233,16 @@ class TestLogin(unittest.TestCase):
     """A pod manager that shows nothing without a login."""
 
     def test_a_node_is_composed_and_no_session_stays(self):
-        settings = Settings(login=Login("ana", "secret"))
+        settings = SimulatorSettings(login=Account("ana", "secret"))
         with served(documents={PODM: tree(PODM)}, fail=["closed-root"], settings=settings) as there:
             podm = there[PODM]
-            entry = Registered(name=PODM, url=podm.url, username="ana")
+            entry = Registration(name=PODM, url=podm.url, username="ana")
             (block,) = [uri for uri in podm.documents if uri.endswith("/Compute-02")]
-            wanted = Wanted(name="vs-1", pool="row-a", blocks=(block,))
-            with reached(Target(entry, "secret"), 10, 1) as hands:
+            wanted = CompositionRequest(name="vs-1", pool="row-a", blocks=(block,))
+            with connect(ReadTarget(entry, "secret"), 10, 1) as hands:
                 outcome = hands.compose(wanted, lambda _state: None)
             self.assertEqual(("composed", ""), (outcome.state, outcome.reason))
             self.assertEqual(0, podm.open_sessions)
-            with self.assertRaises(PodmError) as caught, reached(Target(entry, "wrong"), 10, 1):
+            with self.assertRaises(PodmError) as caught, connect(ReadTarget(entry, "wrong"), 10, 1):
                 pass
             self.assertNotIn("wrong", str(caught.exception))

@@ -4,7 +4,7 @@
 import datetime
 import unittest
 
-from valence_sched.model.age import age_s, parse_age, print_age
+from valence_sched.model.age import age_s, format_age, parse_age
 
 NOON = datetime.datetime(2026, 1, 5, 12, 0, 0, tzinfo=datetime.UTC)
 
@@ -29,7 +29,7 @@ class TestAge(unittest.TestCase):
             (0.9, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"),
             (172799, "47h"), (172800, "2d"),
         ):  # fmt: skip
-            self.assertEqual(text, print_age(seconds))
+            self.assertEqual(text, format_age(seconds))
 
     def test_the_age_of_a_time_counts_from_now_whatever_its_zone(self):
         for text in ("2026-01-05T11:59:00Z", "2026-01-05T12:59:00+01:00", "2026-01-05T11:59:00"):

@@ -6,23 +6,23 @@ import unittest
 from tests.unit.core.deciders import cpus, engine, lean
 from valence_sched import files
 from valence_sched.errors import InputError
-from valence_sched.model.custom_resource import Declared, Resource
+from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
 from valence_sched.model.inventory import Stock
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
-POWER = Resource(name="power_w", unit="W", total=1000.0)
+POWER = CustomResource(name="power_w", unit="W", total=1000.0)
 
 
-def stocks(podm: dict, *resources: Resource) -> list[Stock]:
-    return list(Declared(resources).added(lean(podm)))
+def stocks(podm: dict, *resources: CustomResource) -> list[Stock]:
+    return list(DeclaredStocks(resources).all_stocks(lean(podm)))
 
 
 class TestDeclared(unittest.TestCase):
     """The stocks of a pod manager."""
 
     def test_by_name_goes_before_the_fact_and_the_fact_before_the_total(self):
-        power = Resource(name="power_w", total=1.0, fact="w", podms={"a": 3.0, "Bee": 4.0})
+        power = CustomResource(name="power_w", total=1.0, fact="w", podms={"a": 3.0, "Bee": 4.0})
         for podm, total in (
             ({"id": "a", "facts": {"w": 2}}, 3.0),
             ({"id": "b", "name": "Bee"}, 4.0),
@@ -32,48 +32,54 @@ class TestDeclared(unittest.TestCase):
             self.assertEqual([total], [stock.total for stock in stocks(podm, power)])
 
     def test_one_of_which_nothing_is_told_has_none(self):
-        self.assertEqual([], stocks({"id": "z"}, Resource(name="power_w", podms={"a": 3.0})))
+        self.assertEqual([], stocks({"id": "z"}, CustomResource(name="power_w", podms={"a": 3.0})))
 
     def test_a_stock_stands_in_all_pools_or_each_pool_has_its_own(self):
         podm = {"id": "a", "pools": [{"id": "p"}, {"id": "q"}]}
         (one,) = stocks(podm, POWER)
         self.assertEqual(("declared:power_w", ("p", "q")), (one.uri, one.pools))
-        each = stocks(podm, Resource(name="ports", total=4.0, per="pool"))
+        each = stocks(podm, CustomResource(name="ports", total=4.0, per="pool"))
         self.assertEqual([("declared:ports#p", ("p",)), ("declared:ports#q", ("q",))],
                          [(stock.uri, stock.pools) for stock in each])  # fmt: skip
 
     def test_a_fact_tells_what_is_in_use(self):
-        power = Resource(name="power_w", total=100.0, used_fact="drawn", min=5, max=50, step=5)
+        power = CustomResource(
+            name="power_w", total=100.0, used_fact="drawn", min=5, max=50, step=5
+        )
         (stock,) = stocks({"id": "a", "facts": {"drawn": 30}}, power)
         self.assertEqual((30.0, 5.0, 50.0, 5.0), (stock.used, stock.min, stock.max, stock.step))
 
     def test_a_fact_that_is_no_amount_is_remarked_and_counts_as_not_told(self):
         for value in ("much", -1, ["5"]):
-            declared = Declared([Resource(name="power_w", total=7.0, fact="w")])
-            (stock,) = declared.added(lean({"id": "a", "facts": {"w": value}}))
+            declared = DeclaredStocks([CustomResource(name="power_w", total=7.0, fact="w")])
+            (stock,) = declared.all_stocks(lean({"id": "a", "facts": {"w": value}}))
             self.assertEqual(7.0, stock.total)
             self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .* and no amount")
 
     def test_what_a_pod_manager_tells_itself_stays_and_a_remark_says_so(self):
         own = {"uri": "s", "resource": "power_w", "total": 5}
-        declared = Declared([POWER])
-        self.assertEqual(["s"], [s.uri for s in declared.added(lean({"id": "a", "stocks": [own]}))])
+        declared = DeclaredStocks([POWER])
+        self.assertEqual(
+            ["s"], [s.uri for s in declared.all_stocks(lean({"id": "a", "stocks": [own]}))]
+        )
         line = "pod manager 'a': tells 'power_w' itself: its declaration is not used"
         self.assertEqual([line], declared.remarks)
 
     def test_a_later_declaration_takes_the_place_of_an_earlier_one(self):
         pools = [{"id": "p"}]
         old = [{"uri": "declared:power_w#p", "resource": "power_w", "total": 5, "pools": ["p"]}]
-        declared = Declared([POWER])
-        (stock,) = declared.added(lean({"id": "a", "pools": pools, "stocks": old}))
+        declared = DeclaredStocks([POWER])
+        (stock,) = declared.all_stocks(lean({"id": "a", "pools": pools, "stocks": old}))
         self.assertEqual((1000.0, []), (stock.total, declared.remarks))
 
     def test_a_pod_manager_that_is_not_there_is_remarked_with_the_nearest(self):
-        declared = Declared([Resource(name="power_w", podms={"pod-1": 1.0, "pod-9x": 1.0})])
+        declared = DeclaredStocks(
+            [CustomResource(name="power_w", podms={"pod-1": 1.0, "pod-9x": 1.0})]
+        )
         for name in ("pod-1", "pod-9"):
-            declared.added(lean({"id": name}))
+            declared.all_stocks(lean({"id": name}))
         line = "resource 'power_w': no pod manager named 'pod-9x' (did you mean 'pod-9'?)"
-        self.assertEqual([line], list(declared.strangers()))
+        self.assertEqual([line], list(declared.unmatched_remarks()))
 
 
 class TestFile(unittest.TestCase):
@@ -91,7 +97,7 @@ class TestFile(unittest.TestCase):
             ("resources: [{name: p, total: 1}, {name: p, total: 2}]", "'p' again"),
         ):
             with self.subTest(text), self.assertRaises(InputError) as caught:
-                files.resources(text.encode(), "r.yaml")
+                files.parse_resources(text.encode(), "r.yaml")
             self.assertIn(words, str(caught.exception))
             self.assertTrue(str(caught.exception).startswith("r.yaml: $"))
 
@@ -100,10 +106,10 @@ class TestUse(unittest.TestCase):
     """S25: a new kind of resource is filtered on, weighed and depleted, without code."""
 
     def engine(self, *podms: dict):
-        declared, builder = Declared([POWER]), ViewBuilder()
+        declared, builder = DeclaredStocks([POWER]), ViewBuilder()
         for podm in podms:
             whole = lean(podm)
-            stocks = declared.added(whole)
+            stocks = declared.all_stocks(whole)
             builder.add(type(whole)(**{f: getattr(whole, f) for f in whole.__struct_fields__}
                                     | {"stocks": stocks}), "test")  # fmt: skip
         return engine(builder.view())
@@ -116,7 +122,7 @@ class TestUse(unittest.TestCase):
             {"id": "a", "blocks": cpus(9)}, {"id": "b", "blocks": cpus(9)}
         ).select_destinations(asked)
         self.assertEqual(["a", "a", "b", "b"], sorted(p.chosen.podm for p in decision.placements))
-        reason = decision.no_more(0)
+        reason = decision.stop_reason(0)
         self.assertEqual("capacity: power_w at once: needs 450, has 100", reason.text)
 
     def test_s25_room_weighs_it(self):

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import DuplicateId, InputError
-from valence_sched.model.diff import Difference, Text, differences
+from valence_sched.model.diff import Difference, PodmDocument, differences
 from valence_sched.model.inventory import (
     Devices,
     Drive,
@@ -33,8 +33,8 @@ PODM = FullPodm(
 )  # fmt: skip
 
 
-def texts(*podms: FullPodm) -> list[Text]:
-    return [Text(to_json(podm), "f", f"$.podms[{n}]") for n, podm in enumerate(podms)]
+def texts(*podms: FullPodm) -> list[PodmDocument]:
+    return [PodmDocument(to_json(podm), "f", f"$.podms[{n}]") for n, podm in enumerate(podms)]
 
 
 def between(old: FullPodm, new: FullPodm) -> list[Difference]:
@@ -62,7 +62,7 @@ class DifferencesTest(unittest.TestCase):
         plain["blocks"][1]["status"] = {}
         plain["blocks"][1]["devices"] = {"memory": []}
         turned = msgspec.json.encode(dict(reversed(plain.items())))
-        self.assertEqual([], list(differences(texts(PODM), [Text(turned, "g", "$")])))
+        self.assertEqual([], list(differences(texts(PODM), [PodmDocument(turned, "g", "$")])))
 
     def test_pod_managers_come_and_go(self) -> None:
         other = replace(PODM, id="q", stocks=())
@@ -138,14 +138,14 @@ class DifferencesTest(unittest.TestCase):
 
     def test_what_is_no_pod_manager_is_refused_with_its_place(self) -> None:
         with self.assertRaisesRegex(InputError, r"f: \$\.podms\[0\]"):
-            list(differences([Text(b'{"nope": 1}', "f", "$.podms[0]")], []))
+            list(differences([PodmDocument(b'{"nope": 1}', "f", "$.podms[0]")], []))
         with self.assertRaisesRegex(InputError, "status"):
             bad = to_json(PODM).replace(b'"generation"', b'"status":"Odd","generation"')
-            list(differences(texts(PODM), [Text(bad, "f", "$")]))
+            list(differences(texts(PODM), [PodmDocument(bad, "f", "$")]))
         with self.assertRaises(DuplicateId):
             list(differences(texts(PODM, PODM), []))
 
     def test_a_pod_manager_that_is_the_same_to_the_byte_is_not_decoded(self) -> None:
         """It may even be unsound: only what is compared has to be decoded."""
-        odd = Text(b'{"id": "p", "odd": 1}', "f", "$")
+        odd = PodmDocument(b'{"id": "p", "odd": 1}', "f", "$")
         self.assertEqual([], list(differences([odd], [odd])))

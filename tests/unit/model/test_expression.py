@@ -9,11 +9,11 @@ from valence_sched.model.expression import (
     MAX_DEPTH,
     MAX_NODES,
     MAX_TEXT,
+    AttributePath,
     Comparison,
-    Joint,
-    Path,
+    LogicalOperation,
     conjuncts,
-    parse,
+    parse_expression,
 )
 
 EAST = ["=", "$zone", "east"]
@@ -31,26 +31,28 @@ class TestParse(unittest.TestCase):
     """What is right."""
 
     def test_it_makes_nouns_of_lists(self):
-        found = parse(["and", [">=", "$facts.year", 2022], ["not", ["in", "$id", "a", "$name"]]])
-        year = Comparison(">=", (Path("facts", "year"), 2022))
-        named = Comparison("in", (Path("id"), "a", Path("name")))
-        self.assertEqual(Joint("and", (year, Joint("not", (named,)))), found)
+        found = parse_expression(
+            ["and", [">=", "$facts.year", 2022], ["not", ["in", "$id", "a", "$name"]]]
+        )
+        year = Comparison(">=", (AttributePath("facts", "year"), 2022))
+        named = Comparison("in", (AttributePath("id"), "a", AttributePath("name")))
+        self.assertEqual(LogicalOperation("and", (year, LogicalOperation("not", (named,)))), found)
 
     def test_tuples_are_lists_and_scalars_stay_what_they_are(self):
         for scalar in (0, -1, 1.5, "", "0", "east", True, False, 2**63 - 1, -1e308, "é\u2028 "):
             with self.subTest(scalar):
-                found = parse(("=", "$zone", scalar))
-                self.assertEqual((Path("zone"), scalar), found.arguments)
+                found = parse_expression(("=", "$zone", scalar))
+                self.assertEqual((AttributePath("zone"), scalar), found.arguments)
                 self.assertIs(type(scalar), type(found.arguments[1]))
 
     def test_two_dollars_stand_for_one(self):
-        found = parse(["=", "$facts.price", "$$5"])
+        found = parse_expression(["=", "$facts.price", "$$5"])
         self.assertEqual("$5", found.arguments[1])
-        self.assertEqual("$", parse(["=", "$name", "$$"]).arguments[1])
+        self.assertEqual("$", parse_expression(["=", "$name", "$$"]).arguments[1])
 
     def test_a_name_below_a_place_may_hold_points_and_anything_else(self):
-        found = parse(["=", "$facts.a.b $c/ü", 1])
-        self.assertEqual(Path("facts", "a.b $c/ü"), found.arguments[0])
+        found = parse_expression(["=", "$facts.a.b $c/ü", 1])
+        self.assertEqual(AttributePath("facts", "a.b $c/ü"), found.arguments[0])
 
     def test_it_prints_as_people_read_it(self):
         for written, text in (
@@ -65,19 +67,21 @@ class TestParse(unittest.TestCase):
              "(zone = east and not (zone = east)) or zone = east"),
         ):  # fmt: skip
             with self.subTest(text):
-                self.assertEqual(text, str(parse(written)))
+                self.assertEqual(text, str(parse_expression(written)))
 
     def test_what_must_all_hold_stands_side_by_side(self):
-        found = parse(["and", EAST, ["and", ["and", EAST], ["or", EAST, EAST]], ["not", EAST]])
+        found = parse_expression(
+            ["and", EAST, ["and", ["and", EAST], ["or", EAST, EAST]], ["not", EAST]]
+        )
         self.assertEqual(
             ["zone = east", "zone = east", "zone = east or zone = east", "not (zone = east)"],
             [str(part) for part in conjuncts(found)],
         )
 
     def test_as_much_as_the_bounds_allow(self):
-        parse(nested(MAX_DEPTH))
-        parse(["in", "$id", *["x"] * (MAX_NODES - 2)])
-        parse(["=", "$facts." + "x" * (MAX_TEXT - 7), "x" * MAX_TEXT])
+        parse_expression(nested(MAX_DEPTH))
+        parse_expression(["in", "$id", *["x"] * (MAX_NODES - 2)])
+        parse_expression(["=", "$facts." + "x" * (MAX_TEXT - 7), "x" * MAX_TEXT])
 
 
 class TestWrong(unittest.TestCase):
@@ -85,7 +89,7 @@ class TestWrong(unittest.TestCase):
 
     def refuses(self, value: object, line: str) -> None:
         with self.subTest(line), self.assertRaises(InputError) as caught:
-            parse(value)
+            parse_expression(value)
         text = str(caught.exception)
         self.assertNotIn("\n", text)
         self.assertLess(len(text), 400)

@@ -6,7 +6,14 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valence_sched.model.extra_specs import OPERATORS, Expression, fault, full, locate, parse
+from valence_sched.model.extra_specs import (
+    OPERATORS,
+    AttributeCondition,
+    condition_problem,
+    parse_condition,
+    qualify,
+    split_attribute,
+)
 
 TABLE = (
     # expression, values that fulfil it, values that do not
@@ -82,16 +89,16 @@ class TestHolds(unittest.TestCase):
     """The table of meanings."""
 
     def test_every_operator_is_in_the_table(self):
-        self.assertEqual({*OPERATORS, ""}, {parse(text).operator for text, _, _ in TABLE})
+        self.assertEqual({*OPERATORS, ""}, {parse_condition(text).operator for text, _, _ in TABLE})
 
     def test_it_holds_where_nova_says_and_nowhere_else(self):
         for text, fulfilling, others in TABLE:
             for value in fulfilling:
                 with self.subTest(text, value=value):
-                    self.assertIs(True, parse(text).holds(value))
+                    self.assertIs(True, parse_condition(text).holds(value))
             for value in others:
                 with self.subTest(text, value=value):
-                    self.assertIs(False, parse(text).holds(value))
+                    self.assertIs(False, parse_condition(text).holds(value))
 
     def test_of_several_values_one_is_enough_and_of_none_none(self):
         for text, value, verdict in (
@@ -106,21 +113,21 @@ class TestHolds(unittest.TestCase):
             ("<in> win", frozenset({"windows"}), True),
         ):
             with self.subTest(text, value=value):
-                self.assertIs(verdict, parse(text).holds(value))
+                self.assertIs(verdict, parse_condition(text).holds(value))
 
     def test_the_words_of_all_in_may_be_parts_of_different_values(self):
-        wanted = parse("<all-in> aes mmx")
+        wanted = parse_condition("<all-in> aes mmx")
         self.assertTrue(wanted.holds(("aes", "sse", "mmx")))
         self.assertFalse(wanted.holds(("aes", "sse")))
         self.assertFalse(wanted.holds(()))
 
     @given(st.sampled_from([text for text, _, _ in TABLE]), VALUES | st.lists(VALUES))
     def test_it_never_raises(self, text, value):
-        self.assertIsInstance(parse(text).holds(value), bool)
+        self.assertIsInstance(parse_condition(text).holds(value), bool)
 
     @given(VALUES | st.lists(VALUES))
     def test_equal_and_greater_are_one_for_numbers(self, value):
-        self.assertEqual(parse("= 3").holds(value), parse(">= 3").holds(value))
+        self.assertEqual(parse_condition("= 3").holds(value), parse_condition(">= 3").holds(value))
 
 
 class TestParse(unittest.TestCase):
@@ -130,16 +137,16 @@ class TestParse(unittest.TestCase):
         for text, words in WRONG:
             with self.subTest(text):
                 with self.assertRaises(ValueError) as caught:
-                    parse(text)
+                    parse_condition(text)
                 self.assertTrue(str(caught.exception).startswith(words), str(caught.exception))
 
     def test_space_around_operator_and_value_does_not_count(self):
-        self.assertEqual(Expression(">=", ("3",)), parse("  >=   3 "))
+        self.assertEqual(AttributeCondition(">=", ("3",)), parse_condition("  >=   3 "))
 
     @given(st.text() | st.lists(ARGUMENTS, max_size=5).map(" ".join), VALUES)
     def test_any_text_parses_or_is_a_value_error_on_one_line(self, text, value):
         try:
-            found = parse(text)
+            found = parse_condition(text)
         except ValueError as error:
             self.assertTrue(str(error).isprintable())
         else:
@@ -160,8 +167,8 @@ class TestLocate(unittest.TestCase):
             ("driver", ("driver", "")),
         ):
             with self.subTest(path):
-                self.assertEqual(place, locate(path))
-                self.assertEqual(place, locate(full(path)))
+                self.assertEqual(place, split_attribute(path))
+                self.assertEqual(place, split_attribute(qualify(path)))
 
     def test_no_such_place_is_answered_with_the_nearest(self):
         for path, words in (
@@ -176,9 +183,9 @@ class TestLocate(unittest.TestCase):
         ):
             with self.subTest(path):
                 with self.assertRaises(ValueError) as caught:
-                    locate(path)
+                    split_attribute(path)
                 self.assertIn(words, str(caught.exception))
 
     @given(st.text(), st.text())
     def test_a_fault_is_one_line_or_none(self, path, text):
-        self.assertTrue((fault(path, text) or "none").isprintable())
+        self.assertTrue((condition_problem(path, text) or "none").isprintable())

@@ -206,7 +206,7 @@ class TestCompile(unittest.TestCase):
         words = {"name": "f", "properties": {}}
         for capabilities in ("a=1;2, b=3", {"a": ["1", "2"], "b": ["3"]}):
             flavor = msgspec.convert({**words, "capabilities": capabilities}, Flavor)
-            self.assertEqual({"a": ("1", "2"), "b": ("3",)}, flavor.wanted_capabilities)
+            self.assertEqual({"a": ("1", "2"), "b": ("3",)}, flavor.capability_map)
 
 
 class TestLabels(unittest.TestCase):

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in
 from tests.unit.store.site import CORES, podm
-from valence_sched.config.schemas import schema
-from valence_sched.core.decider import Engine
+from valence_sched.config.schemas import json_schema
+from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import LeanPodm, to_json
-from valence_sched.model.plan import digest_of, moved, parse_plan, plan_of, same
+from valence_sched.model.plan import make_plan, parse_plan, plan_drift, podm_digest, same_placement
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
@@ -22,8 +22,8 @@ def planned(*podms, count: int = 1):
     builder = ViewBuilder()
     for one in podms:
         builder.add(msgspec.json.decode(to_json(one), type=LeanPodm), "test")
-    decision = Engine(builder.view(), built_in()).select_destinations(request(CORES, count=count))
-    return plan_of(decision.report(), podms, "2030-01-01T00:00:00Z")
+    decision = Decider(builder.view(), built_in()).select_destinations(request(CORES, count=count))
+    return make_plan(decision.report(), podms, "2030-01-01T00:00:00Z")
 
 
 class TestPlan(unittest.TestCase):
@@ -44,7 +44,7 @@ class TestPlan(unittest.TestCase):
     def test_only_those_that_take_a_node_are_in_it_and_no_credentials(self):
         (basis,) = self.plan.podms
         self.assertEqual("p", basis.podm.id)
-        self.assertEqual(digest_of(self.podm), basis.digest)
+        self.assertEqual(podm_digest(self.podm), basis.digest)
         self.assertNotIn(b"canary", self.text)
 
     def test_every_change_is_noticed(self):
@@ -63,26 +63,26 @@ class TestPlan(unittest.TestCase):
         from valence_sched.model import plan as module
 
         newer = self.changed(version="1.7", mood="fine")
-        newer = json.dumps({**json.loads(newer), "digest": module._digest(newer)}).encode()
+        newer = json.dumps({**json.loads(newer), "digest": module._plan_digest(newer)}).encode()
         plan, (warning,) = parse_plan(newer, "f")
         self.assertEqual(self.plan.decision, plan.decision)
         self.assertIn("unknown and left out: $.mood", warning)
 
     def test_what_moved_is_named_and_when_it_was_read_is_not(self):
         later = replace(self.podm, generation=9, read_at="2031-01-01T00:00:00Z", url="http://new")
-        self.assertEqual([], list(moved(self.plan, {"p": later})))
-        (one,) = moved(self.plan, {"p": replace(later, facts={"x": 2.0})})
-        self.assertEqual(("facts", {"x": 1.0}, {"x": 2.0}), (one.change, one.was, one.is_))
-        (one,) = moved(self.plan, {})
+        self.assertEqual([], list(plan_drift(self.plan, {"p": later})))
+        (one,) = plan_drift(self.plan, {"p": replace(later, facts={"x": 2.0})})
+        self.assertEqual(("facts", {"x": 1.0}, {"x": 2.0}), (one.change, one.before, one.after))
+        (one,) = plan_drift(self.plan, {})
         self.assertEqual(("p", "went"), (one.podm, one.change))
 
     def test_the_same_is_the_same_place_and_blocks(self):
         first, second = planned(podm("p"), count=2).decision.placements
-        self.assertTrue(same(first, first))
-        self.assertFalse(same(first, second))
-        self.assertFalse(same(first, None))
+        self.assertTrue(same_placement(first, first))
+        self.assertFalse(same_placement(first, second))
+        self.assertFalse(same_placement(first, None))
 
     def test_it_is_what_its_schema_says(self):
         import jsonschema
 
-        jsonschema.validate(json.loads(self.text), json.loads(schema("plan")))
+        jsonschema.validate(json.loads(self.text), json.loads(json_schema("plan")))

@@ -3,7 +3,12 @@
 
 import unittest
 
-from valence_sched.model.podm_url import fault, in_the_clear, same_place, tidy
+from valence_sched.model.podm_url import (
+    is_unencrypted,
+    same_endpoint,
+    strip_service_root,
+    url_problem,
+)
 
 
 class TestAddress(unittest.TestCase):
@@ -16,12 +21,12 @@ class TestAddress(unittest.TestCase):
             "https://[::1]:8443/redfish/v1/",
             "http://h/redfish",
         ):
-            self.assertIsNone(fault(url), url)
+            self.assertIsNone(url_problem(url), url)
 
     def test_a_url_with_a_user_or_password_is_refused_and_not_repeated(self):
         for url in ("https://u:hunter2@h", "https://hunter2@h/", "ftp://u:hunter2@h", "hunter2@h",
                     "https:u:hunter2@h", "https://h/@hunter2"):  # fmt: skip
-            found = fault(url)
+            found = url_problem(url)
             self.assertIn("user or password", found)
             self.assertNotIn("hunter2", found)
 
@@ -39,21 +44,21 @@ class TestAddress(unittest.TestCase):
             ("https://h\\x", "characters"), ("https://h\x1b[2J", "characters"),
         ):  # fmt: skip
             with self.subTest(url):
-                self.assertIn(words, fault(url) or "")
+                self.assertIn(words, url_problem(url) or "")
 
     def test_the_path_of_the_service_root_is_left_out(self):
         for url in ("https://h", "https://h/", "https://h/redfish/v1", "https://h/redfish/v1/",
                     "https://h/redfish"):  # fmt: skip
-            self.assertEqual("https://h", tidy(url))
+            self.assertEqual("https://h", strip_service_root(url))
 
     def test_two_urls_lead_to_one_place_whatever_is_left_out(self):
-        self.assertTrue(same_place("https://H:443/redfish/v1/", "https://h"))
-        self.assertFalse(same_place("https://h", "http://h"))
-        self.assertFalse(same_place("https://h:8443", "https://h"))
+        self.assertTrue(same_endpoint("https://H:443/redfish/v1/", "https://h"))
+        self.assertFalse(same_endpoint("https://h", "http://h"))
+        self.assertFalse(same_endpoint("https://h:8443", "https://h"))
 
     def test_only_plain_http_to_another_host_is_in_the_clear(self):
         for url in ("http://10.0.0.1", "http://podm.example.com:8000", "http://[2001:db8::1]/"):
-            self.assertTrue(in_the_clear(url), url)
+            self.assertTrue(is_unencrypted(url), url)
         for url in ("https://10.0.0.1", "http://127.0.0.1:8000", "http://127.1.2.3", "http://[::1]",
                     "http://localhost:8000", "http://a.localhost"):  # fmt: skip
-            self.assertFalse(in_the_clear(url), url)
+            self.assertFalse(is_unencrypted(url), url)

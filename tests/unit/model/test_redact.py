@@ -53,39 +53,39 @@ class ScrubTest(unittest.TestCase):
                 shapes = ({name: value}, {"Oem": {"Vendor": {"x": [{name: value, "y": 1}]}}})
                 for shape in shapes:
                     with self.subTest(name=name, shape=shape):
-                        self.assertFalse(found_in(redact.scrub(shape)))
+                        self.assertFalse(found_in(redact.redact(shape)))
 
     def test_texts_lose_credentials_and_nothing_else(self) -> None:
         for text in TEXTS:
             for shape in (text.format(CANARY, CANARY), quote(text.format(CANARY, CANARY), safe="")):
                 with self.subTest(text=shape):
-                    self.assertFalse(found_in(redact.scrub({"Oem": {"x": [shape]}})))
+                    self.assertFalse(found_in(redact.redact({"Oem": {"x": [shape]}})))
         self.assertEqual("see https://h/x and http://i/?a=1 for more",
-                         redact.clean("see https://a:b@h/x and http://i/?a=1 for more")
+                         redact.redact_text("see https://a:b@h/x and http://i/?a=1 for more")
         )  # fmt: skip
         self.assertEqual("http://h/?user=a&password=***&b=1",
-                         redact.clean("http://h/?user=a&password=x&b=1"))  # fmt: skip
+                         redact.redact_text("http://h/?user=a&password=x&b=1"))  # fmt: skip
 
     def test_logins_in_base64_and_web_tokens_are_replaced(self) -> None:
         for text in (f"Basic {LOGIN}", f"authorization: basic {LOGIN}"):
-            self.assertFalse(found_in(redact.clean(text)))
+            self.assertFalse(found_in(redact.redact_text(text)))
         token = f"eyJhbGciOiJIUzI1NiJ9.{CANARY}.x"
-        self.assertEqual("a *** b", redact.clean(f"a {token} b"))
+        self.assertEqual("a *** b", redact.redact_text(f"a {token} b"))
 
     def test_a_pair_of_name_and_value_that_is_a_credential_loses_its_value(self) -> None:
         for name in ("Name", "AttributeName", "Key", "Id", "Header"):
             for value in ("Value", "CurrentValue", "DefaultValue"):
                 pair = {name: "AdminPassword", value: CANARY, "Hidden": True}
-                found = redact.scrub([pair])
+                found = redact.redact([pair])
                 self.assertFalse(found_in(found), (name, value))
                 self.assertIs(True, found[0]["Hidden"])
         pair = {"AttributeName": "BootMode", "CurrentValue": "Uefi"}
-        self.assertEqual(pair, redact.scrub(pair))
+        self.assertEqual(pair, redact.redact(pair))
 
     def test_known_secrets_are_replaced_wherever_they_stand(self) -> None:
         json_ = {"Name": f"x{CANARY}y", CANARY: [CANARY], "n": 1}
-        self.assertEqual({"Name": "x***y", "***": ["***"], "n": 1}, redact.scrub(json_, [CANARY]))
-        self.assertEqual({"a": "abc"}, redact.scrub({"a": "abc"}, ["", "b"]))
+        self.assertEqual({"Name": "x***y", "***": ["***"], "n": 1}, redact.redact(json_, [CANARY]))
+        self.assertEqual({"a": "abc"}, redact.redact({"a": "abc"}, ["", "b"]))
 
     def test_documents_of_accounts_sessions_and_keys_are_not_recorded(self) -> None:
         root = "/redfish/v1"
@@ -102,20 +102,20 @@ class ScrubTest(unittest.TestCase):
         found[f"{root}/Systems"] = {
             "Members": [{"@odata.type": "#Session.v1_0_0.Session", "UserName": CANARY}]
         }
-        left = redact.documents(found)
+        left = redact.redact_documents(found)
         self.assertEqual({f"{root}/Systems": {"Members": [{}]}}, left)
 
     def test_the_input_stays_as_it_is(self) -> None:
         json_ = {"Password": "x", "a": [{"Token": "y", "b": "http://u:p@h"}]}
         before = copy.deepcopy(json_)
-        redact.scrub(json_)
+        redact.redact(json_)
         self.assertEqual(before, json_)
 
     def test_our_example_has_none_and_stays_as_it_is(self) -> None:
         site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
         for podm in site.podms:
-            self.assertEqual(podm, redact.podm(podm))
-            self.assertEqual(documents := documents_of(podm), redact.documents(documents))
+            self.assertEqual(podm, redact.redact_podm(podm))
+            self.assertEqual(documents := documents_of(podm), redact.redact_documents(documents))
 
     def test_our_inventory_holds_none_either(self) -> None:
         address = f"https://admin:{CANARY}@h/redfish/v1"
@@ -127,7 +127,7 @@ class ScrubTest(unittest.TestCase):
             blocks=(FullBlock(uri="/b", name=address, places={"switch": address}),),
             nodes=(Node(uri="/n", owner=f"token: {CANARY}"),),
         )  # fmt: skip
-        found = redact.podm(podm)
+        found = redact.redact_podm(podm)
         self.assertNotIn(CANARY.encode(), to_json(found))
         self.assertEqual(({"price": 1.0, "bmc": "https://h/redfish/v1",
                            "urls": ("https://h/redfish/v1", "x")}, {"os": ("linux",)}),
@@ -137,7 +137,7 @@ class ScrubTest(unittest.TestCase):
     def test_links_to_what_is_left_out_go_too(self) -> None:
         root, private = "/redfish/v1", "/redfish/v1/Oem/Private"
         systems = {"@odata.id": f"{root}/Systems"}
-        found = redact.documents({
+        found = redact.redact_documents({
             root: {
                 "@odata.id": root,
                 "AccountService": {"@odata.id": f"{root}/AccountService/"},
@@ -158,5 +158,5 @@ class ScrubTest(unittest.TestCase):
         max_leaves=12,
     ))  # fmt: skip
     def test_scrubbing_twice_is_scrubbing_once(self, json_) -> None:
-        once = redact.scrub(json_)
-        self.assertEqual(once, redact.scrub(once))
+        once = redact.redact(json_)
+        self.assertEqual(once, redact.redact(once))

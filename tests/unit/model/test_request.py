@@ -6,7 +6,7 @@ import unittest
 import msgspec
 
 from valence_sched.errors import RequestError
-from valence_sched.model.request import MAX_GROUPS, Request, sealed
+from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, sealed
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}
@@ -24,9 +24,9 @@ class TestSealed(unittest.TestCase):
             request(CORES, podms=["a", "b"], exclude_podms=["b"])
 
     def test_too_many_groups_of_one_kind_are_refused(self):
-        request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_GROUPS)]})
+        request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_DEVICE_GROUPS)]})
         with self.assertRaisesRegex(RequestError, "9 groups of nics, at most 8"):
-            request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_GROUPS + 1)]})
+            request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_DEVICE_GROUPS + 1)]})
 
     def test_a_model_without_a_word_which_any_device_would_have_is_refused(self):
         for model in ("---", "(R)", "_", "™"):
@@ -82,10 +82,12 @@ class TestSealed(unittest.TestCase):
     def test_the_question_is_what_plugins_may_look_at(self):
         one = request(CORES, zone="a")
         for words in ({"seed": 3}, {"id": "x"}, {"count": 5}, {"alternates": 2}, {"flavor": "f"}):
-            self.assertEqual(one.question, request(CORES, zone="a", **words).question, words)
+            self.assertEqual(
+                one.evaluation_key, request(CORES, zone="a", **words).evaluation_key, words
+            )
         for words in ({"zone": "b"}, {"zone": "a", "podms": ["p"]}, {"zone": "a", "traits": {
             "required": ["T"]}}, {"zone": "a", "attributes": {"year": "1"}}):  # fmt: skip
-            self.assertNotEqual(one.question, request(CORES, **words).question, words)
+            self.assertNotEqual(one.evaluation_key, request(CORES, **words).evaluation_key, words)
 
     def test_a_request_makes_the_round_trip(self):
         one = request({**CORES, "accelerators": [{"model": "A100"}]}, zone="a", count=3, seed=9)

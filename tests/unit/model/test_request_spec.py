@@ -3,12 +3,12 @@
 
 import unittest
 
-from valence_sched.app import Main
+from valence_sched.app import App
 from valence_sched.errors import SchedulerError
-from valence_sched.files import requests
+from valence_sched.files import parse_requests
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.request_spec import Asked, compiled
+from valence_sched.model.request_spec import RequestSpec, compile_request
 
 FLAVOR = {
     "name": "web",
@@ -25,7 +25,7 @@ FLAVOR = {
 
 def made(**words):
     flavor = convert(FLAVOR, Flavor, "f")
-    return compiled(convert({"flavor": "web", **words}, Asked, "f"), flavor)
+    return compile_request(convert({"flavor": "web", **words}, RequestSpec, "f"), flavor)
 
 
 class TestCompiled(unittest.TestCase):
@@ -60,12 +60,12 @@ class TestFiles(unittest.TestCase):
 
     def refuses(self, line, text):
         with self.assertRaises(SchedulerError) as caught:
-            requests(text.encode(), "f")
+            parse_requests(text.encode(), "f")
         self.assertEqual(line, str(caught.exception))
 
     def test_one_request_or_many(self):
-        one = requests(b"{flavor: web, count: 2}", "f")
-        many = requests(b"requests: [{flavor: web}, {id: x, properties: {nics: [{}]}}]", "f")
+        one = parse_requests(b"{flavor: web, count: 2}", "f")
+        many = parse_requests(b"requests: [{flavor: web}, {id: x, properties: {nics: [{}]}}]", "f")
         self.assertEqual([("$", 2)], [(place, asked.count) for place, asked in one])
         self.assertEqual(["$.requests[0]", "$.requests[1]"], [place for place, _ in many])
 
@@ -80,20 +80,20 @@ class TestFiles(unittest.TestCase):
     def test_a_flavor_or_properties_and_never_both(self):
         for text in ("count: 1", "{flavor: web, properties: {nics: [{}]}}"):
             with self.assertRaisesRegex(SchedulerError, "flavor, or else properties"):
-                requests(text.encode(), "f")
+                parse_requests(text.encode(), "f")
 
     def test_a_compiled_request_of_a_newer_major_version_is_refused(self):
         """S20."""
         text = '{"schema": "valence-sched/request", "version": "%s", "seed": 3}'
-        ((_, request),) = requests((text % "1.0").encode(), "f")
+        ((_, request),) = parse_requests((text % "1.0").encode(), "f")
         self.assertEqual(3, request.seed)
         with self.assertRaisesRegex(SchedulerError, "version"):
-            requests((text % "2.0").encode(), "f")
+            parse_requests((text % "2.0").encode(), "f")
 
     def test_an_unknown_flavor_is_named_with_its_place(self):
-        main = Main(environ={}, stdin=_Stdin(b"requests: [{flavor: smal}]"))
+        main = App(environ={}, stdin=_Stdin(b"requests: [{flavor: smal}]"))
         with self.assertRaises(SchedulerError) as caught:
-            main.requests("-")
+            main.read_requests("-")
         self.assertRegex(str(caught.exception), r"\$\.requests\[0\]\.flavor.*did you mean 'small'")
 
 

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import cpus, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core import plugins
-from valence_sched.core.decider import Engine
+from valence_sched.core.decider import Decider
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.testing import request, view
 
-NAMES = tuple(plugins.installed(plugins.SCHEDULERS).found)
+NAMES = tuple(plugins.load(plugins.SCHEDULERS).by_name)
 CORES = {"processor": {"total_cores": 8}}
 FILTERS = tuple(FilterUse(name) for name in ("enabled", "spread", "capacity", "devices"))
 
 
-def engines(*podms: dict) -> dict[str, Engine]:
+def engines(*podms: dict) -> dict[str, Decider]:
     """Return an engine for each scheduler; its policy is called mine."""
     site = view(*podms)
     return {
@@ -67,7 +67,7 @@ class TestConformance(unittest.TestCase):
 
     def test_all_or_nothing_is_all_or_nothing(self):
         for decision in self.every(*self.SITE, count=4):
-            self.assertEqual(("nothing_fits", 3), (decision.outcome, decision.fitting))
+            self.assertEqual(("nothing_fits", 3), (decision.outcome, decision.fit_count))
             self.assertEqual((), decision.placements)
 
     def test_the_same_question_gets_the_same_bytes(self):

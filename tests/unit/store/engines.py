@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from valence_sched.store import tables
 from valence_sched.store.store import Store
-from valence_sched.store.url import Address
+from valence_sched.store.url import StoreUrl
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 SERVERS = {
@@ -98,7 +98,7 @@ class StoreCase(unittest.TestCase):
 
 def raw_engine(url: str, **words: Any) -> sa.Engine:
     """Return a plain SQLAlchemy engine for a test's own statements."""
-    return sa.create_engine(Address(url).url, poolclass=sa.NullPool, **words)
+    return sa.create_engine(StoreUrl(url).url, poolclass=sa.NullPool, **words)
 
 
 def _fresh(case: unittest.TestCase, engine: str, cleanup: Callable[..., Any]) -> str:
@@ -112,7 +112,7 @@ def _fresh(case: unittest.TestCase, engine: str, cleanup: Callable[..., Any]) ->
             case.fail(f"{engine} does not answer: {HOW[engine]}")
         case.skipTest(f"{engine} does not answer: {HOW[engine]}")
     cleanup(_admin, server, f"drop {kind} {name}{' cascade' * (kind == 'schema')}")
-    url = Address(server).url
+    url = StoreUrl(server).url
     if engine == "postgresql":
         url = url.update_query_dict({"options": f"-csearch_path={name}"})
     else:

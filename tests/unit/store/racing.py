@@ -56,7 +56,7 @@ def _run(url: str, number: int, requests: int, properties: Any, barrier: Any, qu
 
 def _claims(store: Store, number: int, requests: int, properties: Any, barrier: Any) -> Result:
     mine = claimant(store)
-    mine.engine()
+    mine.decider()
     result = Result([], [], [], [])
     barrier.wait()
     for turn in range(requests):

@@ -7,8 +7,8 @@ import msgspec
 import sqlalchemy as sa
 
 from tests.unit.core.deciders import built_in, cpu
-from valence_sched.lifecycle.claim import Claimant
-from valence_sched.model.claim import Claim, Grant, Part, Share
+from valence_sched.lifecycle.claim import Claimer
+from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.inventory import FullPodm
 from valence_sched.store import tables
 from valence_sched.store.store import Store
@@ -23,15 +23,15 @@ def podm(name: str = "p", blocks: Any = 3, **words: Any) -> FullPodm:
     return msgspec.convert({"id": name, "blocks": blocks, **words}, FullPodm)
 
 
-def part(name: str, generation: int, *blocks: str, **amounts: float) -> Part:
+def part(name: str, generation: int, *blocks: str, **amounts: float) -> ClaimPart:
     """Return a part of one node."""
     grants = tuple(Grant(uri, amount) for uri, amount in amounts.items())
-    share = Share(node=1, pool="all", blocks=blocks, grants=grants)
-    return Part(podm=name, generation=generation, shares=(share,))
+    share = NodeAllocation(node=1, pool="all", blocks=blocks, grants=grants)
+    return ClaimPart(podm=name, generation=generation, shares=(share,))
 
 
-def claimant(store: Store, **words: Any) -> Claimant:
-    return Claimant(store, built_in(), **words)
+def claimant(store: Store, **words: Any) -> Claimer:
+    return Claimer(store, built_in(), **words)
 
 
 def over(case: Any, claim: Claim) -> None:

@@ -6,8 +6,8 @@ import threading
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import over, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName
-from valence_sched.model.claim import Grant, Part
-from valence_sched.model.composition import Composed
+from valence_sched.model.claim import ClaimPart, Grant
+from valence_sched.model.composition import ComposedNode
 
 SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
 
@@ -118,7 +118,7 @@ class TestTake:
 
     def test_declared_amounts_are_held_up_to_what_was_declared(self):
         one = part("p", self.generation, **{"declared:power": 300})
-        declared = Part(podm=one.podm, generation=one.generation, shares=one.shares,
+        declared = ClaimPart(podm=one.podm, generation=one.generation, shares=one.shares,
                         supplies=(Grant("declared:power", 500),))  # fmt: skip
         self.one.claims.take([declared])
         with self.assertRaisesRegex(ClaimLost, "declared:power of pod manager 'p' has 200 left"):
@@ -235,7 +235,7 @@ class TestStates:
         self.claim = self.one.claims.take([part("p", self.generation, "c0")], owner="o")
 
     def node(self, uri="/Systems/1"):
-        return Composed(id="n1", podm="p", uri=uri, claim=self.claim.id, blocks=("c0",))
+        return ComposedNode(id="n1", podm="p", uri=uri, claim=self.claim.id, blocks=("c0",))
 
     def compose(self):
         self.one.claims.composing(self.claim.id)

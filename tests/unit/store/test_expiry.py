@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import UnknownName
-from valence_sched.model.composition import Composed
+from valence_sched.model.composition import ComposedNode
 from valence_sched.store import tables
 
 DAY_S = 86400.0
@@ -60,7 +60,7 @@ class TestPurge:
     def test_a_claim_with_a_node_stays(self):
         claim = self.take("c0")
         self.one.claims.composing(claim.id)
-        node = Composed(id="n", podm="p", uri="/n", claim=claim.id, blocks=("c0",))
+        node = ComposedNode(id="n", podm="p", uri="/n", claim=claim.id, blocks=("c0",))
         self.one.claims.composed(claim.id, [node])
         self.aged()
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))

@@ -14,7 +14,7 @@ from tests.unit.store.site import CORES, claimant, part, podm
 from valence_sched.errors import ClaimLost, StoreError
 from valence_sched.store import faults, tables
 from valence_sched.store.tables import key_of
-from valence_sched.store.url import Address
+from valence_sched.store.url import StoreUrl
 from valence_sched.testing import request
 
 CUT = {
@@ -111,15 +111,15 @@ class TestFull(StoreCase):
         sa.event.listen(store._database.writer, "checkout", limit)
         blocks = [f"c{number}" for number in range(400)]
         with self.assertRaisesRegex(StoreError, r"claiming: database or disk is full \(make room"):
-            store.claims.take([part("p", generation, *blocks)])
+            store.claims.create([part("p", generation, *blocks)])
         self.assertTrue(full)
         other = self.store()
         self.assertEqual([], other.claims.list())
-        self.assertFalse(any(seen.held for seen in other.look().seen))
+        self.assertFalse(any(seen.usage for seen in other.snapshot().changes))
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
         sa.event.remove(store._database.writer, "checkout", limit)
         store.close()
-        store.claims.take([part("p", generation, *blocks)])
+        store.claims.create([part("p", generation, *blocks)])
 
     def test_a_server_that_is_full_is_told_by_its_words(self):
         class Full(Exception):
@@ -127,7 +127,7 @@ class TestFull(StoreCase):
 
         said = Full("could not extend file: No space left on device")
         error = sa.exc.OperationalError("insert", {}, said)
-        line = str(faults.store_error(error, Address("postgresql://u:pw@h/n"), "claiming"))
+        line = str(faults.store_error(error, StoreUrl("postgresql://u:pw@h/n"), "claiming"))
         self.assertEqual(
             "postgresql://h/n: claiming: could not extend file: No space left on device (make "
             "room, then run it again: nothing of this change was written)", line)  # fmt: skip
@@ -202,8 +202,8 @@ class TestKilled(StoreCase):
             self.assertEqual((block,), claims[claim].parts[0].shares[0].blocks)
         blocks = [uri for claim in claims.values() for uri in claim.parts[0].blocks]
         self.assertEqual(len(blocks), len(set(blocks)))
-        (seen,) = self.store().look().seen
-        self.assertEqual(set(blocks), set(seen.held.blocks))  # and nothing is held by nobody
+        (seen,) = self.store().snapshot().changes
+        self.assertEqual(set(blocks), set(seen.usage.blocks))  # and nothing is held by nobody
         self.assertIsNotNone(claimant(self.store()).claim(request(CORES)).claim)
 
     def start(self, owner):
@@ -219,13 +219,13 @@ class TestLoser(StoreCase):
         store = self.store()
         store.remember(podm(blocks=9))
         mine, fast = claimant(store, most_attempts=3, salt=b"1"), self.store()
-        take = store.claims.take
+        take = store.claims.create
 
         def late(parts, **words):
-            fast.claims.take(parts, owner="fast")
+            fast.claims.create(parts, owner="fast")
             return take(parts, **words)
 
-        store.claims.take = late
+        store.claims.create = late
         with self.assertRaises(ClaimLost) as caught:
             mine.claim(request(CORES))
         self.assertRegex(str(caught.exception),

@@ -6,9 +6,11 @@ import msgspec
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import InUse, NameTaken, UnknownName
-from valence_sched.model.registration import Password, Registered
+from valence_sched.model.registration import PasswordReference, Registration
 
-ONE = Registered(name="rack-1", url="https://pod", username="u", password=Password(env="SECRET"))
+ONE = Registration(
+    name="rack-1", url="https://pod", username="u", password=PasswordReference(env="SECRET")
+)
 
 
 @on_each_engine

@@ -13,19 +13,19 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import StoreError
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.schema import upgrade
 from valence_sched.store.store import Store
 
-ONE = Registered(name="a", url="https://a")
+ONE = Registration(name="a", url="https://a")
 
 
 def opened(url, name, barrier, queue):
     barrier.wait()
     try:
         with Store(url) as store:
-            store.register(Registered(name=name, url="https://x"))
+            store.register(Registration(name=name, url="https://x"))
         queue.put(None)
     except Exception as error:  # the test tells it
         queue.put(repr(error))
@@ -155,7 +155,7 @@ class TestFile(StoreCase):
         data[4096:] = os.urandom(len(data) - 4096)
         file.write_bytes(data)
         with self.assertRaisesRegex(StoreError, "damaged: restore a copy"):
-            self.store().last()
+            self.store().load_podms()
 
     def test_a_place_that_is_none_is_one_line(self):
         for place, words in (

@@ -8,7 +8,7 @@ from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimant, part, podm
 from valence_sched.core.digest import inventory_digest
 from valence_sched.errors import StoreError
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 from valence_sched.testing import request
 
 MANY = 300
@@ -57,15 +57,15 @@ class TestLook:
 
     def test_one_that_went_is_seen_going(self):
         store = self.store()
-        store.register(Registered(name="p", url="u"))
+        store.register(Registration(name="p", url="u"))
         store.remember(podm())
         known = store.look().known
         mine = claimant(store)
-        self.assertTrue(mine.engine().select_destinations(request(CORES)).placed)
+        self.assertTrue(mine.decider().select_destinations(request(CORES)).placed_nodes)
         store.unregister("p")
         (seen,) = store.look(known).seen
         self.assertTrue(seen.gone)
-        self.assertFalse(mine.engine().select_destinations(request(CORES)).placed)
+        self.assertFalse(mine.decider().select_destinations(request(CORES)).placed_nodes)
         self.assertEqual([], [seen for seen in store.look().seen if not seen.gone])
 
     def test_a_store_without_pod_managers_places_nothing_until_one_comes(self):
@@ -128,7 +128,7 @@ class TestLook:
                 names = ["s", f"c{turn}"] if turn < 3 else [f"c{turn}"]
                 parts = [part("p", generation, *names, m=1)]
                 claims.append(store.claims.take(parts, owner=f"o{turn}"))
-            found, anew = mine.engine().look(), claimant(self.store()).engine().look()
+            found, anew = mine.decider().snapshot(), claimant(self.store()).decider().snapshot()
             self.assertEqual(inventory_digest(anew), inventory_digest(found), turn)
 
 
@@ -139,14 +139,14 @@ class TestManyMore(StoreCase):
         """S30: but for its own row and document."""
         store = self.store()
         store.remember_all([podm(f"p{number}", 0) for number in range(10_000)])
-        known = store.look().known
-        rows, decoded = store.counts.rows_looked_at, store.counts.podms_decoded
-        self.assertEqual((), store.look(known).seen)
-        none = store.counts.rows_looked_at - rows
+        known = store.snapshot().position
+        rows, decoded = store.counts.rows_read, store.counts.podms_decoded
+        self.assertEqual((), store.snapshot(known).changes)
+        none = store.counts.rows_read - rows
         store.remember(podm("p5", 2))
-        rows = store.counts.rows_looked_at
-        self.assertEqual(["p5"], [seen.id for seen in store.look(known).seen])
-        self.assertEqual(none + 1, store.counts.rows_looked_at - rows)
+        rows = store.counts.rows_read
+        self.assertEqual(["p5"], [seen.id for seen in store.snapshot(known).changes])
+        self.assertEqual(none + 1, store.counts.rows_read - rows)
         self.assertEqual(decoded + 1, store.counts.podms_decoded)
 
 
@@ -188,10 +188,10 @@ class TestDecide:
             store.remember(podm(name))
         mine = claimant(self.store())
         asked = request(CORES, aggregates=["fast"])
-        self.assertFalse(mine.engine().select_destinations(asked).placed)
+        self.assertFalse(mine.decider().select_destinations(asked).placed_nodes)
         decoded = mine._store.counts.podms_decoded
         store.remember(podm("b", aggregates=["fast"]))
-        decision = mine.engine().select_destinations(asked)
+        decision = mine.decider().select_destinations(asked)
         self.assertEqual(["b"], [placement.chosen.podm for placement in decision.placements])
         self.assertEqual(1, mine._store.counts.podms_decoded - decoded)
 
@@ -200,7 +200,7 @@ class TestDecide:
         store = self.store()
         store.remember(podm(read_at="2026-01-01T00:00:00Z"))
         store.close()
-        decision = claimant(self.store()).engine().select_destinations(request(CORES))
+        decision = claimant(self.store()).decider().select_destinations(request(CORES))
         self.assertEqual("2026-01-01T00:00:00Z", decision.view.podms[0].read_at)
         self.assertEqual("placed", decision.outcome)
 

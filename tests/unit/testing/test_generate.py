@@ -14,7 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from valence_sched.model.inventory import SCHEMA, Devices, FullPodm, Header, Status, to_json
+from valence_sched.model.inventory import (
+    SCHEMA,
+    Devices,
+    FullPodm,
+    InventoryHeader,
+    Status,
+    to_json,
+)
 from valence_sched.testing import generate, strategies
 
 MODULE = "valence_sched.testing.generate"
@@ -121,7 +128,7 @@ class MainTest(unittest.TestCase):
         path.write_text("older")
         self.assertEqual(self.write("--output", str(path)), 0)
         head, *lines = path.read_bytes().splitlines()
-        self.assertEqual(msgspec.json.decode(head, type=Header).schema, SCHEMA)
+        self.assertEqual(msgspec.json.decode(head, type=InventoryHeader).schema, SCHEMA)
         self.assertEqual(lines, list(strategies.podms(3, 4, 1)))
         self.assertEqual(list(self.folder.iterdir()), [path])
 

@@ -38,7 +38,7 @@ def assert_same_rows(test: unittest.TestCase, one: View, rows: list[int], other:
                     here, getattr(other, measure)(need, by), f"{measure} {need} {by}"
                 )
         if need.kind == "stock":
-            np.testing.assert_array_equal(one.most(need)[rows], other.most(need))
+            np.testing.assert_array_equal(one.largest_grant(need)[rows], other.largest_grant(need))
     for name in LABELS:
         here, there = getattr(one, name), getattr(other, name)
         test.assertEqual([here[row] for row in rows], [there[r] for r in range(len(rows))], name)
@@ -56,14 +56,16 @@ def assert_same_view(test: unittest.TestCase, one: View, other: View) -> None:
     np.testing.assert_array_equal(one.podm_of, other.podm_of)
     test.assertEqual(list(one.podms), list(other.podms))
     test.assertEqual(one.block_count, other.block_count)
-    for here, there in zip(one.shelves, other.shelves, strict=True):
+    for here, there in zip(one.block_tables, other.block_tables, strict=True):
         test.assertEqual(here.uris, there.uris)
         test.assertEqual(here.slots, there.slots)
         test.assertEqual(here.pools, there.pools)
         test.assertEqual(here.stocks, there.stocks)
-        kinds = [one.kinds.kinds[kind].order for kind in here.kinds]
-        test.assertEqual(kinds, [other.kinds.kinds[kind].order for kind in there.kinds])
+        kinds = [one.kinds.kinds[kind].sort_key for kind in here.kinds]
+        test.assertEqual(kinds, [other.kinds.kinds[kind].sort_key for kind in there.kinds])
     for name in {*one.resources, *other.resources}:
-        columns = [v.resources.get(name, stocks.empty(len(v))).arrays() for v in (one, other)]
+        columns = [
+            v.resources.get(name, stocks.empty_column(len(v))).arrays() for v in (one, other)
+        ]
         for here, there in zip(*columns, strict=True):
             np.testing.assert_array_equal(here, there, name)

@@ -5,13 +5,13 @@ import unittest
 
 import numpy as np
 
-from valence_sched.view.block_counts import count
+from valence_sched.view.block_counts import count_blocks
 
 
 def census():
     """Rows 0 and 2 have blocks of kinds 1 and 2; row 1 has none."""
     rows, kinds = np.array([2, 0, 0, 2, 0]), np.array([1, 2, 1, 1, 1])
-    return count(rows, kinds, np.array([1.0, 0.0, 1.0, 1.0, 0.0]), 3, 3)
+    return count_blocks(rows, kinds, np.array([1.0, 0.0, 1.0, 1.0, 0.0]), 3, 3)
 
 
 class TestCensus(unittest.TestCase):
@@ -44,9 +44,9 @@ class TestCensus(unittest.TestCase):
         self.assertEqual(3, len(part))
 
     def test_a_replaced_row_may_have_more_or_fewer_rows_and_kinds(self):
-        two = count(np.array([0, 1, 1]), np.array([2, 1, 2]), np.ones(3), 2, 3)
+        two = count_blocks(np.array([0, 1, 1]), np.array([2, 1, 2]), np.ones(3), 2, 3)
         found = census().splice(0, 1, two).sum(self.AMOUNTS, free=True)
         self.assertEqual([7, 17, 0, 20], found.tolist())
-        none = count(np.empty(0, int), np.empty(0, int), np.empty(0), 1, 3)
+        none = count_blocks(np.empty(0, int), np.empty(0, int), np.empty(0), 1, 3)
         found = census().splice(0, 2, none).sum(self.AMOUNTS, free=True)
         self.assertEqual([0, 20], found.tolist())

@@ -8,7 +8,7 @@ from msgspec import Raw
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 from valence_sched.model.need import Need, Test
-from valence_sched.view.block_kinds import Kinds, amount, has_words, passes, price
+from valence_sched.view.block_kinds import BlockKinds, device_amount, has_words, passes, price
 
 
 class TestWords(unittest.TestCase):
@@ -79,21 +79,21 @@ class TestAmount(unittest.TestCase):
     CORES = Need(kind="processor", measure="cores", amount=24)
 
     def test_totals_count_each_device_of_a_line(self):
-        self.assertEqual(32, amount(self.CORES, "processor", Processor(count=2, cores=16)))
+        self.assertEqual(32, device_amount(self.CORES, "processor", Processor(count=2, cores=16)))
 
     def test_cores_of_an_accelerator_are_not_cores(self):
-        self.assertEqual(0, amount(self.CORES, "accelerator", Accelerator(kind="GPU")))
+        self.assertEqual(0, device_amount(self.CORES, "accelerator", Accelerator(kind="GPU")))
 
     def test_an_untold_amount_is_nothing_or_all_that_is_asked(self):
         allow = Need(kind="processor", measure="cores", amount=24, unknown="allow")
-        self.assertEqual(0, amount(self.CORES, "processor", Processor(count=2)))
-        self.assertEqual(24, amount(allow, "processor", Processor(count=2)))
+        self.assertEqual(0, device_amount(self.CORES, "processor", Processor(count=2)))
+        self.assertEqual(24, device_amount(allow, "processor", Processor(count=2)))
 
     def test_sockets_and_devices_are_counted(self):
         sockets = Need(kind="processor", measure="sockets", amount=1)
         cards = Need(kind="accelerator", measure="devices", amount=1)
-        self.assertEqual(2, amount(sockets, "processor", Processor(count=2)))
-        self.assertEqual(3, amount(cards, "accelerator", Accelerator(kind="GPU", count=3)))
+        self.assertEqual(2, device_amount(sockets, "processor", Processor(count=2)))
+        self.assertEqual(3, device_amount(cards, "accelerator", Accelerator(kind="GPU", count=3)))
 
 
 class TestPrice(unittest.TestCase):
@@ -117,12 +117,12 @@ class TestKinds(unittest.TestCase):
     """Numbering."""
 
     def test_kind_0_is_a_block_of_nothing(self):
-        kinds = Kinds()
+        kinds = BlockKinds()
         self.assertEqual((1, Devices()), (len(kinds), kinds.kinds[0].devices))
         self.assertEqual(0, kinds.number((), None, "f", "$"))
 
     def test_the_same_devices_in_other_words_are_the_same_kind(self):
-        kinds = Kinds()
+        kinds = BlockKinds()
         one = kinds.number(("Compute",), Raw(b'{"processors":[{"cores":8,"count":1}]}'), "f", "$")
         two = kinds.number(("Compute",), Raw(b'{ "processors": [ {"cores": 8} ] }'), "f", "$")
         other = kinds.number(("Processor",), Raw(b'{"processors":[{"cores":8}]}'), "f", "$")
@@ -131,7 +131,7 @@ class TestKinds(unittest.TestCase):
         self.assertEqual(3, len(kinds))
 
     def test_amounts_grow_with_the_kinds(self):
-        kinds = Kinds()
+        kinds = BlockKinds()
         need = Need(kind="processor", measure="cores", amount=1)
         self.assertEqual([0], kinds.amounts(need).tolist())
         kinds.number((), Raw(b'{"processors":[{"cores":8},{"cores":4,"count":2}]}'), "f", "$")
@@ -140,4 +140,4 @@ class TestKinds(unittest.TestCase):
 
     def test_devices_that_are_none_are_refused_by_their_place(self):
         with self.assertRaisesRegex(InputError, r"site\.json: \$\.x\.processors\[0\]\.cores"):
-            Kinds().number((), Raw(b'{"processors":[{"cores":"many"}]}'), "site.json", "$.x")
+            BlockKinds().number((), Raw(b'{"processors":[{"cores":"many"}]}'), "site.json", "$.x")

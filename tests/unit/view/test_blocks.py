@@ -30,7 +30,7 @@ class TestShelf(unittest.TestCase):
         pools = [{"id": "p"}, {"id": "q"}]
         named = [{"uri": str(n), "pools": ["p"], **block} for n, block in enumerate(blocks)]
         seen = view({"id": "a", "pools": pools, "blocks": named})
-        return seen.shelves[0]
+        return seen.block_tables[0]
 
     @quietly(300)
     @given(st.lists(BLOCKS, max_size=9), st.sets(st.integers(0, 8)), st.integers(0, 1),
@@ -40,33 +40,33 @@ class TestShelf(unittest.TestCase):
     ):
         shelf = self.shelf(*blocks)
         free = [block for block, slots in enumerate(shelf.slots) if slots]
-        shelf = shelf.less([block for block in free if block in taken], [])
+        shelf = shelf.allocate([block for block in free if block in taken], [])
         here = [block for block in free if shelf.slots[block] and position in shelf.pools[block]]
         here.sort(key=lambda block: (not shelf.shared[block], len(shelf.pools[block]), block))
         kinds, spots, names = shelf.kinds, {}, ["numa"]
         for block in here:
-            spots.setdefault((kinds[block], shelf.spot(block, names)), []).append(block)
+            spots.setdefault((kinds[block], shelf.topology_values(block, names)), []).append(block)
         for kind in {*kinds}:
             alike = [block for block in here if kinds[block] == kind][:number]
             self.assertEqual(sorted(alike), shelf.free_blocks(position, {kind: number}))
         for spot, alike in spots.items():
-            found = shelf.free_blocks_at(position, {spot: number}, names)
+            found = shelf.free_blocks_by_topology(position, {spot: number}, names)
             self.assertEqual(sorted(alike[:number]), found)
 
     def test_a_block_that_was_taken_once_and_may_be_shared_goes_first(self):
         shelf = self.shelf({"status": self.STATUS}, {"status": self.STATUS, "pools": ["p", "q"]})
         self.assertEqual([0], shelf.free_blocks(0, {0: 1}))
-        after = shelf.less([1], [])
+        after = shelf.allocate([1], [])
         self.assertEqual([1], after.free_blocks(0, {0: 1}))
         self.assertEqual([0, 1], after.free_blocks(0, {0: 2}))
 
     def test_a_block_without_a_slot_left_is_not_there(self):
-        shelf = self.shelf({"status": self.STATUS}, {}).less([0, 1], []).less([0], [])
+        shelf = self.shelf({"status": self.STATUS}, {}).allocate([0, 1], []).allocate([0], [])
         self.assertEqual([], shelf.free_blocks(0, {0: 2}))
 
     def test_taking_leaves_the_shelf_that_was(self):
         shelf = self.shelf({}, {})
-        shelf.less([0], [])
+        shelf.allocate([0], [])
         self.assertEqual([1, 1], shelf.slots)
         self.assertEqual([False, False], shelf.shared)
 
@@ -80,10 +80,10 @@ class TestShelf(unittest.TestCase):
         often = {**self.STATUS, "state": "Composed", "compositions": 2}
         shelf = self.shelf({"status": once}, {"status": often}, {}, {"status": {"reserved": True}})
         self.assertEqual([1, 1, 0, 0], shelf.gains)
-        after = shelf.let_go([0, 1, 2, 3])
+        after = shelf.remove_node([0, 1, 2, 3])
         self.assertEqual([1, 1, 1, 0], after.slots)
         self.assertEqual([0, 0, 1, 0], shelf.slots)
-        self.assertEqual([2, 1, 1, 0], after.let_go([0]).slots)
+        self.assertEqual([2, 1, 1, 0], after.remove_node([0]).slots)
 
     def test_letting_go_mends_nothing_but_the_use(self):
         for status in ({"state": "Failed"}, {"state": "Unavailable"}, {"state": "Composing"},

@@ -6,9 +6,9 @@ import unittest
 import numpy as np
 
 from valence_sched.errors import RequestError
-from valence_sched.model.group import Company, Group, Spread
+from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.testing import view
-from valence_sched.view.domains import places, values
+from valence_sched.view.domains import domain_index, domain_values
 
 SITE = view(
     {
@@ -36,36 +36,40 @@ class TestValues(unittest.TestCase):
             ("facts.nobody", [(), (), ()]),
         ):
             with self.subTest(domain):
-                self.assertEqual(expected, [values(podm, domain) for podm in SITE.podms])
+                self.assertEqual(expected, [domain_values(podm, domain) for podm in SITE.podms])
 
 
 class TestPlaces(unittest.TestCase):
     """Counts by row."""
 
     def test_a_row_counts_what_is_at_its_value_and_each_pool_is_a_row(self):
-        found = places(SITE, "podm").most({"a": 2, "c": 1, "elsewhere": 9})
+        found = domain_index(SITE, "podm").largest_count({"a": 2, "c": 1, "elsewhere": 9})
         self.assertEqual([2, 2, 0, 1], found.tolist())
 
     def test_of_several_values_the_fullest_counts(self):
-        found = places(SITE, "aggregate").most({"x": 1, "y": 4})
+        found = domain_index(SITE, "aggregate").largest_count({"x": 1, "y": 4})
         self.assertEqual([4, 4, 4], found[:3].tolist())
-        self.assertEqual([3, 3, 0], places(SITE, "aggregate").most({"x": 3})[:3].tolist())
+        self.assertEqual(
+            [3, 3, 0], domain_index(SITE, "aggregate").largest_count({"x": 3})[:3].tolist()
+        )
 
     def test_no_value_is_unknown_and_never_zero(self):
-        self.assertTrue(np.isnan(places(SITE, "aggregate").most({})[3]))
-        self.assertEqual([False, False, True, False],
-                         np.isnan(places(SITE, "zone").most({"z1": 1})).tolist())  # fmt: skip
-        self.assertTrue(np.isnan(places(SITE, "facts.nobody").most({"x": 1})).all())
+        self.assertTrue(np.isnan(domain_index(SITE, "aggregate").largest_count({})[3]))
+        self.assertEqual(
+            [False, False, True, False],
+            np.isnan(domain_index(SITE, "zone").largest_count({"z1": 1})).tolist(),
+        )
+        self.assertTrue(np.isnan(domain_index(SITE, "facts.nobody").largest_count({"x": 1})).all())
 
     def test_selections_of_rows_answer_as_the_whole_does(self):
-        whole = places(SITE, "location").most({"row": 3, "hall": 1})
-        part = places(SITE.take([2, 0]), "location").most({"row": 3, "hall": 1})
+        whole = domain_index(SITE, "location").largest_count({"row": 3, "hall": 1})
+        part = domain_index(SITE.take([2, 0]), "location").largest_count({"row": 3, "hall": 1})
         self.assertEqual(whole[[2, 0]].tolist(), part.tolist())
 
     def test_what_is_no_domain_is_refused_with_those_there_are(self):
         for wrong in ("rack", "facts.", "", "podms"):
             with self.assertRaisesRegex(RequestError, "no domain .*podm, zone, .*facts.NAME"):
-                places(SITE, wrong)
+                domain_index(SITE, wrong)
 
 
 class TestGroup(unittest.TestCase):
@@ -83,7 +87,9 @@ class TestGroup(unittest.TestCase):
         self.assertEqual((False, False), (Group(name="g").hard, Group(name="g").soft))
 
     def test_the_emptiest_open_value_counts_also_where_nobody_is(self):
-        company = Company(members={"zone": {"a": 3, "b": 1, "shut": 0}}, open={"zone": ("a", "b")})
-        self.assertEqual(1, company.least("zone"))
-        self.assertEqual(0, Company(open={"zone": ("a", "c")}).least("zone"))
-        self.assertEqual(0, Company().least("zone"))
+        company = GroupState(
+            members={"zone": {"a": 3, "b": 1, "shut": 0}}, open={"zone": ("a", "b")}
+        )
+        self.assertEqual(1, company.fewest_members("zone"))
+        self.assertEqual(0, GroupState(open={"zone": ("a", "c")}).fewest_members("zone"))
+        self.assertEqual(0, GroupState().fewest_members("zone"))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
 from valence_sched.errors import UnknownName
-from valence_sched.model.expression import parse
+from valence_sched.model.expression import parse_expression
 from valence_sched.testing import view
-from valence_sched.view.evaluate import check_amounts, told, verdicts
+from valence_sched.view.evaluate import check_amounts, reported_values, truth_values
 
 YES, NO, UNKNOWN = 1, -1, 0
 TALL = {
@@ -29,7 +29,7 @@ SITE = view(TALL, BARE)
 
 
 def answers(expression: Any) -> list[int]:
-    return verdicts(SITE, parse(expression)).tolist()
+    return truth_values(SITE, parse_expression(expression)).tolist()
 
 
 class TestComparisons(unittest.TestCase):
@@ -207,7 +207,7 @@ class TestTold(unittest.TestCase):
             (["=", "$zone", "$aggregates"], 1, {"zone": ["unknown"], "aggregates": ["none"]}),
         ):  # fmt: skip
             with self.subTest(expression):
-                self.assertEqual(expected, told(SITE, parse(expression))[row])
+                self.assertEqual(expected, reported_values(SITE, parse_expression(expression))[row])
 
 
 class TestAmounts(unittest.TestCase):
@@ -217,14 +217,14 @@ class TestAmounts(unittest.TestCase):
         for name, meant in (("coers", "cores"), ("core", "cores"), ("gpu", "gpus"),
                             ("memory", "memory_mib"), ("storage_gb", "storage_gib")):  # fmt: skip
             with self.subTest(name), self.assertRaises(UnknownName) as caught:
-                check_amounts(SITE, parse(["not", ["<", f"$total.{name}", 1]]))
+                check_amounts(SITE, parse_expression(["not", ["<", f"$total.{name}", 1]]))
             text = f"where: $total.{name}: no amount named {name!r} (did you mean {meant!r}?)"
             self.assertEqual(text, str(caught.exception))
 
     def test_the_name_of_a_stock_that_a_site_may_have_tomorrow_is_not(self):
         for name in ("cxl_memory_mib", "licences", "cores", "storage_gib"):
-            check_amounts(SITE, parse([">", f"$free.{name}", 1]))
-        check_amounts(SITE, parse(["=", "$facts.coers", 1]))
+            check_amounts(SITE, parse_expression([">", f"$free.{name}", 1]))
+        check_amounts(SITE, parse_expression(["=", "$facts.coers", 1]))
 
 
 # A plain evaluator, written from the documentation: None is unknown.
@@ -333,6 +333,6 @@ class TestAgainstAPlainEvaluator(unittest.TestCase):
         for number, podm in enumerate(podms):
             blocks = [cpu(f"c{at}", 1) for at in range(len(podm["blocks"]))]
             podm |= {"id": str(number), "enabled": number % 2 == 0, "blocks": blocks}
-        found = verdicts(view(*podms), parse(expression)).tolist()
+        found = truth_values(view(*podms), parse_expression(expression)).tolist()
         names = {True: YES, False: NO, None: UNKNOWN}
         self.assertEqual([names[plainly(podm, expression)] for podm in podms], found)

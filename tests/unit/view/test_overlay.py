@@ -11,8 +11,8 @@ from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_rows, assert_same_view
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.testing import contract, request, view
-from valence_sched.view.overlay import Draft
-from valence_sched.view.stocks import grant
+from valence_sched.view.overlay import Overlay
+from valence_sched.view.stocks import grant_size
 
 ASKED = request({"processor": {"sockets": 1}})
 
@@ -43,11 +43,11 @@ class TestDraft(unittest.TestCase):
         if warm:  # sums that were asked for before may be carried over, and must still be right
             assert_same_view(self, seen, view(*podms))
         before = contract.fingerprint(seen, ASKED)
-        draft = Draft(seen)
+        draft = Overlay(seen)
         for _ in range(3):
             row = random.randrange(len(seen))
             podm = row // 2
-            shelf = draft.view.shelves[podm]
+            shelf = draft.view.block_tables[podm]
             # A shareable block without a maximum stays free for ever; a View cannot count that.
             free = [b for b, slots in enumerate(shelf.slots) if slots
                     and self.counted(podms[podm]["blocks"][b]["status"])]  # fmt: skip
@@ -55,7 +55,7 @@ class TestDraft(unittest.TestCase):
             grants = self.grants(shelf.stocks, random)
             first, last = draft.rows(podm)
             self.assertEqual((2 * podm, 2 * podm + 2), (first, last))
-            undo = draft.less(row, blocks, grants)
+            undo = draft.allocate(row, blocks, grants)
             if random.random() < 0.3:
                 undo()
             else:
@@ -68,16 +68,16 @@ class TestDraft(unittest.TestCase):
     @given(FULL_SITES, st.randoms(use_true_random=False))
     def test_several_at_once_are_taken_and_given_back_as_one_after_another(self, podms, random):
         seen = view(*podms)
-        at_once, one_by_one = Draft(seen), Draft(seen)
+        at_once, one_by_one = Overlay(seen), Overlay(seen)
         takes = []
-        for podm, shelf in enumerate(seen.shelves):
+        for podm, shelf in enumerate(seen.block_tables):
             free = [block for block, slots in enumerate(shelf.slots) if slots]
             blocks = random.sample(free, random.randint(0, len(free)))
             takes.append((2 * podm, tuple(blocks), tuple(self.grants(shelf.stocks, random))))
-        before = at_once.less_each(takes)
-        undos = [one_by_one.less(*take) for take in takes]
+        before = at_once.allocate_each(takes)
+        undos = [one_by_one.allocate(*take) for take in takes]
         assert_same_view(self, one_by_one.view, at_once.view)
-        at_once.put(before[1:])
+        at_once.apply(before[1:])
         for undo in undos[1:]:
             undo()
         assert_same_view(self, one_by_one.view, at_once.view)
@@ -89,17 +89,21 @@ class TestDraft(unittest.TestCase):
     @staticmethod
     def grants(stocks, random) -> list[tuple[int, float]]:
         number = random.randrange(len(stocks)) if stocks else None
-        amount = grant(stocks[number], random.randint(1, 4)) if stocks else None
+        amount = grant_size(stocks[number], random.randint(1, 4)) if stocks else None
         return [] if amount is None else [(number, amount)]
 
     def test_the_drafts_own_arrays_cannot_be_written_either(self):
-        draft = Draft(view({"id": "a", "blocks": [{"uri": "b"}],
+        draft = Overlay(view({"id": "a", "blocks": [{"uri": "b"}],
                             "stocks": [{"uri": "s", "resource": "gib", "total": 9}]}))  # fmt: skip
-        draft.less(0, [0], [(0, 2.0)])
+        draft.allocate(0, [0], [(0, 2.0)])
         column = draft.view.resources["gib"]
-        for array in (draft.view.census.free, draft.view.podm_census.free, *column.arrays()):
+        for array in (
+            draft.view.block_counts.free,
+            draft.view.podm_block_counts.free,
+            *column.arrays(),
+        ):
             self.assertFalse(array.flags.writeable)
-        self.assertEqual(([7.0], [7.0]), (column.free.tolist(), column.most.tolist()))
+        self.assertEqual(([7.0], [7.0]), (column.free.tolist(), column.largest_grant.tolist()))
 
 
 class TestMore(unittest.TestCase):
@@ -115,14 +119,18 @@ class TestMore(unittest.TestCase):
 
     def test_it_leaves_the_view_in_which_its_blocks_are_free(self):
         other = {**self.podm("Unused", "Composed"), "id": "z"}
-        draft = Draft(view(other, self.podm("Composed", "Unused", "Composed", "Composed")))
-        undo = draft.let_go(1, [0, 1, 3, 3])
+        draft = Overlay(view(other, self.podm("Composed", "Unused", "Composed", "Composed")))
+        undo = draft.remove_node(1, [0, 1, 3, 3])
         after = view(other, self.podm("Unused", "Unused", "Composed", "Unused"))
-        self.assertEqual(after.census.free.tolist(), draft.view.census.free.tolist())
-        self.assertEqual(after.podm_census.free.tolist(), draft.view.podm_census.free.tolist())
-        self.assertEqual(after.shelves[1].slots, draft.view.shelves[1].slots)
+        self.assertEqual(after.block_counts.free.tolist(), draft.view.block_counts.free.tolist())
+        self.assertEqual(
+            after.podm_block_counts.free.tolist(), draft.view.podm_block_counts.free.tolist()
+        )
+        self.assertEqual(after.block_tables[1].slots, draft.view.block_tables[1].slots)
         undo()
         before = view(other, self.podm("Composed", "Unused", "Composed", "Composed"))
-        self.assertEqual(before.census.free.tolist(), draft.view.census.free.tolist())
-        self.assertEqual(before.podm_census.free.tolist(), draft.view.podm_census.free.tolist())
-        self.assertEqual(before.shelves[1].slots, draft.view.shelves[1].slots)
+        self.assertEqual(before.block_counts.free.tolist(), draft.view.block_counts.free.tolist())
+        self.assertEqual(
+            before.podm_block_counts.free.tolist(), draft.view.podm_block_counts.free.tolist()
+        )
+        self.assertEqual(before.block_tables[1].slots, draft.view.block_tables[1].slots)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
 from tests.unit.view.test_stocks import STOCKS
-from valence_sched.core.fit.stock_allocation import pour
-from valence_sched.view.stock_grants import grants
-from valence_sched.view.stocks import grant, left, terms
+from valence_sched.core.fit.stock_allocation import allocate
+from valence_sched.view.stock_grants import build_grants
+from valence_sched.view.stocks import free_amount, grant_bounds, grant_size
 
 POOLS = st.lists(st.lists(STOCKS, max_size=4), min_size=1, max_size=3)
 
@@ -22,7 +22,7 @@ def handed_out(pool, asked):
     number = 0
     for one in pool:
         stock = one
-        while (granted := grant(stock, asked)) is not None:
+        while (granted := grant_size(stock, asked)) is not None:
             stock = msgspec.structs.replace(stock, used=stock.used + granted)
             number += 1
     return number
@@ -34,28 +34,28 @@ class TestGrants(unittest.TestCase):
     @quietly(400)
     @given(POOLS, st.integers(1, 8))
     def test_the_count_is_how_many_can_be_handed_out_one_by_one(self, pools, asked):
-        found = grants([terms(pool) for pool in pools])
+        found = build_grants([grant_bounds(pool) for pool in pools])
         by_hand = [handed_out(pool, asked) for pool in pools]
-        self.assertEqual(by_hand, found.count(asked).tolist())
+        self.assertEqual(by_hand, found.grant_count(asked).tolist())
 
     @quietly(300)
     @given(POOLS, st.integers(1, 6), st.integers(1, 4))
     def test_so_many_are_poured_just_when_they_are_counted(self, pools, asked, count):
-        number = grants([terms(pool) for pool in pools]).count(asked)
+        number = build_grants([grant_bounds(pool) for pool in pools]).grant_count(asked)
         for pool, most in zip(pools, number, strict=True):
-            self.assertEqual(most >= count, pour(pool, [asked] * count) is not None)
+            self.assertEqual(most >= count, allocate(pool, [asked] * count) is not None)
 
     @quietly(300)
     @given(POOLS, st.integers(1, 6))
     def test_one_grant_comes_from_the_stock_that_is_poured_from(self, pools, asked):
-        after = grants([terms(pool) for pool in pools]).less(asked, 1)
+        after = build_grants([grant_bounds(pool) for pool in pools]).after_grants(asked, 1)
         for row, pool in enumerate(pools):
-            rest = [left(stock) for stock in pool]
-            for number, granted in pour(pool, [asked]) or []:
+            rest = [free_amount(stock) for stock in pool]
+            for number, granted in allocate(pool, [asked]) or []:
                 rest[number] -= granted
-            here = after.left[after.start[row] : after.start[row + 1]]
+            here = after.free[after.start[row] : after.start[row + 1]]
             self.assertEqual(rest or [0.0], here.tolist())
 
     def test_several_grants_empty_the_tightest_first(self):
-        found = grants([[(9.0, 0.0, np.inf, 0.0), (4.0, 0.0, np.inf, 0.0)]])
-        self.assertEqual([7.0, 0.0], found.less(2.0, 3).left.tolist())
+        found = build_grants([[(9.0, 0.0, np.inf, 0.0), (4.0, 0.0, np.inf, 0.0)]])
+        self.assertEqual([7.0, 0.0], found.after_grants(2.0, 3).free.tolist())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
 from valence_sched.model.inventory import Stock
-from valence_sched.view.stocks import grant, largest_grant, left
+from valence_sched.view.stocks import free_amount, grant_size, largest_grant
 
 STOCKS = st.builds(
     Stock,
@@ -29,12 +29,12 @@ class TestGrant(unittest.TestCase):
     @quietly(800)
     @given(STOCKS, st.integers(1, 10))
     def test_it_is_the_least_allowed_amount_that_is_enough(self, stock, asked):
-        self.assertEqual(brute.grants_of(stock, asked), grant(stock, asked))
+        self.assertEqual(brute.grants_of(stock, asked), grant_size(stock, asked))
 
     @quietly(400)
     @given(STOCKS)
     def test_the_largest_grant_is_the_largest_that_is_granted(self, stock):
-        granted = [grant(stock, asked) for asked in range(1, 16)]
+        granted = [grant_size(stock, asked) for asked in range(1, 16)]
         self.assertEqual(max((g for g in granted if g), default=0), largest_grant(stock))
 
     def test_by_hand(self):
@@ -52,7 +52,7 @@ class TestGrant(unittest.TestCase):
             ({"total": 1.05, "step": 0.35}, 1.05, 1.05),
         ):
             with self.subTest(words=words, asked=asked):
-                self.assertEqual(granted, grant(Stock(uri="s", resource="r", **words), asked))
+                self.assertEqual(granted, grant_size(Stock(uri="s", resource="r", **words), asked))
 
     def test_an_overdrawn_stock_has_nothing_left(self):
-        self.assertEqual(0, left(Stock(uri="s", resource="r", total=10.0, used=12.0)))
+        self.assertEqual(0, free_amount(Stock(uri="s", resource="r", total=10.0, used=12.0)))

@@ -86,16 +86,16 @@ class TestRows(unittest.TestCase):
     def test_stocks_add_up_and_the_largest_grant_is_of_one_of_them(self):
         self.assertEqual([26, 20, 0, 0], self.SITE.free(GIB).tolist())
         self.assertEqual([30, 20, 0, 0], self.SITE.total(GIB).tolist())
-        self.assertEqual([6, 5, 0, 0], self.SITE.most(GIB).tolist())
+        self.assertEqual([6, 5, 0, 0], self.SITE.largest_grant(GIB).tolist())
         self.assertEqual([26, 26, 0, 0], self.SITE.free(GIB, "podm").tolist())
 
     def test_an_untold_stock_grants_nothing_even_where_the_unknown_is_allowed(self):
         allow = Need(kind="stock", measure="amount", resource="gib", amount=1, unknown="allow")
-        self.assertEqual([6, 5, 0, 0], self.SITE.most(allow).tolist())
+        self.assertEqual([6, 5, 0, 0], self.SITE.largest_grant(allow).tolist())
 
     def test_a_resource_nobody_has_is_zero_everywhere(self):
         none = Need(kind="stock", measure="amount", resource="none", amount=1)
-        for found in (self.SITE.free(none), self.SITE.total(none), self.SITE.most(none)):
+        for found in (self.SITE.free(none), self.SITE.total(none), self.SITE.largest_grant(none)):
             self.assertEqual([0] * 4, found.tolist())
 
     def test_the_inverse_of_nothing_is_nothing(self):
@@ -167,7 +167,7 @@ class TestReadOnly(unittest.TestCase):
         return {
             **found,
             "number": seen.number("year"),
-            "most": seen.most(GIB),
+            "most": seen.largest_grant(GIB),
             "podm_lots": seen.podm_lots,
         }
 

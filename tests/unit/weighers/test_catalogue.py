@@ -12,7 +12,7 @@ from valence_sched.core.policy import bind
 from valence_sched.errors import InputError
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
-from valence_sched.view.fact_rules import CostRule, Rule, WishRule, matches
+from valence_sched.view.fact_rules import CostRule, FactRule, PreferenceRule, matches
 from valence_sched.weighers.cost import cost
 from valence_sched.weighers.curve import Point, curve
 from valence_sched.weighers.failures import failures
@@ -29,7 +29,7 @@ def policy(weigher: str, **options: object) -> Policy:
 def answer(weigher: str, *podms: dict, asked=ASKED, **options: object) -> list[float]:
     """Return what a weigher answers as a policy uses it, its options as a person writes them."""
     (found,) = bind(policy(weigher, **options)).weighers
-    return found.judge(view(*podms), asked).tolist()
+    return found.evaluate(view(*podms), asked).tolist()
 
 
 def gpus(uri: str, model: str | None = "A100", count: int = 1, **words: object) -> dict:
@@ -187,7 +187,7 @@ class TestRules(unittest.TestCase):
     )
 
     def matched(self, **words: object) -> list[bool]:
-        rule = msgspec.convert(words, Rule, strict=False)
+        rule = msgspec.convert(words, FactRule, strict=False)
         found = matches(view(*self.PODMS), rule)
         self.assertEqual(np.bool_, found.dtype)
         return found.tolist()
@@ -250,7 +250,7 @@ class TestCost(WeigherCase):
 
     def test_other_rules_on_the_same_view_are_added_up_anew(self):
         site, found = view(*self.PODMS), []
-        wishes = (WishRule(zone="far", weight=1),)
+        wishes = (PreferenceRule(zone="far", weight=1),)
         for rules in (self.RULES[:1], self.RULES[1:2], self.RULES[:1], ()):
             found.append(cost(site, ASKED, rules=rules).tolist())
             self.assertEqual([0, 1, 1, 0], preference(site, ASKED, rules=wishes).tolist())
@@ -325,9 +325,9 @@ class TestPreference(WeigherCase):
     """(matched - least) / (most - least)."""
 
     RULES = (
-        WishRule(trait="NVME", weight=3),
-        WishRule(aggregate="gold", weight=1),
-        WishRule(zone="far", weight=-4),
+        PreferenceRule(trait="NVME", weight=3),
+        PreferenceRule(aggregate="gold", weight=1),
+        PreferenceRule(zone="far", weight=-4),
     )
 
     def test_by_hand(self):
@@ -341,18 +341,20 @@ class TestPreference(WeigherCase):
         self.scores([1, 7 / 8, 4 / 8, 3 / 8, 0], preference, ASKED, *podms, rules=self.RULES)
 
     def test_what_is_only_unwelcome(self):
-        rules = (WishRule(zone="far", weight=-2),)
+        rules = (PreferenceRule(zone="far", weight=-2),)
         podms = [{"id": "near"}, {"id": "far", "zone": "far"}]
         self.scores([1, 0], preference, ASKED, *podms, rules=rules)
 
     def test_without_rules_or_weights_all_are_alike(self):
         self.scores([0.5, 0.5], preference, ASKED, {"id": "a"}, {"id": "b"})
-        rules = (WishRule(zone="far", weight=0),)
+        rules = (PreferenceRule(zone="far", weight=0),)
         self.scores([0.5], preference, ASKED, {"id": "a", "zone": "far"}, rules=rules)
 
     def test_a_trait_is_wished_for_pool_by_pool(self):
         podm = {"id": "a", "pools": [{"id": "1", "traits": ["NVME"]}, {"id": "2"}]}
-        self.scores([1, 0], preference, ASKED, podm, rules=(WishRule(trait="NVME", weight=2),))
+        self.scores(
+            [1, 0], preference, ASKED, podm, rules=(PreferenceRule(trait="NVME", weight=2),)
+        )
 
 
 class TestOptions(unittest.TestCase):
@@ -401,7 +403,7 @@ class TestOptions(unittest.TestCase):
         rule = {"trait": "CXL"}, {"zone": "az1"}, {"aggregate": "ssd"}
         rule += {"capability": "os", "equals": "linux"}, {"fact": "year", "at_least": 2020}
         costs = [CostRule(**words, cost=7) for words in rule]
-        wishes = [WishRule(**words, weight=1 - 0.3 * n) for n, words in enumerate(rule * 2)]
+        wishes = [PreferenceRule(**words, weight=1 - 0.3 * n) for n, words in enumerate(rule * 2)]
         testing.check_weigher(cost, rules=tuple(costs), scale=3)
         testing.check_weigher(preference, rules=tuple(wishes))
         testing.check_weigher(failures, fact="noise_db")

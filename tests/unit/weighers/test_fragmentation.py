@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly
-from valence_sched.model.request import Mix, Names, Share
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements
 from valence_sched.testing import check_weigher, request, view
 from valence_sched.weighers.fragmentation import fragmentation
 
@@ -80,9 +80,9 @@ class TestStocks(unittest.TestCase):
     def test_the_score_is_the_growth_of_f_by_definition(self, pools, mix, asked):
         cores, milli, count, _, _ = asked
         shares = tuple(
-            Share(
+            FlavorShare(
                 request({"stocks": needs(*share[:3])}).needs,
-                Names(required=(share[3],)) if share[3] else Names(),
+                NameRequirements(required=(share[3],)) if share[3] else NameRequirements(),
                 share[4],
             )
             for share in mix
@@ -141,7 +141,7 @@ class TestBlocks(unittest.TestCase):
         def useful(cores, cards, c, g):
             return min(cards, 3 * g * cores / c) if cores >= c and cards >= g else 0
 
-        shares = Mix(tuple(Share(wanted(c, g).needs, weight=w) for c, g, w in mix))
+        shares = Mix(tuple(FlavorShare(wanted(c, g).needs, weight=w) for c, g, w in mix))
         for cores, cards, _ in mix:
             asked = replaced(wanted(cores, cards), shares)
             found = fragmentation(site(pools), asked)
@@ -156,7 +156,7 @@ class TestBlocks(unittest.TestCase):
         both = cpu("b", 8, 64)
         site = view({"id": "a", "blocks": [both, gpu("g", 2)]})
         asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 64}})
-        mix = Mix((Share(request({"processor": {"total_cores": 8},
+        mix = Mix((FlavorShare(request({"processor": {"total_cores": 8},
                                     "accelerators": [{"count": 2}]}).needs),))  # fmt: skip
         self.assertAlmostEqual(scored(2.0), fragmentation(site, replaced(asked, mix))[0])
 
@@ -170,8 +170,8 @@ class TestBlocks(unittest.TestCase):
         site = view(
             *({"id": str(n), "stocks": stocks(4, [left])} for n, left in enumerate((560, 590)))
         )
-        mix = Mix((Share(request({"stocks": needs(1, 1000, 1)}).needs),
-                   Share(request({"stocks": needs(1, 90, 1)}).needs)))  # fmt: skip
+        mix = Mix((FlavorShare(request({"stocks": needs(1, 1000, 1)}).needs),
+                   FlavorShare(request({"stocks": needs(1, 90, 1)}).needs)))  # fmt: skip
         asked = replaced(request({"stocks": needs(1, 500, 1)}), mix)
         exact, near = (fragmentation(site, asked, of="milli", step=s) for s in (0.0, 0.25))
         self.assertNotEqual(*exact)
@@ -179,7 +179,7 @@ class TestBlocks(unittest.TestCase):
 
     def test_cards_count_as_far_as_the_cores_beside_them_go_round(self):
         few, many = ({"id": str(n), "stocks": stocks(n, [CARD] * 4)} for n in (7, 16))
-        mix = Mix((Share(request({"stocks": needs(6, CARD, 1)}).needs),))
+        mix = Mix((FlavorShare(request({"stocks": needs(6, CARD, 1)}).needs),))
         asked = replaced(request({"stocks": needs(1, CARD, 1)}), mix)
         # with 7 cores 3.5 of 4 cards are of use, then 3 of 3; with 16 all 4, then all 3
         found = fragmentation(view(few, many), asked, of="milli")
@@ -187,14 +187,16 @@ class TestBlocks(unittest.TestCase):
 
     def test_cores_alone_go_where_they_feed_no_card(self):
         rich, poor = ({"id": str(n), "stocks": stocks(n, [CARD] * 4)} for n in (16, 8))
-        mix = Mix((Share(request({"stocks": needs(6, CARD, 1)}).needs),))
+        mix = Mix((FlavorShare(request({"stocks": needs(6, CARD, 1)}).needs),))
         asked = replaced(request({"stocks": needs(2, 0, 0)}), mix)
         found = fragmentation(view(rich, poor), asked, of="milli")
         self.assertEqual([scored(0.0), scored(1.0)], found.tolist())
 
     def test_of_hosts_of_any_size_the_one_that_the_fit_takes_goes(self):
         cards = [gpu(f"g{number}") for number in range(4)]
-        mix = Mix((Share(request({"processor": {"total_cores": 16}, "accelerators": [{}]}).needs),))
+        mix = Mix(
+            (FlavorShare(request({"processor": {"total_cores": 16}, "accelerators": [{}]}).needs),)
+        )
         # a core of the large host is cheaper, and yet the small one is enough
         site = view({"id": "a", "blocks": [cpu("small", 8), cpu("large", 64), *cards]})
         asked = replaced(request({"processor": {"total_cores": 4}}), mix)
@@ -208,7 +210,7 @@ class TestPolicy(unittest.TestCase):
         plain = {"id": "plain", "blocks": [cpu("c", 8)]}
         cards = {"id": "cards", "blocks": [cpu("c", 8), gpu("g")]}
         flavors = (request({"processor": {"total_cores": 8}, "accelerators": [{}]}),)
-        mix = Mix(tuple(Share(one.needs) for one in flavors))
+        mix = Mix(tuple(FlavorShare(one.needs) for one in flavors))
         for site in ((plain, cards), (cards, plain)):
             made = engine(view(*site), mix=lambda: mix)
             asked = request({"processor": {"total_cores": 8}}, policy="fragmentation")

@@ -2,7 +2,7 @@
 """The weighers about groups and owners, by hand numbers."""
 
 from tests.unit.weighers.test_weighers import WeigherCase
-from valence_sched.model.group import Company, Group, Spread
+from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.request import Request
 from valence_sched.weighers.affinity import affinity
 from valence_sched.weighers.owner import owner
@@ -11,7 +11,7 @@ SITE = ({"id": "a", "zone": "x"}, {"id": "b", "zone": "y"}, {"id": "c"})
 
 
 def asked(members: dict, open_: tuple = (), **rules) -> Request:
-    company = Company(members={"zone": members}, open={"zone": open_})
+    company = GroupState(members={"zone": members}, open={"zone": open_})
     return Request(group=Group(name="web", **rules), company=company)
 
 
@@ -19,7 +19,7 @@ class TestOwner(WeigherCase):
     """One divided by one more than the owner's nodes."""
 
     def test_by_hand(self):
-        request = Request(owner="me", company=Company(owned={"a": 3, "c": 1}))
+        request = Request(owner="me", company=GroupState(owned={"a": 3, "c": 1}))
         self.scores([1 / 4, 1, 1 / 2], owner, request, *SITE)
         self.scores([1, 1, 1], owner, Request(), *SITE)
 

@@ -20,47 +20,50 @@ from valence_sched.model.flavor import Flavor
 T = TypeVar("T")
 
 #: Flavors by name, looked up only when a document names one.
-Known = Callable[[], Mapping[str, Flavor]]
+FlavorLookup = Callable[[], Mapping[str, Flavor]]
 
 _PLAIN = re.compile(r"\w+")
 
 
-class Form(Struct, frozen=True):
+class ForeignFlavor(Struct, frozen=True):
     """A flavor as it was understood, and a line about each word that nobody looks at."""
 
     flavor: Flavor
     remarks: tuple[str, ...] = ()
 
 
-class Where(Struct, frozen=True):
+class DocumentCursor(Struct, frozen=True):
     """A place in a document: the file, and the path below its root."""
 
     file: str
-    place: str = "$"
+    document_path: str = "$"
 
-    def at(self, step: str | int) -> Where:
+    def at(self, step: str | int) -> DocumentCursor:
         """Return the place of a key or of a number below this one."""
         if isinstance(step, int):
-            return Where(self.file, f"{self.place}[{step}]")
+            return DocumentCursor(self.file, f"{self.document_path}[{step}]")
         plain = _PLAIN.fullmatch(step)
-        return Where(self.file, f"{self.place}.{step}" if plain else f"{self.place}[{step!r}]")
+        return DocumentCursor(
+            self.file,
+            f"{self.document_path}.{step}" if plain else f"{self.document_path}[{step!r}]",
+        )
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
         """Return the error that names this place."""
-        return InputError(self.file, self.place, found, expected, hint)
+        return InputError(self.file, self.document_path, found, expected, hint)
 
     def remark(self, text: str) -> str:
         """Return a line about this place."""
-        return one_line(f"{self.file}: {self.place}: {text}")
+        return one_line(f"{self.file}: {self.document_path}: {text}")
 
     def convert(self, value: object, type_: type[T]) -> T:
         """Convert plain lists and maps to a noun; numbers may be text."""
-        return convert(value, type_, self.file, self.place)
+        return convert(value, type_, self.file, self.document_path)
 
 
-def sifted(
+def strip_ignored(
     document: Any,
-    where: Where,
+    where: DocumentCursor,
     remarks: list[str],
     *,
     refused: Mapping[str, str],

@@ -16,23 +16,23 @@ import msgspec
 from msgspec import Meta
 
 from valence_sched.config.foreign import placement
-from valence_sched.config.foreign.base import Form, Known, Where
-from valence_sched.errors import nearest
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
+from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import DriveAsk, Properties
-from valence_sched.model.request import Names
+from valence_sched.model.flavor_properties import DriveSpec, Properties
+from valence_sched.model.request import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 
 #: What the API and the client say about the record: who may use it, and under which other names.
-RECORD = (
+RECORD_FIELDS = (
     "links", "location", "original_name", "access_project_ids", "rxtx_factor", "is_public",
     "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled",
 )  # fmt: skip
 ALIASES = {"OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs"}
-VIRTUAL = ("hw", "os", "quota", "hw_rng", "hw_video", "vmware", "powervm")
+VIRTUAL_SCOPES = ("hw", "os", "quota", "hw_rng", "hw_video", "vmware", "powervm")
 REFUSED = {
     "aggregate_instance_extra_specs": "aggregates have names here: ask for trait:X, or --member-of",
     "pci_passthrough": "ask for resources:PGPU=1 or resources:FPGA=1",
@@ -41,7 +41,7 @@ REFUSED = {
 SCOPES = ("resources", "trait", "capabilities")
 
 
-class Template(Noun, frozen=True, kw_only=True):
+class NovaFlavor(Noun, frozen=True, kw_only=True):
     """A Nova flavor: vcpus, MiB of ram, GiB of disk and ephemeral disk, MiB of swap."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -55,14 +55,14 @@ class Template(Noun, frozen=True, kw_only=True):
     extra_specs: dict[str, str] = {}
 
 
-def knows(document: Any) -> bool:
+def recognises(document: Any) -> bool:
     """Return whether a document is a Nova flavor, or the API's answer that holds one."""
     if not isinstance(document, dict):
         return False
     return _is_wrapped(document) or not {"vcpus", "ram"}.isdisjoint(document)
 
 
-def form(document: Any, where: Where, known: Known) -> Form:
+def parse_flavor(document: Any, where: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Read a Nova flavor.
 
     Raises:
@@ -74,14 +74,16 @@ def form(document: Any, where: Where, known: Known) -> Form:
     for alias, name in ALIASES.items():
         if alias in document and name in document:
             raise where.at(alias).error(f"the same as {name!r} beside it", "one of them")
-    body = {ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD}
+    body = {
+        ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD_FIELDS
+    }
     specs_at = where.at("properties" if "properties" in document else "extra_specs")
     specs_at.convert(body.get("extra_specs", {}), dict[str, str])  # names it as it is written
-    template = where.convert(body, Template)
+    template = where.convert(body, NovaFlavor)
     remarks: list[str] = []
     if template.swap not in (0, "", "0"):
         remarks.append(where.at("swap").remark("not looked at: swap space is a matter of the node"))
-    specs = _Specs(specs_at, remarks)
+    specs = _ExtraSpecs(specs_at, remarks)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
     flavor = Flavor(
@@ -90,28 +92,28 @@ def form(document: Any, where: Where, known: Known) -> Form:
         description=template.description or "",
         properties=_properties(template, specs.amounts),
         attributes=specs.attributes,
-        traits=Names(tuple(specs.required), tuple(specs.forbidden)),
+        traits=NameRequirements(tuple(specs.required), tuple(specs.forbidden)),
     )
-    return Form(flavor, tuple(remarks))
+    return ForeignFlavor(flavor, tuple(remarks))
 
 
 def _is_wrapped(document: dict[Any, Any]) -> bool:
     return set(document) == {"flavor"} and isinstance(document["flavor"], dict)
 
 
-def _properties(template: Template, named: dict[str, int]) -> Properties:
+def _properties(template: NovaFlavor, named: dict[str, int]) -> Properties:
     amounts = {"VCPU": template.vcpus, "MEMORY_MB": template.ram} | named
-    found = placement.properties({name: amount for name, amount in amounts.items() if amount})
+    found = placement.compile_amounts({name: amount for name, amount in amounts.items() if amount})
     if placement.DRIVE in named:
         return found
-    drives = [DriveAsk(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
+    drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
     return msgspec.structs.replace(found, drives=tuple(drives))
 
 
-class _Specs:
+class _ExtraSpecs:
     """The extra specs of one flavor, read one by one."""
 
-    def __init__(self, where: Where, remarks: list[str]) -> None:
+    def __init__(self, where: DocumentCursor, remarks: list[str]) -> None:
         self.where, self.remarks = where, remarks
         self.amounts: dict[str, int] = {}
         self.required: list[str] = []
@@ -137,30 +139,30 @@ class _Specs:
             (self.required if text == "required" else self.forbidden).append(name)
         elif scope == "capabilities":
             self.attributes[key.replace(":", ".", 1)] = _expression(key, text, place)
-        elif scope in VIRTUAL:
+        elif scope in VIRTUAL_SCOPES:
             self.remarks.append(place.remark("not looked at: it tunes a virtual machine"))
         else:
-            raise _no_scope(scope, place)
+            raise _unknown_scope(scope, place)
 
 
-def _amount(name: str, text: str, place: Where) -> int:
-    if wrong := placement.fault(name):
+def _amount(name: str, text: str, place: DocumentCursor) -> int:
+    if wrong := placement.resource_class_problem(name):
         raise place.error(wrong)
     if not text.isdecimal() or len(text) > 15:
         raise place.error(repr(text), "a whole number from 0 on")
     return int(text)
 
 
-def _expression(key: str, text: str, place: Where) -> str:
-    if wrong := operators.fault(key.replace(":", ".", 1), text):
+def _expression(key: str, text: str, place: DocumentCursor) -> str:
+    if wrong := operators.condition_problem(key.replace(":", ".", 1), text):
         raise place.error(wrong)
     return text
 
 
-def _no_scope(scope: str, place: Where) -> Exception:
+def _unknown_scope(scope: str, place: DocumentCursor) -> Exception:
     plain = scope.rstrip("0123456789")
     if plain in SCOPES and plain != scope:
         hint = f"groups by number are not told apart here: write {plain}:"
     else:
-        hint = REFUSED.get(scope) or nearest(scope, (*SCOPES, *VIRTUAL))
+        hint = REFUSED.get(scope) or suggest(scope, (*SCOPES, *VIRTUAL_SCOPES))
     return place.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)

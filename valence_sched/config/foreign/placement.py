@@ -19,16 +19,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from valence_sched.errors import nearest, one_line
+from valence_sched.errors import one_line, suggest
 from valence_sched.model.flavor_properties import (
-    AcceleratorAsk,
-    DriveAsk,
-    MemoryAsk,
-    NicAsk,
-    ProcessorAsk,
+    AcceleratorSpec,
+    DriveSpec,
+    MemorySpec,
+    NicSpec,
+    ProcessorSpec,
     Properties,
 )
-from valence_sched.model.need import Ask, Need
+from valence_sched.model.need import Alternative, Need
 
 CORES = ("VCPU", "PCPU", "NUMA_CORE")
 SOCKETS = "NUMA_SOCKET"
@@ -56,7 +56,7 @@ REFUSED = {
 _KBPS_PER_MBPS = 1000
 
 
-def fault(name: str) -> str | None:
+def resource_class_problem(name: str) -> str | None:
     """Return what is wrong with the name of a class, None when an amount of it can be asked for."""
     if name in REFUSED:
         return f"resource class {name!r} has no counterpart here: {REFUSED[name]}"
@@ -64,37 +64,39 @@ def fault(name: str) -> str | None:
         return None
     if name and name != name.upper() and name.upper() not in (*STANDARD, *REFUSED):
         return None
-    hint = nearest(name.upper(), STANDARD)
+    hint = suggest(name.upper(), STANDARD)
     return one_line(f"no resource class named {name!r} ({hint}; a class of your own is CUSTOM_...)")
 
 
-def stock(name: str) -> str:
+def stock_name(name: str) -> str:
     """Return the name of the stock that a class which is no standard one stands for."""
     return name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name
 
 
-def properties(amounts: Mapping[str, int]) -> Properties:
+def compile_amounts(amounts: Mapping[str, int]) -> Properties:
     """Return what amounts of classes ask for; classes without ``fault``, amounts from 1 on."""
     cores = sum(amounts.get(name, 0) for name in CORES)
     sockets = amounts.get(SOCKETS)
     kbps = max(amounts.get(name, 0) for name in BANDWIDTHS)
     return Properties(
-        processor=ProcessorAsk(cores or None, sockets) if cores or sockets else None,
-        memory=MemoryAsk(amounts[MEMORY]) if MEMORY in amounts else None,
+        processor=ProcessorSpec(cores or None, sockets) if cores or sockets else None,
+        memory=MemorySpec(amounts[MEMORY]) if MEMORY in amounts else None,
         accelerators=tuple(
-            AcceleratorAsk(kind=kind, count=amounts[name])
+            AcceleratorSpec(kind=kind, count=amounts[name])
             for name, kind in ACCELERATORS.items()
             if name in amounts
         ),
-        drives=(DriveAsk(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
-        nics=(NicAsk(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
+        drives=(DriveSpec(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
+        nics=(NicSpec(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
         resources={
-            stock(name): float(amount) for name, amount in amounts.items() if name not in STANDARD
+            stock_name(name): float(amount)
+            for name, amount in amounts.items()
+            if name not in STANDARD
         },
     )
 
 
-def more(ask: Ask, needs: tuple[Need, ...]) -> Ask:
+def add_needs(ask: Alternative, needs: tuple[Need, ...]) -> Alternative:
     """Return what is asked together with more: totals are added up, devices come beside.
 
     A total of devices with tests stays, and the sum is asked of all devices.
@@ -109,4 +111,4 @@ def more(ask: Ask, needs: tuple[Need, ...]) -> Ask:
         msgspec.structs.replace(need, amount=need.amount + totals.get(need.measure, 0))
         for need in needs
     ]
-    return Ask((*kept, *added), ask.bonds)
+    return Alternative((*kept, *added), ask.bonds)

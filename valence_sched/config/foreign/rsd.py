@@ -15,73 +15,82 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from valence_sched.config.foreign.base import Form, Known, Where, sifted
+from valence_sched.config.foreign.base import (
+    DocumentCursor,
+    FlavorLookup,
+    ForeignFlavor,
+    strip_ignored,
+)
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import (
-    AcceleratorAsk,
-    CpuAsk,
-    DriveAsk,
-    MemoryAsk,
-    ModuleAsk,
-    More,
-    NicAsk,
-    ProcessorAsk,
+    AcceleratorSpec,
+    CpuSpec,
+    DriveSpec,
+    MemoryModuleSpec,
+    MemorySpec,
+    NicSpec,
+    PositiveInt,
+    ProcessorSpec,
     Properties,
-    StockAsk,
+    StockSpec,
     Word,
 )
 
 
-class Processor(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdProcessor(Noun, frozen=True, kw_only=True, rename="pascal"):
     """One CPU, or one accelerator when its type is another."""
 
     model: Word | None = None
-    total_cores: More | None = None
-    achievable_speed_mhz: More | None = msgspec.field(default=None, name="AchievableSpeedMHz")
+    total_cores: PositiveInt | None = None
+    achievable_speed_mhz: PositiveInt | None = msgspec.field(
+        default=None, name="AchievableSpeedMHz"
+    )
     instruction_set: Word | None = None
     processor_type: Word = "CPU"
 
 
-class Module(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdMemoryModule(Noun, frozen=True, kw_only=True, rename="pascal"):
     """One memory module."""
 
-    capacity_mib: More | None = msgspec.field(default=None, name="CapacityMiB")
+    capacity_mib: PositiveInt | None = msgspec.field(default=None, name="CapacityMiB")
     memory_device_type: Word | None = None
     memory_type: str = "DRAM"
-    speed_mhz: More | None = msgspec.field(default=None, name="SpeedMHz")
+    speed_mhz: PositiveInt | None = msgspec.field(default=None, name="SpeedMHz")
 
 
-class LocalDrive(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdLocalDrive(Noun, frozen=True, kw_only=True, rename="pascal"):
     """One drive of the system or behind a switch."""
 
-    capacity_gib: More | None = msgspec.field(default=None, name="CapacityGiB")
+    capacity_gib: PositiveInt | None = msgspec.field(default=None, name="CapacityGiB")
     type: Word | None = None
-    min_rpm: More | None = msgspec.field(default=None, name="MinRPM")
+    min_rpm: PositiveInt | None = msgspec.field(default=None, name="MinRPM")
     interface: Word | None = None
 
 
-class RemoteDrive(Noun, frozen=True, kw_only=True):
+class RsdRemoteDrive(Noun, frozen=True, kw_only=True):
     """One volume."""
 
-    capacity_gib: More = msgspec.field(name="CapacityGiB")
+    capacity_gib: PositiveInt = msgspec.field(name="CapacityGiB")
 
 
-class Interface(Noun, frozen=True, kw_only=True):
+class RsdInterface(Noun, frozen=True, kw_only=True):
     """One network interface."""
 
-    speed_mbps: More | None = msgspec.field(default=None, name="SpeedMbps")
+    speed_mbps: PositiveInt | None = msgspec.field(default=None, name="SpeedMbps")
 
 
-class Body(Noun, frozen=True, kw_only=True, rename="pascal"):
+class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
     """The body; what its lists hold is read one by one."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str | None = None
-    total_system_core_count: More | None = None
-    total_processor_core_count: More | None = None
-    total_system_memory_mib: More | None = msgspec.field(default=None, name="TotalSystemMemoryMiB")
-    total_memory_capacity_mib: More | None = msgspec.field(
+    total_system_core_count: PositiveInt | None = None
+    total_processor_core_count: PositiveInt | None = None
+    total_system_memory_mib: PositiveInt | None = msgspec.field(
+        default=None, name="TotalSystemMemoryMiB"
+    )
+    total_memory_capacity_mib: PositiveInt | None = msgspec.field(
         default=None, name="TotalMemoryCapacityMiB"
     )
     processors: tuple[Any, ...] = ()
@@ -94,9 +103,9 @@ class Body(Noun, frozen=True, kw_only=True, rename="pascal"):
 
 
 T = TypeVar("T")
-G = TypeVar("G", CpuAsk, ModuleAsk, AcceleratorAsk, DriveAsk, NicAsk)
+G = TypeVar("G", CpuSpec, MemoryModuleSpec, AcceleratorSpec, DriveSpec, NicSpec)
 
-NAME = "rsd-allocate"  # of a body without one
+DEFAULT_NAME = "rsd-allocate"  # of a body without one
 
 _TRAIT = "say so with a trait that the pod managers have"
 _BLOCKS = "blocks are chosen here: say --podm, or an attribute such as --attribute facts.rack=R7"
@@ -120,12 +129,12 @@ REFUSED_IN_DEVICE = {
 }
 _STOCK = "not looked at in choosing: storage that is given out by amount does not tell it"
 NOTED_IN_DEVICE: dict[Any, dict[str, str]] = {
-    Interface: {"PrimaryVLAN": _LATER, "VLANs": _LATER},
-    RemoteDrive: {"Protocol": _STOCK, "Master": _LATER, "iSCSIAddress": _LATER},
+    RsdInterface: {"PrimaryVLAN": _LATER, "VLANs": _LATER},
+    RsdRemoteDrive: {"Protocol": _STOCK, "Master": _LATER, "iSCSIAddress": _LATER},
 }
 
 
-def knows(document: Any) -> bool:
+def recognises(document: Any) -> bool:
     """Return whether a document is such a body: its keys begin with capitals."""
     ours = {"name", "properties", "flavor_id"}
     return (
@@ -135,76 +144,78 @@ def knows(document: Any) -> bool:
     )
 
 
-def form(document: Any, where: Where, known: Known) -> Form:
+def parse_flavor(document: Any, where: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Read an Allocate body.
 
     Raises:
         InputError: it is none, or restricts the node by a word that has no counterpart.
     """
     remarks: list[str] = []
-    kept = sifted(document, where, remarks, refused=REFUSED_IN_BODY, noted={"Boot": _LATER})
-    body = where.convert(kept, Body)
+    kept = strip_ignored(document, where, remarks, refused=REFUSED_IN_BODY, noted={"Boot": _LATER})
+    body = where.convert(kept, RsdAllocateBody)
     _check_security(body.security, where.at("Security"), remarks)
     properties = _properties(body, where, remarks)
-    name, description = body.name or NAME, body.description or ""
+    name, description = body.name or DEFAULT_NAME, body.description or ""
     flavor = Flavor(name=name, description=description, properties=properties)
-    return Form(flavor, tuple(remarks))
+    return ForeignFlavor(flavor, tuple(remarks))
 
 
-def _check_security(security: dict[str, Any] | None, where: Where, remarks: list[str]) -> None:
-    kept = sifted(
+def _check_security(
+    security: dict[str, Any] | None, where: DocumentCursor, remarks: list[str]
+) -> None:
+    kept = strip_ignored(
         security, where, remarks, refused=REFUSED_IN_SECURITY, noted=NOTED_IN_SECURITY
     )  # fmt: skip
     for key in kept or ():
         raise where.error(f"unknown field {key!r}", f"one of {', '.join(NOTED_IN_SECURITY)}")
 
 
-def _properties(body: Body, where: Where, remarks: list[str]) -> Properties:
+def _properties(body: RsdAllocateBody, where: DocumentCursor, remarks: list[str]) -> Properties:
     cores = max(body.total_system_core_count or 0, body.total_processor_core_count or 0)
     memory = max(body.total_system_memory_mib or 0, body.total_memory_capacity_mib or 0)
     cpus, accelerators = [], []
-    for place, asked in _items(body.processors, Processor, where.at("Processors"), remarks):
+    for place, asked in _items(body.processors, RsdProcessor, where.at("Processors"), remarks):
         if asked.processor_type == "CPU":
             cpus.append(_cpu(asked))
         else:
             accelerators.append(_accelerator(asked, place))
-    modules = _items(body.memory, Module, where.at("Memory"), remarks)
-    local = _items(body.local_drives, LocalDrive, where.at("LocalDrives"), remarks)
-    remote = _items(body.remote_drives, RemoteDrive, where.at("RemoteDrives"), remarks)
+    modules = _items(body.memory, RsdMemoryModule, where.at("Memory"), remarks)
+    local = _items(body.local_drives, RsdLocalDrive, where.at("LocalDrives"), remarks)
+    remote = _items(body.remote_drives, RsdRemoteDrive, where.at("RemoteDrives"), remarks)
     nics = [
-        NicAsk(speed_mbps=asked.speed_mbps)
+        NicSpec(speed_mbps=asked.speed_mbps)
         for key in ("EthernetInterfaces", "NetworkInterfaces")
         for _, asked in _items(
             body.ethernet_interfaces if key[0] == "E" else body.network_interfaces,
-            Interface, where.at(key), remarks,
+            RsdInterface, where.at(key), remarks,
         )
     ]  # fmt: skip
     return Properties(
-        processor=ProcessorAsk(total_cores=cores) if cores else None,
-        memory=MemoryAsk(capacity_mib=memory) if memory else None,
-        cpus=_counted(cpus),
-        modules=_counted([_module(asked, place) for place, asked in modules]),
-        accelerators=_counted(accelerators),
-        drives=_counted([_drive(asked) for _, asked in local]),
-        nics=_counted(nics),
+        processor=ProcessorSpec(total_cores=cores) if cores else None,
+        memory=MemorySpec(capacity_mib=memory) if memory else None,
+        cpus=_merge_equal(cpus),
+        modules=_merge_equal([_module(asked, place) for place, asked in modules]),
+        accelerators=_merge_equal(accelerators),
+        drives=_merge_equal([_drive(asked) for _, asked in local]),
+        nics=_merge_equal(nics),
         stocks=tuple(
-            StockAsk(resource="storage_gib", amount=asked.capacity_gib) for _, asked in remote
+            StockSpec(resource="storage_gib", amount=asked.capacity_gib) for _, asked in remote
         ),
     )
 
 
 def _items(
-    items: tuple[Any, ...], type_: type[T], where: Where, remarks: list[str]
-) -> Iterator[tuple[Where, T]]:
+    items: tuple[Any, ...], type_: type[T], where: DocumentCursor, remarks: list[str]
+) -> Iterator[tuple[DocumentCursor, T]]:
     for number, item in enumerate(items):
         place = where.at(number)
         noted = NOTED_IN_DEVICE.get(type_, {})
-        kept = sifted(item, place, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
+        kept = strip_ignored(item, place, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
         yield place, place.convert(kept, type_)
 
 
-def _cpu(asked: Processor) -> CpuAsk:
-    return CpuAsk(
+def _cpu(asked: RsdProcessor) -> CpuSpec:
+    return CpuSpec(
         cores=asked.total_cores,
         model=asked.model,
         instruction_set=asked.instruction_set,
@@ -212,7 +223,7 @@ def _cpu(asked: Processor) -> CpuAsk:
     )
 
 
-def _accelerator(asked: Processor, where: Where) -> AcceleratorAsk:
+def _accelerator(asked: RsdProcessor, where: DocumentCursor) -> AcceleratorSpec:
     for key, value in (
         ("TotalCores", asked.total_cores),
         ("AchievableSpeedMHz", asked.achievable_speed_mhz),
@@ -221,20 +232,20 @@ def _accelerator(asked: Processor, where: Where) -> AcceleratorAsk:
         if value is not None:
             found = f"a word of CPUs for a {asked.processor_type}"
             raise where.at(key).error(found, "only ProcessorType and Model")
-    return AcceleratorAsk(kind=asked.processor_type, model=asked.model)
+    return AcceleratorSpec(kind=asked.processor_type, model=asked.model)
 
 
-def _module(asked: Module, where: Where) -> ModuleAsk:
+def _module(asked: RsdMemoryModule, where: DocumentCursor) -> MemoryModuleSpec:
     if asked.memory_type != "DRAM":
         hint = "persistent memory is a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}]"
         raise where.at("MemoryType").error(repr(asked.memory_type), "'DRAM'", hint)
-    return ModuleAsk(
+    return MemoryModuleSpec(
         capacity_mib=asked.capacity_mib, type=asked.memory_device_type, speed_mhz=asked.speed_mhz
     )
 
 
-def _drive(asked: LocalDrive) -> DriveAsk:
-    return DriveAsk(
+def _drive(asked: RsdLocalDrive) -> DriveSpec:
+    return DriveSpec(
         capacity_gib=asked.capacity_gib,
         media=asked.type,
         rpm=asked.min_rpm,
@@ -242,6 +253,6 @@ def _drive(asked: LocalDrive) -> DriveAsk:
     )
 
 
-def _counted(asks: list[G]) -> tuple[G, ...]:
+def _merge_equal(asks: list[G]) -> tuple[G, ...]:
     """Return equal asks as one with their number, in the order in which they come."""
     return tuple(msgspec.structs.replace(ask, count=n) for ask, n in Counter(asks).items())

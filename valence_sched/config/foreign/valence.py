@@ -13,20 +13,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from valence_sched.config.foreign.base import Form, Known, Where, sifted
+from valence_sched.config.foreign.base import (
+    DocumentCursor,
+    FlavorLookup,
+    ForeignFlavor,
+    strip_ignored,
+)
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import MemoryAsk, ProcessorAsk
+from valence_sched.model.flavor_properties import MemorySpec, ProcessorSpec
 
-A = TypeVar("A", MemoryAsk, ProcessorAsk)
+A = TypeVar("A", MemorySpec, ProcessorSpec)
 
 #: What Valence says about its own records; nothing of it is about the node.
-RECORD = ("created_at", "updated_at", "links")
+RECORD_FIELDS = ("created_at", "updated_at", "links")
 REFUSED = {"podm_id": "name the pod manager with --podm"}
 
 
-class ViaFlavor(Noun, frozen=True, kw_only=True):
+class FlavorReference(Noun, frozen=True, kw_only=True):
     """The body that composes a node of a flavor that is known."""
 
     flavor_id: str
@@ -34,7 +39,7 @@ class ViaFlavor(Noun, frozen=True, kw_only=True):
     description: str = ""
 
 
-def form(document: Any, where: Where, known: Known) -> Form:
+def parse_flavor(document: Any, where: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Read a flavor or a compose body of Valence.
 
     Raises:
@@ -42,18 +47,18 @@ def form(document: Any, where: Where, known: Known) -> Form:
         UnknownName: its ``flavor_id`` is the uuid or name of no known flavor.
     """
     if not isinstance(document, dict):
-        return Form(where.convert(document, Flavor))
+        return ForeignFlavor(where.convert(document, Flavor))
     remarks: list[str] = []
-    body = sifted(document, where, remarks, refused=REFUSED, noted={})
-    body = {key: value for key, value in body.items() if key not in RECORD}
+    body = strip_ignored(document, where, remarks, refused=REFUSED, noted={})
+    body = {key: value for key, value in body.items() if key not in RECORD_FIELDS}
     if "flavor_id" in body:
-        return Form(_named(where.convert(body, ViaFlavor), where, known))
+        return ForeignFlavor(_referenced_flavor(where.convert(body, FlavorReference), where, known))
     if isinstance(body.get("properties"), dict):
         body["properties"] = _without_lists(body["properties"], where.at("properties"))
-    return Form(where.convert(body, Flavor), tuple(remarks))
+    return ForeignFlavor(where.convert(body, Flavor), tuple(remarks))
 
 
-def _named(body: ViaFlavor, where: Where, known: Known) -> Flavor:
+def _referenced_flavor(body: FlavorReference, where: DocumentCursor, known: FlavorLookup) -> Flavor:
     flavors = known()
     for name, flavor in flavors.items():
         if body.flavor_id in (name, flavor.uuid):
@@ -66,21 +71,21 @@ def _named(body: ViaFlavor, where: Where, known: Known) -> Flavor:
     place = where.at("flavor_id")
     names = {name for name, flavor in flavors.items()}
     names |= {flavor.uuid for flavor in flavors.values() if flavor.uuid}
-    raise UnknownName("flavor", body.flavor_id, names, f"{place.file}: {place.place}")
+    raise UnknownName("flavor", body.flavor_id, names, f"{place.file}: {place.document_path}")
 
 
-def _without_lists(properties: dict[str, Any], where: Where) -> dict[str, Any]:
+def _without_lists(properties: dict[str, Any], where: DocumentCursor) -> dict[str, Any]:
     """Return properties with each list of older samples as the one ask that it amounts to."""
     kept = dict(properties)
     memory, processor = where.at("memory"), where.at("processor")
     if isinstance(kept.get("memory"), list):
-        kept["memory"] = _sum(kept["memory"], MemoryAsk, "capacity_mib", memory)
+        kept["memory"] = _sum(kept["memory"], MemorySpec, "capacity_mib", memory)
     if isinstance(kept.get("processor"), list):
-        kept["processor"] = _sum(kept["processor"], ProcessorAsk, "total_cores", processor)
+        kept["processor"] = _sum(kept["processor"], ProcessorSpec, "total_cores", processor)
     return kept
 
 
-def _sum(items: list[Any], type_: type[A], total: str, where: Where) -> Any:
+def _sum(items: list[Any], type_: type[A], total: str, where: DocumentCursor) -> Any:
     """Return items that differ in their total only as the map of one, None for no items."""
     asks = [where.at(number).convert(item, type_) for number, item in enumerate(items)]
     if len(asks) < 2:

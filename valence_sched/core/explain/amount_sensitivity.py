@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from valence_sched.core.evaluate import judge
-from valence_sched.core.evaluation import Case
-from valence_sched.core.explain.weight_sensitivity import choose, flip
-from valence_sched.core.fit.fit import Plan
-from valence_sched.model.explanation import Flip
-from valence_sched.model.need import Ask, Need
+from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.explain.weight_sensitivity import choice_change, schedule_one
+from valence_sched.core.fit.fit import Fitter
+from valence_sched.model.explanation import Sensitivity
+from valence_sched.model.need import Alternative, Need
 
-MOST_DECISIONS = 160  # tries for all needs of a request together
+MOST_TRIES = 160  # tries for all needs of a request together
 GIB_IN_MIB = 1024
 
 
 @dataclass(slots=True)
-class Amounts:
+class AmountSearch:
     """Tries other amounts of each need; ``bitten`` says that the number of tries ran out.
 
     The request keeps its identity, and so its lots: what changes is the need alone. ``asks`` are
@@ -33,46 +33,48 @@ class Amounts:
     What all begin with changes in all of them.
     """
 
-    case: Case
+    context: EvaluationContext
     chosen: int | None
-    asks: tuple[Ask, ...] = ()
-    told: int = 0
-    bitten: bool = False
+    alternatives: tuple[Alternative, ...] = ()
+    attempt_index: int = 0
+    out_of_tries: bool = False
     _tries: int = 0
-    _rows: dict[tuple[int, float], int | None] = field(default_factory=dict)
+    _row_by_amount: dict[tuple[int, float], int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        view = self.case.view  # what the tries make it work out is forgotten with them
-        self.case = dataclasses.replace(
-            self.case, view=dataclasses.replace(view, _kept=dict(view._kept))
+        view = self.context.view  # what the tries make it work out is forgotten with them
+        self.context = dataclasses.replace(
+            self.context, view=dataclasses.replace(view, _memo=dict(view._memo))
         )
-        self.asks = self.asks or self.case.request.asks
+        self.alternatives = self.alternatives or self.context.request.alternatives
 
-    def flips(self) -> Iterator[Flip]:
+    def changes(self) -> Iterator[Sensitivity]:
         """Yield for each need the least more and the least less that change the choice."""
-        for number, need in enumerate(self.case.request.needs):
-            yield from self._fewer(number, need)
+        for number, need in enumerate(self.context.request.needs):
+            yield from self._decreases(number, need)
             if self.chosen is not None:
-                yield from self._more(number, need)
+                yield from self._increases(number, need)
 
-    def _fewer(self, number: int, need: Need) -> Iterator[Flip]:
+    def _decreases(self, number: int, need: Need) -> Iterator[Sensitivity]:
         kept = any(
-            len(self.asks[place].needs) == 1
-            or any(bond.binds(need) for bond in self.asks[place].bonds)
-            for place in self._with(number)
+            len(self.alternatives[place].needs) == 1
+            or any(bond.applies_to(need) for bond in self.alternatives[place].bonds)
+            for place in self._changed_alternatives(number)
         )
         steps = int(need.amount // _step(need))
         if kept and steps * _step(need) == need.amount:
             steps -= 1  # nothing of what is asked for is not asked for
-        yield from self._search(number, need, -1, steps)
+        yield from self._smallest_change(number, need, -1, steps)
 
-    def _more(self, number: int, need: Need) -> Iterator[Flip]:
-        free = self.case.view.free(need)
+    def _increases(self, number: int, need: Need) -> Iterator[Sensitivity]:
+        free = self.context.view.free(need)
         most = float(free.max()) if len(free) else 0.0
         steps = max(1, int((most - need.amount) // _step(need)) + 1)
-        yield from self._search(number, need, 1, steps)
+        yield from self._smallest_change(number, need, 1, steps)
 
-    def _search(self, number: int, need: Need, sign: int, most: int) -> Iterator[Flip]:
+    def _smallest_change(
+        self, number: int, need: Need, sign: int, most: int
+    ) -> Iterator[Sensitivity]:
         """Yield the flip at the least of 1..most steps, unless the tries run out first."""
         same, step = 0, min(1, most)
         while step and not self._differs(number, need, sign * step):
@@ -83,52 +85,58 @@ class Amounts:
                 step = middle
             else:
                 same = middle
-        if step and not self.bitten:
+        if step and not self.out_of_tries:
             amount = need.amount + sign * step * _step(need)
-            case, row = self._decided(number, need, amount)
-            yield flip(case, "need", need.label, need.unit, need.amount, amount, row, self.chosen)
+            case, row = self._decide(number, need, amount)
+            yield choice_change(
+                case, "need", need.label, need.unit, need.amount, amount, row, self.chosen
+            )
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
         """Return whether so many steps change the choice; when the tries ran out, that they do."""
         amount = need.amount + steps * _step(need)
         key = number, amount
-        if key not in self._rows:
-            if self._tries >= MOST_DECISIONS:
-                self.bitten = True
+        if key not in self._row_by_amount:
+            if self._tries >= MOST_TRIES:
+                self.out_of_tries = True
                 return True
-            _, self._rows[key] = self._decided(number, need, amount)
-        return self._rows[key] != self.chosen
+            _, self._row_by_amount[key] = self._decide(number, need, amount)
+        return self._row_by_amount[key] != self.chosen
 
-    def _with(self, number: int) -> list[int]:
+    def _changed_alternatives(self, number: int) -> list[int]:
         """Return the alternatives that have a need of the told one: all, if all begin alike."""
-        alike = {ask.needs[: number + 1] for ask in self.asks}
-        return [self.told] if len(alike) > 1 else list(range(len(self.asks)))
+        alike = {ask.needs[: number + 1] for ask in self.alternatives}
+        return [self.attempt_index] if len(alike) > 1 else list(range(len(self.alternatives)))
 
-    def _decided(self, number: int, need: Need, amount: float) -> tuple[Case, int | None]:
+    def _decide(
+        self, number: int, need: Need, amount: float
+    ) -> tuple[EvaluationContext, int | None]:
         """Return the alternative that makes the node at another amount, and where, if any does."""
-        case, changing = self.case, self._with(number)
-        for place, ask in enumerate(self.asks):
+        case, changing = self.context, self._changed_alternatives(number)
+        for place, ask in enumerate(self.alternatives):
             needs = list(ask.needs)
             if place in changing:
                 needs[number : number + 1] = (
                     [msgspec.structs.replace(need, amount=amount)] if amount else []
                 )
-            elif place < self.told or self.chosen is None:
+            elif place < self.attempt_index or self.chosen is None:
                 continue  # it makes no node, as before
             self._tries += 1
-            case = self._of(Ask(tuple(needs), ask.bonds))
-            fit = choose(case)
+            case = self._context_of(Alternative(tuple(needs), ask.bonds))
+            fit = schedule_one(case)
             if fit is not None:
                 return case, fit.row
         return case, None
 
-    def _of(self, ask: Ask) -> Case:
-        request = msgspec.structs.replace(self.case.request, needs=ask.needs, bonds=ask.bonds)
+    def _context_of(self, alternative: Alternative) -> EvaluationContext:
+        request = msgspec.structs.replace(
+            self.context.request, needs=alternative.needs, bonds=alternative.bonds
+        )
         return dataclasses.replace(
-            self.case,
+            self.context,
             request=request,
-            judgement=judge(self.case.view, request, self.case.bound),
-            plan=Plan(request.needs, self.case.view.kinds, request.bonds),
+            evaluation=evaluate(self.context.view, request, self.context.bound),
+            fitter=Fitter(request.needs, self.context.view.kinds, request.bonds),
         )
 
 

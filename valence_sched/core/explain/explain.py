@@ -7,20 +7,24 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from valence_sched.core.alternatives import founds
-from valence_sched.core.evaluation import SCALE
-from valence_sched.core.explain.amount_sensitivity import MOST_DECISIONS, Amounts
-from valence_sched.core.explain.near_misses import Misses
-from valence_sched.core.explain.weight_sensitivity import choose, size, weight_flips
+from valence_sched.core.alternatives import needs_anchor
+from valence_sched.core.evaluation import COST_SCALE
+from valence_sched.core.explain.amount_sensitivity import MOST_TRIES, AmountSearch
+from valence_sched.core.explain.near_misses import NearMissSearch
+from valence_sched.core.explain.weight_sensitivity import (
+    relative_size,
+    schedule_one,
+    weight_changes,
+)
 from valence_sched.core.policy import WEIGHT_UNITS
-from valence_sched.core.ranking import ranked
+from valence_sched.core.ranking import rank_rows
 from valence_sched.model.explanation import (
     Contender,
-    Difference,
     Explanation,
-    Flip,
-    Part,
     RunnerUp,
+    ScoreDifference,
+    ScorePart,
+    Sensitivity,
 )
 
 if TYPE_CHECKING:
@@ -29,50 +33,50 @@ if TYPE_CHECKING:
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
 
 
-def explained(decision: Decision) -> Explanation:
+def explain(decision: Decision) -> Explanation:
     """Explain the first node of a decision.
 
     The work is bounded by counts: the notes say where a bound was met.
     """
     notes: list[str] = []
-    chosen = decision.placed[0][1].chosen.row if decision.placed else None
+    chosen = decision.placed_nodes[0][1].chosen.row if decision.placed_nodes else None
     rows = [] if chosen is None else [chosen]
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
-    misses = Misses(decision, notes)
-    flips = tuple(sorted(_flips(decision, chosen, notes), key=size))
+    misses = NearMissSearch(decision, notes)
+    flips = tuple(sorted(_changes(decision, chosen, notes), key=relative_size))
     return Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
-        runner_up=_runner_up(decision, rows) if _by_cost(decision) else None,
-        nearest_misses=misses.found(),
+        runner_up=_runner_up(decision, rows) if _is_by_cost(decision) else None,
+        nearest_misses=misses.run(),
         flips=flips,
         notes=tuple(notes),
     )
 
 
-def _by_cost(decision: Decision) -> bool:
+def _is_by_cost(decision: Decision) -> bool:
     """Return whether the choice is a matter of cost alone, and of lots only between equals."""
-    policy = decision.case.bound.policy
+    policy = decision.context.bound.policy
     return policy.scheduler == "filter" and policy.pick.best_of == 1
 
 
 def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
     """Yield the best row of every other podm that makes the first node, best first."""
-    case = decision.case
+    case = decision.context
     seen = set() if chosen is None else {int(case.view.podm_of[chosen])}
-    for row in ranked(case.view, case.judgement.cost, case.request, 0):
+    for row in rank_rows(case.view, case.evaluation.cost, case.request, 0):
         podm = int(case.view.podm_of[row])
-        if podm not in seen and case.plan.fit(case.view, row) is not None:
+        if podm not in seen and case.fitter.fit(case.view, row) is not None:
             seen.add(podm)
             yield row
 
 
-def _flips(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator[Flip]:
-    case = decision.case
+def _changes(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator[Sensitivity]:
+    case = decision.context
     if chosen is None:
-        if choose(case) is not None:
+        if schedule_one(case) is not None:
             notes.append("flips: one node would fit, not as many as must")
             return
-    elif case.request.count > 1 and founds(case.request):
+    elif case.request.count > 1 and needs_anchor(case.request):
         notes.append("flips: the first node goes where all of its group fit: "
                      "no other weight or need was tried")  # fmt: skip
         return
@@ -80,39 +84,41 @@ def _flips(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator
         notes.append(f"drawn by lot among the best {case.bound.policy.pick.best_of}: "
                      "another seed may choose another")  # fmt: skip
         return
-    elif not _by_cost(decision):
+    elif not _is_by_cost(decision):
         notes.append(f"the scheduler {case.bound.policy.scheduler!r} does not go by weights: "
                      "another seed may choose another")  # fmt: skip
         return
-    elif case.bound.varied:
+    elif case.bound.weights_vary:
         notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
     else:
-        yield from weight_flips(case, chosen)
-    amounts = Amounts(case, chosen, decision.request.asks, len(decision.turned_down))
-    yield from amounts.flips()
-    if amounts.bitten:
-        notes.append(f"flips: stopped after {MOST_DECISIONS} tries of other amounts")
+        yield from weight_changes(case, chosen)
+    amounts = AmountSearch(
+        case, chosen, decision.request.alternatives, len(decision.failed_attempts)
+    )
+    yield from amounts.changes()
+    if amounts.out_of_tries:
+        notes.append(f"flips: stopped after {MOST_TRIES} tries of other amounts")
 
 
 def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
-    case = decision.case
+    case = decision.context
     return Contender(
         podm=case.view.podm(row).id,
         pool=case.view.pools[row].id,
         outcome="chosen" if row == chosen else "fits",
         score=_score(decision, row),
-        parts=_parts(decision, row),
+        parts=_score_parts(decision, row),
     )
 
 
-def _parts(decision: Decision, row: int) -> tuple[Part, ...]:
+def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
     """Return what each weigher adds to a row's score, by the weights that count there."""
-    case = decision.case
-    scores, here = case.judgement.marks_of(row), case.view.take([row])
+    case = decision.context
+    scores, here = case.evaluation.scores_of(row), case.view.take([row])
     weights = [int(weigher.weights(here)[0]) for weigher in case.bound.weighers]
     total = sum(weights)
     parts = [
-        Part(
+        ScorePart(
             weigher=weigher.name,
             weight=weight / WEIGHT_UNITS,
             score=round(score, 6),
@@ -124,13 +130,13 @@ def _parts(decision: Decision, row: int) -> tuple[Part, ...]:
 
 
 def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
-    if len(rows) < 2 or not decision.placed:
+    if len(rows) < 2 or not decision.placed_nodes:
         return None
     first, second = rows[:2]
-    view, mine = decision.view, _parts(decision, first)
-    theirs = {part.weigher: part.part for part in _parts(decision, second)}
+    view, mine = decision.view, _score_parts(decision, first)
+    theirs = {part.weigher: part.part for part in _score_parts(decision, second)}
     differences = [
-        Difference(weigher=part.weigher, difference=round(part.part - theirs[part.weigher], 6))
+        ScoreDifference(weigher=part.weigher, difference=round(part.part - theirs[part.weigher], 6))
         for part in mine
     ]
     return RunnerUp(
@@ -143,5 +149,5 @@ def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
 
 
 def _score(decision: Decision, row: int) -> float:
-    worst = decision.case.bound.worst * SCALE
-    return round(1.0 - int(decision.case.judgement.cost[row]) / worst, 6) if worst else 1.0
+    worst = decision.context.bound.worst_cost * COST_SCALE
+    return round(1.0 - int(decision.context.evaluation.cost[row]) / worst, 6) if worst else 1.0

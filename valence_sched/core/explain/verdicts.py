@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.evaluate import first_failures
-from valence_sched.core.evaluation import NEVER
+from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.policy import BoundFilter
-from valence_sched.errors import one_line, words_of
+from valence_sched.errors import describe_error, one_line
 from valence_sched.model import decision as words
 from valence_sched.view.terms import Term
 from valence_sched.view.view import View
@@ -27,26 +27,26 @@ class Verdicts:
 
     def __init__(self, decision: Decision) -> None:
         self.decision, self.view, self.request = decision, decision.view, decision.request
-        self.case, self.batch = decision.case, decision.batch
+        self.case, self.batch = decision.context, decision.batch
 
     def reasons(self, row: int) -> list[words.Reason]:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
         part = self.batch.view.take([row])
         found: list[words.Reason] = []
         for filter_, verdict in zip(
-            self.case.bound.filters, self.batch.judgement.verdicts, strict=True
+            self.case.bound.filters, self.batch.evaluation.verdicts, strict=True
         ):
             if verdict[row]:
                 continue
             found += self._reasons_of(filter_, part)
         if not found:
-            label, need, have = self.case.plan.shortfall(self.batch.view, row)
+            label, need, have = self.case.fitter.shortfall(self.batch.view, row)
             found.append(_reason("fit", label, need, have))
         return found
 
     def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
         """Return what a filter has against a view of one row, in as many words as it has."""
-        if filter_.name in self.batch.judgement.failed:
+        if filter_.name in self.batch.evaluation.failed_plugins:
             return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
         plain = _reason(filter_.name, "this filter", "yes", "no")
         if filter_.terms is None:
@@ -54,43 +54,45 @@ class Verdicts:
         try:
             terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
         except Exception as error:  # it could judge, so its verdict stands
-            text = f"filter {filter_.name!r} cannot explain itself: {words_of(error)}"
+            text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
             if one_line(text) not in self.decision.warnings:
-                self.batch.judgement.notes.append(one_line(text))
+                self.batch.evaluation.notes.append(one_line(text))
             return [plain]
-        return [_from_term(filter_.name, term) for term in terms] or [plain]
+        return [_reason_from_term(filter_.name, term) for term in terms] or [plain]
 
-    def of(self, podm: int) -> words.PodmVerdict:
+    def podm_verdict(self, podm: int) -> words.PodmVerdict:
         """Return what became of a podm, by its number."""
         first, last = (
             int(self.view.first_row[podm]),
             int(self.view.first_row[podm + 1]),
         )
-        passed = int(self.case.judgement.verdicts[:, first:last].all(axis=0).sum())
+        passed = int(self.case.evaluation.verdicts[:, first:last].all(axis=0).sum())
         common: dict[str, Any] = {
             "podm": self.view.podms[podm].id,
             "pools": last - first,
             "pools_passed": passed,
-            "fitting": self.decision.fitting_on[podm],
+            "fitting": self.decision.fit_count_by_podm[podm],
         }
-        chosen = self.decision.outcomes.get(podm)
+        chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
             outcome, row, cost = chosen
-            verdict = self._fitting(outcome, row, cost, common)
-            reason = self.decision.no_more(podm) if outcome == "chosen" else None
+            verdict = self._fitting_verdict(outcome, row, cost, common)
+            reason = self.decision.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
-        cost_, row = min((int(self.case.judgement.cost[r]), r) for r in self._by_fit(first, last))
-        still = NEVER not in (cost_, self.batch.judgement.cost[row])
-        if still and self.case.plan.fit(self.batch.view, row) is not None:
-            return self._fitting("fits", row, cost_, common)
-        row = self.furthest(first, last)
+        cost_, row = min(
+            (int(self.case.evaluation.cost[r]), r) for r in self._rows_with_fit(first, last)
+        )
+        still = INFINITE_COST not in (cost_, self.batch.evaluation.cost[row])
+        if still and self.case.fitter.fit(self.batch.view, row) is not None:
+            return self._fitting_verdict("fits", row, cost_, common)
+        row = self.furthest_row(first, last)
         return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
                                  behind=None, reason=self.reasons(row)[0], **common)  # fmt: skip
 
-    def _fitting(
+    def _fitting_verdict(
         self, outcome: Any, row: int, cost: int, common: dict[str, Any]
     ) -> words.PodmVerdict:
-        best = self.decision.placed[0][1].cost if self.decision.placed else cost
+        best = self.decision.placed_nodes[0][1].cost if self.decision.placed_nodes else cost
         behind = self.decision.score(best) - self.decision.score(cost)
         return words.PodmVerdict(
             pool=self.view.pools[row].id,
@@ -101,15 +103,15 @@ class Verdicts:
             **common,
         )
 
-    def _by_fit(self, first: int, last: int) -> Sequence[int]:
+    def _rows_with_fit(self, first: int, last: int) -> Sequence[int]:
         """Return the rows of a podm that still make a node, or all when none does."""
         rows = range(first, last)
-        passed = [row for row in rows if self.batch.judgement.cost[row] != NEVER]
-        return [row for row in passed if self.case.plan.fit(self.batch.view, row)] or rows
+        passed = [row for row in rows if self.batch.evaluation.cost[row] != INFINITE_COST]
+        return [row for row in passed if self.case.fitter.fit(self.batch.view, row)] or rows
 
-    def furthest(self, first: int, last: int) -> int:
+    def furthest_row(self, first: int, last: int) -> int:
         """Return the pool of a podm that got through most filters before it was rejected."""
-        failed = first_failures(self.batch.judgement.verdicts[:, first:last])
+        failed = first_failures(self.batch.evaluation.verdicts[:, first:last])
         far = [math.inf if index < 0 else index for index in failed]
         return first + max(
             range(last - first), key=lambda row: (far[row], self._closeness(first + row))
@@ -125,14 +127,14 @@ def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> word
     return words.Reason(filter=name, label=label, need=need, have=have, unit=unit)
 
 
-def _from_term(name: str, term: Term) -> words.Reason:
-    reason = _reason(name, term.label, _plain(term.need), _plain(term.have[0]), term.unit)
+def _reason_from_term(name: str, term: Term) -> words.Reason:
+    reason = _reason(name, term.label, _json_value(term.need), _json_value(term.have[0]), term.unit)
     if term.podm_have is None or term.podm_have[0] < term.need:
         return reason
-    return msgspec.structs.replace(reason, podm_have=_plain(term.podm_have[0]))
+    return msgspec.structs.replace(reason, podm_have=_json_value(term.podm_have[0]))
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON holds it: numbers whole where they are, sets as sorted lists."""
     if isinstance(value, np.generic):
         value = value.item()

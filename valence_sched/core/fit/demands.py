@@ -18,10 +18,10 @@ from valence_sched.view.block_kinds import (
     PRICE_CORE,
     PRICE_DRIVE,
     PRICE_NIC,
-    Kinds,
+    BlockKinds,
 )
 
-KINDS = ("processor", "memory", "accelerator", "drive", "nic")
+DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
         if need.kind != "stock" and need.measure != "devices":
             yield Demand(math.ceil(need.amount), (need,))
     devices = [need for need in needs if need.measure == "devices"]
-    for kind in KINDS if devices else ():
+    for kind in DEVICE_KINDS if devices else ():
         groups = [need for need in devices if need.kind == kind]
         for size in range(1, len(groups) + 1):
             for chosen in itertools.combinations(groups, size):
@@ -54,13 +54,13 @@ def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
     return {name: limit.min for name, limit in limits.items() if limit.min}
 
 
-def waste(kinds: Kinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
+def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
     """Return what ``(kind, number of blocks)`` are worth beyond the needs; never below 0."""
     price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
-    return max(0, price - asked_price(needs))
+    return max(0, price - price_of_needs(needs))
 
 
-def asked_price(needs: Iterable[Need]) -> int:
+def price_of_needs(needs: Iterable[Need]) -> int:
     """Return what the needs themselves are worth."""
     return sum(map(_price, needs))
 

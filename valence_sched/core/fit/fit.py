@@ -18,19 +18,19 @@ from msgspec import Struct
 
 from valence_sched.core.fit import stock_allocation, topology
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
-from valence_sched.core.fit.set_cover import Item, cheapest, most
-from valence_sched.core.fit.stock_allocation import granted
+from valence_sched.core.fit.set_cover import Item, cheapest_cover, upper_bound
+from valence_sched.core.fit.stock_allocation import allocate_in_pool
 from valence_sched.model.inventory import BlockType, Limit, Pool
-from valence_sched.model.need import Bond, Need
+from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_counts import Counts
-from valence_sched.view.block_kinds import Kinds, amount
+from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
 
 MOST_ANSWERS = 100_000  # offers remembered per request
 
 Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
 #: How many blocks of each kind make the node, and what that wastes in points.
-Answer = tuple[dict[int, int], int]
+BlocksAndWaste = tuple[dict[int, int], int]
 
 
 class Fit(Struct, frozen=True, gc=False):
@@ -43,7 +43,7 @@ class Fit(Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class Plan:
+class Fitter:
     """A request's needs, prepared once and asked of many pools.
 
     Pools whose free blocks are alike share one search: what a pool offers is cut to what could
@@ -51,95 +51,99 @@ class Plan:
     """
 
     needs: tuple[Need, ...]
-    kinds: Kinds
-    bonds: tuple[Bond, ...] = ()
+    kinds: BlockKinds
+    bonds: tuple[TopologyConstraint, ...] = ()
     demands: list[Demand] = field(init=False)
-    _asked: stock_allocation.Asked = field(init=False)
+    _amounts: stock_allocation.AmountsByResource = field(init=False)
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
-    _answers: dict[object, Answer | None] = field(default_factory=dict)
-    _places: topology.Places | None = field(init=False)
+    _answers: dict[object, BlocksAndWaste | None] = field(default_factory=dict)
+    _topology: topology.TopologyFitter | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.demands = list(demands(self.needs))
-        self._asked = stock_allocation.asked_of(self.needs)
-        self._places = None
+        self._amounts = stock_allocation.stock_amounts(self.needs)
+        self._topology = None
         if self.bonds:
-            bound = topology.Places.of(self.needs, self.bonds, self.demands, self.kinds)
-            self._places = bound if bound.names else None
+            bound = topology.TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
+            self._topology = bound if bound.domains else None
 
     def fit(self, view: View, row: int) -> Fit | None:
         """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
-        grants = granted(view, row, self._asked) if self._asked else []
+        grants = allocate_in_pool(view, row, self._amounts) if self._amounts else []
         if grants is None:
             return None
-        if self._places:
-            return self._fit_in_places(self._places, view, row, grants)
-        found = self._wanted(view, row)
+        if self._topology:
+            return self._fit_topology(self._topology, view, row, grants)
+        found = self._cheapest_blocks(view, row)
         if found is None:
             return None
         wanted, wasted = found
-        shelf = view.shelves[view.podm_of[row]]
+        shelf = view.block_tables[view.podm_of[row]]
         blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
         return Fit(row, tuple(blocks), tuple(grants), wasted)
 
-    def _fit_in_places(
-        self, bound: topology.Places, view: View, row: int, grants: list[tuple[int, float]]
+    def _fit_topology(
+        self,
+        topology: topology.TopologyFitter,
+        view: View,
+        row: int,
+        grants: list[tuple[int, float]],
     ) -> Fit | None:
-        wanted = bound.wanted(view, row)
+        wanted = topology.cheapest_blocks(view, row)
         if wanted is None:
             return None
-        shelf = view.shelves[view.podm_of[row]]
-        blocks = shelf.free_blocks_at(int(view.position_of[row]), wanted, bound.names)
+        shelf = view.block_tables[view.podm_of[row]]
+        blocks = shelf.free_blocks_by_topology(int(view.position_of[row]), wanted, topology.domains)
         kinds = [(kind, number) for (kind, _), number in wanted.items()]
         return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: what, how much is needed, at most had."""
-        lacking = stock_allocation.shortfall(view, row, self._asked)
+        lacking = stock_allocation.stock_shortfall(view, row, self._amounts)
         if lacking:
             return lacking
-        _, items, caps, demands = self._question(view, row)
+        _, items, caps, demands = self._cover_problem(view, row)
         for index, wanted in enumerate(demands):
-            had = most(items, index, caps)
+            had = upper_bound(items, index, caps)
             if had < wanted:
                 least = [f"{name} blocks" for name in least_blocks(view.pools[row].limits)]
                 labels = [demand.label for demand in self.demands] + least
                 return f"{labels[index]} within the pool's block limits", wanted, had
-        if self._places:
-            groups = self._places.offer(view, row).groups
-            lacking = topology.shortfall(self._places.rules, groups, view.pools[row])
+        if self._topology:
+            groups = self._topology.block_offer(view, row).groups
+            lacking = topology.topology_shortfall(self._topology.rules, groups, view.pools[row])
             if lacking:
                 return lacking
         return "one set of blocks for all of it", 1, 0
 
-    def _wanted(self, view: View, row: int) -> Answer | None:
+    def _cheapest_blocks(self, view: View, row: int) -> BlocksAndWaste | None:
         """Return how many blocks of each kind make the node; the same offer, the same answer."""
         limits = tuple(view.pools[row].limits.items())
         if not self.demands and not limits:
             return {}, 0
-        kinds, free = view.census.row(row)
-        useful = self._useful_of(limits)
+        kinds, free = view.block_counts.row(row)
+        useful = self._useful_by_kind(limits)
         key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
         if key not in self._answers:
             if len(self._answers) >= MOST_ANSWERS:
                 self._answers.clear()
-            self._answers[key] = self._answer(view, row)
+            self._answers[key] = self._solve(view, row)
         return self._answers[key]
 
-    def _answer(self, view: View, row: int) -> Answer | None:
-        offer, items, caps, amounts = self._question(view, row)
-        counts = cheapest(items, amounts, caps)
+    def _solve(self, view: View, row: int) -> BlocksAndWaste | None:
+        offer, items, caps, amounts = self._cover_problem(view, row)
+        counts = cheapest_cover(items, amounts, caps)
         if counts is None:
             return None
         wanted = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
         return wanted, waste(self.kinds, wanted.items(), self.needs)
 
-    def _question(
+    def _cover_problem(
         self, view: View, row: int
     ) -> tuple[list[tuple[int, int]], list[Item], list[int], list[int]]:
         pool = view.pools[row]
-        offer = self._offer(view.census.kinds(row), pool)
+        offer = self._offer(view.block_counts.kinds(row), pool)
         least = least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         items = []
@@ -157,17 +161,17 @@ class Plan:
         In the order of the kinds' own text, so that the answer does not depend on what else
         the inventory holds.
         """
-        useful = self._useful_of(tuple(pool.limits.items()))
+        useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer = []
         for kind, number in free:
             if useful[kind] == np.inf:
                 useful[kind] = self._most_useful(kind, pool)
             if useful[kind]:
                 offer.append((kind, min(number, int(useful[kind]))))
-        offer.sort(key=lambda pair: self.kinds.kinds[pair[0]].order)
+        offer.sort(key=lambda pair: self.kinds.kinds[pair[0]].sort_key)
         return offer
 
-    def _useful_of(self, limits: Limits) -> Counts:
+    def _useful_by_kind(self, limits: Limits) -> Counts:
         """Return of how many blocks of each kind a node can make use, infinity where not asked."""
         useful = self._useful.get(limits)
         if useful is None or len(useful) < len(self.kinds):
@@ -186,9 +190,9 @@ class Plan:
         """Return what one block of this kind gives to each demand."""
         known = self._gives.get(kind)
         if known is None:
-            lines = self.kinds.lines(kind)
+            lines = self.kinds.devices_of(kind)
             known = tuple(
-                sum(max(amount(need, *line) for need in demand.needs) for line in lines)
+                sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
                 for demand in self.demands
             )
             self._gives[kind] = known

@@ -28,7 +28,7 @@ class Item:
     caps: tuple[int, ...] = ()
 
 
-def cheapest(
+def cheapest_cover(
     items: Sequence[Item], demand: Sequence[int], caps: Sequence[int] = ()
 ) -> list[int] | None:
     """Return how many to take of each item, or None when no choice meets the demand.
@@ -36,10 +36,10 @@ def cheapest(
     Of equally cheap covers the one that takes more of the earlier items wins, so callers that
     pass items in a stable order get stable answers.
     """
-    return cheaper(items, demand, caps)[0]
+    return cheaper_cover(items, demand, caps)[0]
 
 
-def cheaper(
+def cheaper_cover(
     items: Sequence[Item],
     demand: Sequence[int],
     caps: Sequence[int] = (),
@@ -53,7 +53,9 @@ def cheaper(
     """
     if not any(demand):
         return ([0] * len(items) if ceiling is None or ceiling > 0 else None), 0
-    search = _Search(items, tuple(demand), ceiling, IMPROVE_STATES if states is None else states)
+    search = _BranchAndBound(
+        items, tuple(demand), ceiling, IMPROVE_STATES if states is None else states
+    )
     search.run(tuple(demand), tuple(caps))
     if search.best is None:
         return None, search.states
@@ -63,23 +65,25 @@ def cheaper(
     return counts, search.states
 
 
-def most(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
+def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of what all items together give to one demand within the caps."""
-    everything = _Search(items, (0,) * (demand + 1), None, 0)
-    return _give(everything.rest[0][demand], everything.rooms(tuple(caps)))
+    everything = _BranchAndBound(items, (0,) * (demand + 1), None, 0)
+    return _most_given(everything.remaining_gifts[0][demand], everything.cap_room(tuple(caps)))
 
 
-Step = tuple[int, tuple[int, ...], tuple[int, ...], int]
+Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
 
 
-class _Search:
+class _BranchAndBound:
     """One search: the items in order, their bounds, the best cover so far."""
 
     def __init__(
         self, items: Sequence[Item], demand: tuple[int, ...], ceiling: int | None, most: int
     ) -> None:
         self.demands = range(len(demand))
-        self.order = sorted(range(len(items)), key=lambda place: _worth(items[place], demand))
+        self.order = sorted(
+            range(len(items)), key=lambda place: _price_per_share(items[place], demand)
+        )
         self.items = [items[place] for place in self.order]
         self.best: tuple[int, ...] | None = None
         self.ceiling = ceiling  # a cover must cost less; the best one so far, once there is one
@@ -92,11 +96,11 @@ class _Search:
         size = len(self.items)
         self.groups = sorted({item.caps for item in self.items})
         #: [item][demand][group] = (sum of gifts, largest gift) of the items from here on
-        self.rest: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
-        self.unit: list[list[float]] = [[]] * (size + 1)
+        self.remaining_gifts: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
+        self.least_unit_price: list[list[float]] = [[]] * (size + 1)
         rest = [[(0, 0)] * len(self.groups) for _ in range(demands)]
         unit = [float("inf")] * demands
-        self.rest[size], self.unit[size] = rest, unit
+        self.remaining_gifts[size], self.least_unit_price[size] = rest, unit
         for place in range(size - 1, -1, -1):
             item = self.items[place]
             group = self.groups.index(item.caps)
@@ -107,7 +111,7 @@ class _Search:
                     total, best = rest[j][group]
                     rest[j][group] = (total + gift * item.available, max(best, gift))
                     unit[j] = min(unit[j], item.price / gift)
-            self.rest[place], self.unit[place] = rest, unit
+            self.remaining_gifts[place], self.least_unit_price[place] = rest, unit
 
     def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
         """Search depth first; ``best`` holds the cheapest cover found, None when there is none."""
@@ -131,10 +135,10 @@ class _Search:
 
     def _steps(
         self, place: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
-    ) -> Iterator[Step]:
+    ) -> Iterator[Branch]:
         """Yield the ways to decide the item at ``place``, most of it first."""
         state = (place, demand, caps)
-        if self.seen.get(state, spent + 1) <= spent or not self._promising(*state, spent):
+        if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
             return
         self.seen[state] = spent
         self.states += 1
@@ -153,19 +157,23 @@ class _Search:
             )
             yield number, left, room, price
 
-    def _promising(
+    def _can_improve(
         self, place: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> bool:
-        rest, unit, rooms = self.rest[place], self.unit[place], self.rooms(caps)
+        rest, unit, rooms = (
+            self.remaining_gifts[place],
+            self.least_unit_price[place],
+            self.cap_room(caps),
+        )
         floor = 0.0
         for j in self.demands:
             if demand[j]:
-                if _give(rest[j], rooms) < demand[j]:
+                if _most_given(rest[j], rooms) < demand[j]:
                     return False
                 floor = max(floor, demand[j] * unit[j])
         return self.ceiling is None or spent + floor < self.ceiling
 
-    def rooms(self, caps: tuple[int, ...]) -> list[int | None]:
+    def cap_room(self, caps: tuple[int, ...]) -> list[int | None]:
         """Return of how many items there is room, per cap set; None where nothing caps."""
         return [min([caps[index] for index in group]) if group else None for group in self.groups]
 
@@ -175,7 +183,7 @@ class _Search:
         return max(0, min([item.available, wanted, *[caps[index] for index in item.caps]]))
 
 
-def _give(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
+def _most_given(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
     """Return at most how much the rest gives: per cap set its sum, or room times its best."""
     give = 0
     for room, (total, most_) in zip(rooms, rest, strict=True):
@@ -183,7 +191,7 @@ def _give(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
     return give
 
 
-def _worth(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
+def _price_per_share(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
     """Order items by price per share of the demand met, then by price."""
     met = zip(item.gives, demand, strict=False)
     share = sum(min(1.0, give / asked) for give, asked in met if asked)

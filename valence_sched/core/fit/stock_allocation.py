@@ -10,16 +10,16 @@ import msgspec
 
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import Need
-from valence_sched.view.stocks import grant, left
+from valence_sched.view.stocks import free_amount, grant_size
 from valence_sched.view.view import View
 
 #: Placements tried in search of less surplus once all amounts are placed; see ``cover``.
 IMPROVE_STATES = 20_000
 
-Grant = tuple[int, float]  # which stock of the list, how much of it
+StockAmount = tuple[int, float]  # which stock of the list, how much of it
 
 
-def pour(stocks: list[Stock], amounts: list[float]) -> list[Grant] | None:
+def allocate(stocks: list[Stock], amounts: list[float]) -> list[StockAmount] | None:
     """Return one grant per amount, in the order of ``amounts``, or None when they do not fit.
 
     Exact: if any assignment of the amounts to the stocks exists, one is found. Among the
@@ -30,98 +30,98 @@ def pour(stocks: list[Stock], amounts: list[float]) -> list[Grant] | None:
     if len(amounts) == 1:
         return _choices(stocks, amounts[0])[:1] or None
     order = sorted(range(len(amounts)), key=lambda index: (-amounts[index], index))
-    search = _Pour([amounts[index] for index in order])
+    search = _AllocationSearch([amounts[index] for index in order])
     search.run(stocks)
     if search.best is None:
         return None
-    grants: list[Grant] = [(0, 0.0)] * len(amounts)
+    grants: list[StockAmount] = [(0, 0.0)] * len(amounts)
     for index, found in zip(order, search.best, strict=True):
         grants[index] = found
     return grants
 
 
 @dataclass(slots=True)
-class _Step:
+class _Level:
     """What is left before the next amount is placed, and the places it can still go to."""
 
     stocks: list[Stock]
-    given: float
-    choices: Iterator[Grant]
+    total: float
+    choices: Iterator[StockAmount]
     state: tuple[int, tuple[float, ...]]
     placed: bool = False
 
 
-class _Pour:
+class _AllocationSearch:
     """One search over the amounts, largest first."""
 
     def __init__(self, amounts: list[float]) -> None:
         self.amounts = amounts
         self.least = sum(amounts)
-        self.best: list[Grant] | None = None
-        self.best_given = float("inf")
+        self.best: list[StockAmount] | None = None
+        self.best_total = float("inf")
         self.states = 0
-        self.dead: set[tuple[int, tuple[float, ...]]] = set()
+        self.dead_ends: set[tuple[int, tuple[float, ...]]] = set()
 
     def run(self, stocks: list[Stock]) -> None:
         """Place every amount, depth first; ``best`` holds the least that can be granted."""
-        grants: list[Grant] = []
-        steps = [self._step(stocks, 0, 0.0)]
+        grants: list[StockAmount] = []
+        steps = [self._level(stocks, 0, 0.0)]
         while steps:
             step = steps[-1]
             choice = next(step.choices, None)
-            if choice is None or self._settled(step.given + choice[1]):
+            if choice is None or self._is_pruned(step.total + choice[1]):
                 steps.pop()
                 if choice is None and not step.placed:
-                    self.dead.add(step.state)
+                    self.dead_ends.add(step.state)
                 if steps:
                     grants.pop()
                     steps[-1].placed |= step.placed
                 continue
             number, amount = choice
-            given = step.given + amount
+            given = step.total + amount
             if len(steps) == len(self.amounts):
                 step.placed = True
-                if given < self.best_given:
-                    self.best, self.best_given = [*grants, choice], given
+                if given < self.best_total:
+                    self.best, self.best_total = [*grants, choice], given
                 continue
             filled = step.stocks.copy()
             used = filled[number].used + amount
             filled[number] = msgspec.structs.replace(filled[number], used=used)
-            following = self._step(filled, len(steps), given)
-            if following.state not in self.dead:
+            following = self._level(filled, len(steps), given)
+            if following.state not in self.dead_ends:
                 grants.append(choice)
                 steps.append(following)
 
-    def _step(self, stocks: list[Stock], depth: int, given: float) -> _Step:
+    def _level(self, stocks: list[Stock], depth: int, total: float) -> _Level:
         self.states += 1
         state = (depth, tuple(stock.used for stock in stocks))
-        return _Step(stocks, given, iter(_choices(stocks, self.amounts[depth])), state)
+        return _Level(stocks, total, iter(_choices(stocks, self.amounts[depth])), state)
 
-    def _settled(self, given: float) -> bool:
+    def _is_pruned(self, total: float) -> bool:
         if self.best is None:
             return False
         return (
-            self.states > IMPROVE_STATES or self.best_given <= self.least or given > self.best_given
+            self.states > IMPROVE_STATES or self.best_total <= self.least or total > self.best_total
         )
 
 
-def _choices(stocks: list[Stock], amount: float) -> list[Grant]:
+def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
     """Return the stocks that can grant the amount, one of each equal kind, tightest first."""
     seen: set[tuple[float | None, ...]] = set()
     found: list[tuple[float, float, int]] = []
     for number, stock in enumerate(stocks):
-        alike = (left(stock), stock.min, stock.max, stock.step)
-        granted = None if alike in seen else grant(stock, amount)
+        alike = (free_amount(stock), stock.min, stock.max, stock.step)
+        granted = None if alike in seen else grant_size(stock, amount)
         seen.add(alike)
         if granted is not None:
-            found.append((granted, left(stock) - granted, number))
+            found.append((granted, free_amount(stock) - granted, number))
     return [(number, granted) for granted, _, number in sorted(found)]
 
 
-Asked = Mapping[str, list[float]]  # amounts by resource
+AmountsByResource = Mapping[str, list[float]]  # amounts by resource
 
 
-def asked_of(needs: Iterable[Need]) -> Asked:
+def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
     """Return each amount of a stock that the needs ask for, by resource."""
     asked: dict[str, list[float]] = {}
     for need in needs:
@@ -130,37 +130,41 @@ def asked_of(needs: Iterable[Need]) -> Asked:
     return asked
 
 
-def granted(view: View, row: int, asked: Asked) -> list[Grant] | None:
+def allocate_in_pool(
+    view: View, row: int, by_resource: AmountsByResource
+) -> list[StockAmount] | None:
     """Return how much of which stock of the podm pool ``row`` gives; None when it cannot."""
-    shelf, position = view.shelves[view.podm_of[row]], int(view.position_of[row])
-    grants: list[Grant] = []
+    shelf, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+    grants: list[StockAmount] = []
     stocks, stocks_of = shelf.stocks, shelf.stocks_of
-    for resource, amounts in asked.items():
+    for resource, amounts in by_resource.items():
         numbers = stocks_of(position, resource)
         if len(numbers) == len(amounts) == 1:  # nothing to choose, and by far the usual case
-            amount = grant(stocks[numbers[0]], amounts[0])
+            amount = grant_size(stocks[numbers[0]], amounts[0])
             if amount is None:
                 return None
             grants.append((numbers[0], amount))
             continue
-        found = pour([stocks[number] for number in numbers], amounts)
+        found = allocate([stocks[number] for number in numbers], amounts)
         if found is None:
             return None
         grants += [(numbers[place], amount) for place, amount in found]
     return grants
 
 
-def shortfall(view: View, row: int, asked: Asked) -> tuple[str, float, float] | None:
+def stock_shortfall(
+    view: View, row: int, by_resource: AmountsByResource
+) -> tuple[str, float, float] | None:
     """Return what the stocks of a pool cannot hand out, how often it is asked, how often had."""
-    shelf, position = view.shelves[view.podm_of[row]], int(view.position_of[row])
-    for resource, amounts in asked.items():
+    shelf, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+    for resource, amounts in by_resource.items():
         stocks = [shelf.stocks[number] for number in shelf.stocks_of(position, resource)]
-        if pour(stocks, amounts) is None:
-            return f"grants of {resource}", len(amounts), _placeable(stocks, amounts)
+        if allocate(stocks, amounts) is None:
+            return f"grants of {resource}", len(amounts), _most_allocatable(stocks, amounts)
     return None
 
 
-def _placeable(stocks: list[Stock], amounts: list[float]) -> int:
+def _most_allocatable(stocks: list[Stock], amounts: list[float]) -> int:
     """Return how many of the amounts can be granted at most: the smallest ones go first."""
     smallest = sorted(amounts)
-    return max(n for n in range(len(amounts)) if pour(stocks, smallest[:n]) is not None)
+    return max(n for n in range(len(amounts)) if allocate(stocks, smallest[:n]) is not None)

@@ -20,25 +20,25 @@ from typing import NamedTuple
 
 from valence_sched.core.fit.demands import Demand, least_blocks
 from valence_sched.core.fit.set_cover import Item
-from valence_sched.core.fit.topology_groups import Group
+from valence_sched.core.fit.topology_groups import BlockGroup
 from valence_sched.model.inventory import Pool
-from valence_sched.model.need import Bond, Need
-from valence_sched.view.block_kinds import Kinds, amount
+from valence_sched.model.need import Need, TopologyConstraint
+from valence_sched.view.block_kinds import BlockKinds, device_amount
 
-UNTOLD = -1  # the pin of a bond whose devices all stand in blocks that do not tell the place
+UNREPORTED = -1  # the pin of a bond whose devices all stand in blocks that do not tell the place
 
-Owners = Mapping[tuple[int, int], tuple[str, ...]]  # (bond, value) -> names it is open to
-Seats = dict[str, int]  # which device line of a block counts for a lone name
+AllowedNames = Mapping[tuple[int, int], tuple[str, ...]]  # (bond, value) -> names it is open to
+DeviceChoice = dict[str, int]  # which device line of a block counts for a lone name
 
 
-class World(NamedTuple):
+class TopologyCase(NamedTuple):
     """The pinned value of each ``same`` bond so far, and who may have which value."""
 
-    pins: tuple[int, ...]
-    owners: Owners
+    assigned: tuple[int, ...]
+    allowed_names: AllowedNames
 
 
-class Way(NamedTuple):
+class BlockUse(NamedTuple):
     """One way to use a block of a group: the names it can serve, and as an item of the cover."""
 
     group: int
@@ -46,62 +46,64 @@ class Way(NamedTuple):
     item: Item
 
 
-class Question(NamedTuple):
+class CoverProblem(NamedTuple):
     """A cover: its ways in the order of its items, the demands, the caps."""
 
-    ways: list[Way]
+    uses: list[BlockUse]
     amounts: list[int]
     caps: list[int]
 
     @property
     def items(self) -> list[Item]:
         """Return the items of the cover."""
-        return [way.item for way in self.ways]
+        return [way.item for way in self.uses]
 
 
 @dataclass(slots=True)
-class Rules:
+class TopologyRules:
     """The needs and bonds of a request, sorted by what they mean for a block."""
 
     needs: tuple[Need, ...]
-    bonds: tuple[Bond, ...]
+    bonds: tuple[TopologyConstraint, ...]
     demands: list[Demand]
-    kinds: Kinds
-    places: tuple[str, ...] = field(init=False)
-    same: list[Bond] = field(init=False)
-    apart: list[Bond] = field(init=False)
-    lone: list[Bond] = field(init=False)
-    _lines: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
+    kinds: BlockKinds
+    domains: tuple[str, ...] = field(init=False)
+    same: list[TopologyConstraint] = field(init=False)
+    apart: list[TopologyConstraint] = field(init=False)
+    single_apart: list[TopologyConstraint] = field(init=False)
+    _device_gives: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.places = tuple(sorted({bond.place for bond in self.bonds}))
+        self.domains = tuple(sorted({bond.place for bond in self.bonds}))
         self.same = [bond for bond in self.bonds if bond.relation == "same"]
         apart = [bond for bond in self.bonds if bond.relation == "apart"]
         self.apart = [bond for bond in apart if len(set(bond.of)) > 1]
-        self.lone = [bond for bond in apart if len(set(bond.of)) == 1]
+        self.single_apart = [bond for bond in apart if len(set(bond.of)) == 1]
 
-    def place(self, bond: Bond) -> int:
+    def domain_index(self, bond: TopologyConstraint) -> int:
         """Return the number of a bond's place in a spot."""
-        return self.places.index(bond.place)
+        return self.domains.index(bond.place)
 
-    def lines(self, kind: int) -> list[dict[Need, int]]:
+    def device_gives(self, kind: int) -> list[dict[Need, int]]:
         """Return what each device line of a kind brings to the needs, where anything."""
-        known = self._lines.get(kind)
+        known = self._device_gives.get(kind)
         if known is None:
             known = [
-                {need: n for need in self.needs if (n := amount(need, *line))}
-                for line in self.kinds.lines(kind)
+                {need: n for need in self.needs if (n := device_amount(need, *line))}
+                for line in self.kinds.devices_of(kind)
             ]
-            known = self._lines[kind] = [line for line in known if line]
+            known = self._device_gives[kind] = [line for line in known if line]
         return known
 
-    def question(self, world: World, groups: tuple[Group, ...], pool: Pool) -> Question:
+    def cover_problem(
+        self, case: TopologyCase, groups: tuple[BlockGroup, ...], pool: Pool
+    ) -> CoverProblem:
         """Return the cover that the groups of a pool are in a world."""
         least = least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         caps = [pool.limits[name].max or 0 for name in capped]
         shared: dict[tuple[int, ...], int] = {}
-        ways: list[Way] = []
+        ways: list[BlockUse] = []
         for index, group in enumerate(groups):
             types = self.kinds.kinds[group.kind].types
             price = self.kinds.kinds[group.kind].price
@@ -109,11 +111,11 @@ class Rules:
             uses = tuple(place for place, name in enumerate(capped) if name in types)
             found = [
                 (gives + common, seats, serves)
-                for gives, seats, serves in self._ways(world, group)
+                for gives, seats, serves in self._uses(case, group)
                 if any(gives) or any(common)
             ]
             for gives, seats, serves in found:
-                mine: list[tuple[int, ...]] = list(self._seat_caps(group, seats))
+                mine: list[tuple[int, ...]] = list(self._device_caps(group, seats))
                 number = 1 if mine else group.number
                 if len(found) > 1:
                     mine.append((index,))
@@ -122,92 +124,108 @@ class Rules:
                         shared[cap] = len(caps)
                         caps.append(group.number if cap == (index,) else 1)
                 used = tuple(sorted((*uses, *(shared[cap] for cap in mine))))
-                ways.append(Way(index, serves, Item(number, price, gives, used)))
-        return Question(ways, [d.amount for d in self.demands] + list(least.values()), caps)
+                ways.append(BlockUse(index, serves, Item(number, price, gives, used)))
+        return CoverProblem(ways, [d.amount for d in self.demands] + list(least.values()), caps)
 
-    def _seat_caps(self, group: Group, seats: Seats) -> Iterator[tuple[int, int]]:
-        for number, bond in enumerate(self.lone):
-            value = group.spot[self.place(bond)]
-            if bond.of[0] in seats and value is not None:
+    def _device_caps(
+        self, group: BlockGroup, device_choice: DeviceChoice
+    ) -> Iterator[tuple[int, int]]:
+        for number, bond in enumerate(self.single_apart):
+            value = group.values[self.domain_index(bond)]
+            if bond.of[0] in device_choice and value is not None:
                 yield number, value
 
-    def _ways(
-        self, world: World, group: Group
-    ) -> Iterator[tuple[tuple[int, ...], Seats, frozenset[str]]]:
+    def _uses(
+        self, case: TopologyCase, group: BlockGroup
+    ) -> Iterator[tuple[tuple[int, ...], DeviceChoice, frozenset[str]]]:
         """Yield what one block gives to each demand, its seats and the names it can serve."""
-        lines = self.lines(group.kind)
+        lines = self.device_gives(group.kind)
         seen = set()
-        for mine in self._shares(group):
+        for mine in self._name_choices(group):
             open_ = {
-                need for line in lines for need in line if self._open(world, group, need, mine)
+                need for line in lines for need in line if self._accepts(case, group, need, mine)
             }
-            for seats in self._seatings(lines, open_):
+            for seats in self._device_choices(lines, open_):
                 gives = tuple(self._gives(demand, lines, open_, seats) for demand in self.demands)
                 key = (gives, frozenset(seats))
                 if key not in seen:
                     seen.add(key)
-                    names = {name for name in map(name_of, open_) if not self._is_lone(name)}
+                    names = {
+                        name for name in map(need_name, open_) if not self._is_single_apart(name)
+                    }
                     yield gives, seats, frozenset({*names, *seats})
 
-    def _shares(self, group: Group) -> Iterator[dict[int, str]]:
+    def _name_choices(self, group: BlockGroup) -> Iterator[dict[int, str]]:
         """Yield who may have an untold block, by number of the bond that sets names apart."""
-        untold = [n for n, bond in enumerate(self.apart) if group.spot[self.place(bond)] is None]
+        untold = [
+            n for n, bond in enumerate(self.apart) if group.values[self.domain_index(bond)] is None
+        ]
         for names in itertools.product(*(self.apart[number].of for number in untold)):
             yield dict(zip(untold, names, strict=True))
 
-    def _open(self, world: World, group: Group, need: Need, mine: dict[int, str]) -> bool:
+    def _accepts(
+        self, case: TopologyCase, group: BlockGroup, need: Need, mine: dict[int, str]
+    ) -> bool:
         """Return whether devices of a group may count for a need."""
-        name = name_of(need)
+        name = need_name(need)
         for bond in self.bonds:
             if (
                 name in bond.of
-                and group.spot[self.place(bond)] is None
+                and group.values[self.domain_index(bond)] is None
                 and (need.unknown == "reject")
             ):
                 return False
-        for bond, pin in zip(self.same, world.pins, strict=False):
-            value = group.spot[self.place(bond)]
+        for bond, pin in zip(self.same, case.assigned, strict=False):
+            value = group.values[self.domain_index(bond)]
             if name in bond.of and value is not None and value != pin:
                 return False
         for number, bond in enumerate(self.apart):
-            value = group.spot[self.place(bond)]
+            value = group.values[self.domain_index(bond)]
             if name in bond.of:
                 names = (
                     (mine[number],)
                     if value is None
-                    else (world.owners.get((number, value), bond.of))
+                    else (case.allowed_names.get((number, value), bond.of))
                 )
                 if name not in names:
                     return False
         return True
 
-    def _seatings(self, lines: list[dict[Need, int]], open_: set[Need]) -> Iterator[Seats]:
+    def _device_choices(
+        self, lines: list[dict[Need, int]], accepted: set[Need]
+    ) -> Iterator[DeviceChoice]:
         """Yield each choice of a line, or none, for every lone name that a block can serve."""
-        names = sorted({name for name in map(name_of, open_) if self._is_lone(name)})
+        names = sorted({name for name in map(need_name, accepted) if self._is_single_apart(name)})
         choices = [
             [None, *(n for n, line in enumerate(lines)
-                     if any(need in open_ and name_of(need) == name for need in line))]
+                     if any(need in accepted and need_name(need) == name for need in line))]
             for name in names
         ]  # fmt: skip
         for chosen in itertools.product(*choices):
             yield {name: n for name, n in zip(names, chosen, strict=True) if n is not None}
 
     def _gives(
-        self, demand: Demand, lines: list[dict[Need, int]], open_: set[Need], seats: Seats
+        self,
+        demand: Demand,
+        lines: list[dict[Need, int]],
+        accepted: set[Need],
+        device_choice: DeviceChoice,
     ) -> int:
         """Return what one block gives to a demand: devices of a line, or those that have a seat."""
         total = 0
         for number, line in enumerate(lines):
-            here = [need for need in demand.needs if need in line and need in open_]
-            free = max((line[n] for n in here if not self._is_lone(name_of(n))), default=0)
-            seated = {name for name in map(name_of, here) if seats.get(name) == number}
+            here = [need for need in demand.needs if need in line and need in accepted]
+            free = max(
+                (line[n] for n in here if not self._is_single_apart(need_name(n))), default=0
+            )
+            seated = {name for name in map(need_name, here) if device_choice.get(name) == number}
             total += free or min(len(seated), max((line[n] for n in here), default=0))
         return total
 
-    def _is_lone(self, name: str) -> bool:
-        return any(name in bond.of for bond in self.lone)
+    def _is_single_apart(self, name: str) -> bool:
+        return any(name in bond.of for bond in self.single_apart)
 
 
-def name_of(need: Need) -> str:
+def need_name(need: Need) -> str:
     """Return what bonds call a need."""
     return need.name or need.kind

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from valence_sched.drivers.bounds import MAX_DOCUMENTS
-from valence_sched.drivers.crawl.document_cache import Kept
-from valence_sched.drivers.crawl.expand import Documents
+from valence_sched.drivers.crawl.document_cache import DocumentCache
+from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.fields import MAX_TEXT, Json, Parts, Resource
-from valence_sched.drivers.links import Service, folded, path_of
+from valence_sched.drivers.links import LinkedDocuments, fold_uri, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError
 
@@ -25,7 +25,7 @@ from valence_sched.errors import InputError, PodmError
 Start = Callable[[Callable[[], None], int], bool]
 
 
-class Want(NamedTuple):
+class FetchTask(NamedTuple):
     """A document to fetch: its URI, the same folded, what it is, how many levels below it."""
 
     uri: str
@@ -34,40 +34,42 @@ class Want(NamedTuple):
     levels: int = 0
 
 
-def want(uri: str, to: type[Resource], levels: int = 0) -> Want:
+def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
     """Return that a document is wanted."""
-    return Want(uri, folded(uri), to, levels)
+    return FetchTask(uri, fold_uri(uri), to, levels)
 
 
-class Crawl:
+class Crawler:
     """The documents of one pod manager; ``start`` runs one more thread, if there may be one.
 
     ``unplanned`` counts what the reader wanted although nothing declared that it might.
     """
 
-    def __init__(self, documents: Documents, kept: Kept, host: str, parallel: int, start: Start):
-        self._source, self._kept, self._parallel, self._start = documents, kept, parallel, start
+    def __init__(
+        self, documents: ExpandReader, cache: DocumentCache, host: str, parallel: int, start: Start
+    ):
+        self._source, self._cache, self._parallel, self._start = documents, cache, parallel, start
         self._found: dict[str, Json] = {}
         self._levels: dict[str, int] = {}
         self._failed: dict[str, InputError | None] = {}
         self._spelled: dict[str, str] = {}
         self._exact: dict[str, tuple[str, str] | None] = {}
         self._tried: dict[str, set[str]] = {}
-        self._pending: dict[str, list[Want]] = {}
+        self._pending: dict[str, list[FetchTask]] = {}
         self._visited: set[tuple[str, type[Resource]]] = set()
-        self._late: dict[str, list[Want]] = {}
-        self._queue: deque[Want] = deque()
+        self._deferred: dict[str, list[FetchTask]] = {}
+        self._queue: deque[FetchTask] = deque()
         self._changed = threading.Condition()
         self._busy = self._threads = 0
         self._deep = True
         self._error: BaseException | None = None
-        self._links = Service(lambda _: None, lambda _: None, host=host)
+        self._links = LinkedDocuments(lambda _: None, lambda _: None, host=host)
         self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
         """Take a document that was read before."""
-        self._found[folded(uri)] = json
-        self._spell(folded(uri), uri)
+        self._found[fold_uri(uri)] = json
+        self._spell(fold_uri(uri), uri)
 
     def get(self, uri: str) -> Json | None:
         """Return a document, None when there is none.
@@ -76,7 +78,7 @@ class Crawl:
             KeyError: nobody asked for it.
             InputError: it cannot be read.
         """
-        key = folded(uri)
+        key = fold_uri(uri)
         if key in self._found:
             return self._found[key]
         error = self._failed[key]
@@ -84,29 +86,29 @@ class Crawl:
             raise error
         return None
 
-    def known(self) -> Iterator[str]:
+    def spellings(self) -> Iterator[str]:
         """Yield the spelling of each URI: as the document spells it, else as a link does."""
         for key, json in self._found.items():
             own, spelled = json.get("@odata.id"), self._spelled[key]
-            if own != spelled and isinstance(own, str) and folded(path_of(own)) == key:
+            if own != spelled and isinstance(own, str) and fold_uri(path_of(own)) == key:
                 spelled = path_of(own)
             yield spelled
 
-    def lasting(self) -> Iterator[tuple[str, Json]]:
+    def lasting_documents(self) -> Iterator[tuple[str, Json]]:
         """Yield the documents that rarely change."""
         for key in {key for key, to in self._visited if to.lasting and key in self._found}:
             yield key, self._found[key]
 
     @property
-    def brings(self) -> bool:
+    def expands(self) -> bool:
         """Whether a document may bring all below it, so that the reader may need no more."""
-        return self._source.levels > 0 and not self._kept.keeps
+        return self._source.levels > 0 and not self._cache.enabled
 
-    def below(self, want: Want) -> list[Want]:
+    def below(self, task: FetchTask) -> list[FetchTask]:
         """Return what a document that is there leads to."""
-        return list(self._below(want, self._found[want.key]))
+        return list(self._below(task, self._found[task.key]))
 
-    def fetch(self, wanted: Iterable[Want], *, deep: bool = True) -> None:
+    def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
         """Fetch what is wanted, and all that it leads to; unless ``deep``, only what it brings.
 
         Raises:
@@ -114,39 +116,39 @@ class Crawl:
         """
         self._deep = deep
         with self._changed:
-            for one in wanted:
-                self._want(one)
+            for one in tasks:
+                self._enqueue(one)
         self._work()
         if self._error is not None:
             raise self._error
 
-    def ask(self, uri: str) -> None:
+    def queue_deferred(self, uri: str) -> None:
         """Fetch later what the reader wants or reads: what was put off about it."""
         with self._changed:
-            wants = self._late.pop(folded(uri), [])
+            wants = self._deferred.pop(fold_uri(uri), [])
             for one in wants:
-                self._want(one)
-            if not wants and folded(uri) not in self._found:
+                self._enqueue(one)
+            if not wants and fold_uri(uri) not in self._found:
                 self.unplanned += 1
-                self._want(want(uri, Resource))
+                self._enqueue(fetch_task(uri, Resource))
 
-    def put_off(self, want: Want) -> None:
+    def defer(self, task: FetchTask) -> None:
         """Fetch something only when the reader asks for it."""
-        self._late.setdefault(want.key, []).append(want)
+        self._deferred.setdefault(task.key, []).append(task)
 
-    def _want(self, want: Want) -> None:
+    def _enqueue(self, want: FetchTask) -> None:
         todo = [want]
         while todo:
             want = todo.pop()
             key, to = want.key, want.to
             self._spell(key, want.uri)
-            if key not in self._found and to.lasting and (kept := self._kept.get(key)):
+            if key not in self._found and to.lasting and (kept := self._cache.get(key)):
                 self._found[key] = kept
             if key in self._found:
                 if self._deep and (key, to) not in self._visited:
                     self._visited.add((key, to))
                     json = self._found[key]
-                    if to.ways or "Members" in json:
+                    if to.link_fields or "Members" in json:
                         todo += reversed(list(self._below(want, json)))
             elif key in self._pending:
                 self._pending[key].append(want)
@@ -154,49 +156,51 @@ class Crawl:
                 self._pending[key] = [want]
                 self._queue.append(want)
 
-    def _below(self, want: Want, json: Json) -> Iterator[Want]:
+    def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
         """Yield what a document leads to."""
         if "Members" not in json:
-            yield from self._linked(want.to(want.uri, json, _ignore))
+            yield from self._linked_tasks(want.to(want.uri, json, _ignore))
             return
         page = Collection(want.uri, json, _ignore)
-        yield from self._named(page.members, want.to, 0)
+        yield from self._tasks_for(page.members, want.to, 0)
         if page.next_page:
-            yield from self._named([page.next_page], want.to, want.levels)
-        yield from self._linked(page)
+            yield from self._tasks_for([page.next_page], want.to, want.levels)
+        yield from self._linked_tasks(page)
 
-    def _linked(self, resource: Resource) -> Iterator[Want]:
+    def _linked_tasks(self, resource: Resource) -> Iterator[FetchTask]:
         if not resource.leads:
             return
-        for way in resource.ways:
+        for way in resource.link_fields:
             raw = resource.json.get(way.first) and way.raw(resource)
             if not raw:
                 continue
             if isinstance(way, Parts):
                 for json in way.of(resource):
-                    yield from self._linked(resource.part(way.to, json, way.path))
+                    yield from self._linked_tasks(resource.part(way.to, json, way.path))
                 continue
             targets = way.of(resource)
-            levels = 0 if isinstance(raw, list) else self._kept.levels(way)
-            for named in self._named(targets, way.to, levels):
+            levels = 0 if isinstance(raw, list) else self._cache.levels(way)
+            for named in self._tasks_for(targets, way.to, levels):
                 if way.late:
-                    self.put_off(named)
+                    self.defer(named)
                 else:
                     yield named
 
-    def _named(self, targets: Iterable[str], to: type[Resource], levels: int) -> Iterator[Want]:
+    def _tasks_for(
+        self, targets: Iterable[str], to: type[Resource], levels: int
+    ) -> Iterator[FetchTask]:
         for target in targets:
-            if named := self._named_by(target):
-                yield Want(*named, to, levels)
+            if named := self._resolve(target):
+                yield FetchTask(*named, to, levels)
 
-    def _named_by(self, target: str) -> tuple[str, str] | None:
+    def _resolve(self, target: str) -> tuple[str, str] | None:
         """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""
         if target not in self._exact:
-            uri = self._within(target)
-            self._exact[target] = (uri, folded(uri)) if uri else None
+            uri = self._local_uri(target)
+            self._exact[target] = (uri, fold_uri(uri)) if uri else None
         return self._exact[target]
 
-    def _within(self, target: str) -> str | None:
+    def _local_uri(self, target: str) -> str | None:
         """Return a link as it is spelled, without its host; None when it leads elsewhere."""
         if target[:1] == "/" and "://" not in target and len(target) <= MAX_TEXT:
             return path_of(target)
@@ -214,7 +218,7 @@ class Crawl:
                 self._error = self._error or error
                 self._changed.notify_all()
 
-    def _fetch(self, want: Want) -> None:
+    def _fetch(self, want: FetchTask) -> None:
         found: dict[str, Json] | InputError
         try:
             found = self._source.read(want.uri, want.levels)
@@ -222,20 +226,20 @@ class Crawl:
             found = error
         with self._changed:
             self._busy -= 1
-            self._took(want, found)
+            self._store_result(want, found)
             self._changed.notify_all()
 
-    def _next(self) -> Want | None:
+    def _next(self) -> FetchTask | None:
         with self._changed:
             while self._error is None:
                 while self._queue:
                     want = self._queue.popleft()
                     if want.key in self._found:  # it came with another
-                        self._took(want, {})
+                        self._store_result(want, {})
                         continue
                     self._busy += 1
                     if self._queue and self._busy == 1 + self._threads < self._parallel:
-                        self._helped()
+                        self._start_helper()
                     return want
                 if not self._busy:
                     break
@@ -243,7 +247,7 @@ class Crawl:
             self._changed.notify_all()
             return None
 
-    def _helped(self) -> None:
+    def _start_helper(self) -> None:
         def work() -> None:
             try:
                 self._work()
@@ -254,7 +258,7 @@ class Crawl:
 
         self._threads += self._start(work, len(self._queue))
 
-    def _took(self, want: Want, found: dict[str, Json] | InputError) -> None:
+    def _store_result(self, want: FetchTask, found: dict[str, Json] | InputError) -> None:
         """Take what came for a want, and go on with what it leads to."""
         key = want.key
         self._tried.setdefault(key, set()).add(want.uri)
@@ -267,7 +271,7 @@ class Crawl:
         if len(self._found) + len(self._failed) > MAX_DOCUMENTS:
             raise PodmError(f"links more than {MAX_DOCUMENTS} documents")
         for other in wants:
-            self._want(other)
+            self._enqueue(other)
 
     def _spell(self, key: str, uri: str) -> None:
         """Take one more spelling of a URI; which is the first must not depend on chance."""
@@ -280,7 +284,7 @@ class Crawl:
         Where a document misspells its own URI, expanding changes the links to it, and which
         answer comes first is chance.
         """
-        if named := self._named_by(uri):
+        if named := self._resolve(uri):
             exact, key = named
             known = self._found.setdefault(key, json)
             if known is json:

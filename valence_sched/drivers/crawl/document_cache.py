@@ -22,12 +22,12 @@ from valence_sched.drivers.fields import Json, Link
 
 #: A document that was read longer ago is read again.
 MAX_AGE_S = 24 * 3600.0
-MAX_KEPT_BYTES = 256 * MIB
+MAX_CACHE_BYTES = 256 * MIB
 MAX_FILE_BYTES = 64 * MIB
 VERSION = 1
 
 
-class File(msgspec.Struct, forbid_unknown_fields=True):
+class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
     """What stands in the file: documents by folded URI, with the time each was read."""
 
     version: int
@@ -35,7 +35,7 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
     documents: dict[str, tuple[float, Json]]
 
 
-class Kept:
+class DocumentCache:
     """The kept documents of one pod manager; without a folder there are none.
 
     ``now_s`` is seconds since 1970. ``problem`` says why a file could not be used.
@@ -49,7 +49,7 @@ class Kept:
         self.problem: str | None = None
 
     @property
-    def keeps(self) -> bool:
+    def enabled(self) -> bool:
         """Whether documents are kept for the next read."""
         return self._path is not None
 
@@ -91,8 +91,8 @@ class Kept:
         }
         if not kept and not self._path.exists():
             return
-        data = msgspec.json.encode(File(VERSION, self._url, kept))
-        if len(data) > MAX_KEPT_BYTES:
+        data = msgspec.json.encode(CacheFile(VERSION, self._url, kept))
+        if len(data) > MAX_CACHE_BYTES:
             self.problem = f"{self._path}: {len(data)} bytes are too many to keep"
             return
         try:
@@ -100,7 +100,7 @@ class Kept:
         except OSError as error:
             self.problem = f"{self._path}: could not be written: {error.strerror}"
 
-    def _read(self, path: Path) -> File:
+    def _read(self, path: Path) -> CacheFile:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
             if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
@@ -108,10 +108,10 @@ class Kept:
             packed = file.read(MAX_FILE_BYTES + 1)
         if len(packed) > MAX_FILE_BYTES:
             raise ValueError("it is too large")
-        if zstandard.frame_content_size(packed) > MAX_KEPT_BYTES:
+        if zstandard.frame_content_size(packed) > MAX_CACHE_BYTES:
             raise ValueError("it holds too much")
-        data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_KEPT_BYTES)
-        found = msgspec.json.decode(data, type=File)
+        data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)
+        found = msgspec.json.decode(data, type=CacheFile)
         if found.version != VERSION or found.url != self._url:
             raise ValueError("it is of another version or pod manager")
         return found

@@ -21,10 +21,10 @@ from valence_sched.errors import InputError
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
 GONE = (404, 410)
 #: How much of the time that is left one document may take.
-SHARE = 0.5
+TIME_SHARE = 0.5
 
 
-class Documents:
+class ExpandReader:
     """Reads documents; ``offer`` once the service root is known.
 
     ``levels`` is how many may be asked for at once.
@@ -35,7 +35,7 @@ class Documents:
         self.levels = 0
         self._counted = False
 
-    def offer(self, root: Json) -> None:
+    def read_features(self, root: Json) -> None:
         """Take from the service root how many levels may be asked for at once."""
         features: Any = root.get("ProtocolFeaturesSupported")
         query = features.get("ExpandQuery") if isinstance(features, dict) else None
@@ -53,10 +53,10 @@ class Documents:
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
-                if found := self._expanded(path, most):
+                if found := self._read_expanded(path, most):
                     return found
         try:
-            answer = self._connection.get(path, share=SHARE)
+            answer = self._connection.get(path, share=TIME_SHARE)
         except Slow as error:
             raise InputError(path_of(path), "", str(error), "a document") from None
         except Cut as error:
@@ -68,12 +68,12 @@ class Documents:
             raise InputError(path_of(path), "", f"HTTP {answer.status}", "a document")
         return {path_of(path): _document(answer.json(path_of(path)), path)}
 
-    def _expanded(self, path: str, levels: int) -> dict[str, Json] | None:
+    def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
         """Return what an expanded answer holds; None and less offered where it does not work."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         try:
             answer = self._connection.get(
-                path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES, SHARE
+                path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES, TIME_SHARE
             )
             if len(answer.body) > MAX_EXPANDED_BYTES:
                 self.levels = min(self.levels, levels // 2)

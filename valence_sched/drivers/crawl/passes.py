@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from valence_sched.drivers.crawl.crawler import Crawl, want
+from valence_sched.drivers.crawl.crawler import Crawler, fetch_task
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json, Link
-from valence_sched.drivers.links import ROOT, Notes, Service
+from valence_sched.drivers.links import ROOT, LinkedDocuments, Notes
 from valence_sched.errors import PodmError
 from valence_sched.model.inventory import FullPodm
 
@@ -20,7 +20,7 @@ from valence_sched.model.inventory import FullPodm
 MAX_PASSES = 20
 
 
-class Pass(NamedTuple):
+class ReadPass(NamedTuple):
     """What one reading came to: the documents that it read, and those that were not there."""
 
     notes: Notes
@@ -29,38 +29,40 @@ class Pass(NamedTuple):
     missing: list[str]
 
 
-def understood(crawl: Crawl, dialect: Dialect, root: Json | None, name: str, host: str) -> Pass:
+def read_in_passes(
+    crawl: Crawler, dialect: Dialect, root: Json | None, name: str, host: str
+) -> ReadPass:
     """Return what the documents say: read them again as long as the reader wants more."""
     if root is None:
-        _guess(crawl, dialect)
+        _defer_usual_links(crawl, dialect)
         crawl.fetch([])
     else:
         crawl.add(ROOT, root)
-        whole = want(ROOT, dialect.root)
-        if crawl.brings:
+        whole = fetch_task(ROOT, dialect.root)
+        if crawl.expands:
             crawl.fetch(crawl.below(whole), deep=False)
-            found = _pass(crawl, dialect, name, host)
+            found = _run_pass(crawl, dialect, name, host)
             if not found.missing:
                 return found
         crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found = _pass(crawl, dialect, name, host)
+        found = _run_pass(crawl, dialect, name, host)
         if not found.missing:
             return found
         for uri in (*found.read, *found.missing):
-            crawl.ask(uri)
+            crawl.queue_deferred(uri)
         crawl.fetch([])
     raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")
 
 
-def _guess(crawl: Crawl, dialect: Dialect) -> None:
+def _defer_usual_links(crawl: Crawler, dialect: Dialect) -> None:
     """Put off what stands below a root that is not there, where it stands by custom."""
     for way in vars(dialect.root).values():
         if isinstance(way, Link):
-            crawl.put_off(want(f"{ROOT}/{way.path}", way.to, way.levels))
+            crawl.defer(fetch_task(f"{ROOT}/{way.path}", way.to, way.levels))
 
 
-def _pass(crawl: Crawl, dialect: Dialect, name: str, host: str) -> Pass:
+def _run_pass(crawl: Crawler, dialect: Dialect, name: str, host: str) -> ReadPass:
     """Read with the documents that are there."""
     notes = Notes()
     read: dict[str, Json] = {}
@@ -76,5 +78,5 @@ def _pass(crawl: Crawl, dialect: Dialect, name: str, host: str) -> Pass:
             read[uri] = found
         return found
 
-    service = Service(get, notes.add, crawl.known(), host)
-    return Pass(notes, dialect.read(service, name, dialect.name), read, missing)
+    service = LinkedDocuments(get, notes.add, crawl.spellings(), host)
+    return ReadPass(notes, dialect.read(service, name, dialect.name), read, missing)

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from valence_sched.drivers.crawl.reading import Visit
+from valence_sched.drivers.crawl.reading import PodmReader
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import LOGOUT_S
-from valence_sched.drivers.http.errors import Trust
+from valence_sched.drivers.http.errors import TlsContexts
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers at once to begin with: more would only wait for the same processor. When no result
 #: comes for a while, those in hand are slow, and as many again are begun.
-FIRST_PODMS, PATIENCE_S = 64, 0.25
+FIRST_PODMS, STALL_S = 64, 0.25
 #: With so many pod managers at once there is always something to do while one of them is waited
 #: for: then a thread more for one of them costs more than it saves, unless so many requests wait.
-CROWD, WORTH_A_THREAD = 8, 4
+BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
 #: How long a pod manager has to end after its deadline.
 GRACE_S = 0.5
 
@@ -37,15 +37,15 @@ Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReadTarget:
     """A pod manager to read, and the password it is read with; never printed."""
 
-    registered: Registered
+    registered: Registration
     password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReadSettings:
     """How to read: seconds for each pod manager, and parallel requests to each.
 
     ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
@@ -82,9 +82,9 @@ def now() -> datetime:
 
 
 def read(
-    targets: Sequence[Target],
+    targets: Sequence[ReadTarget],
     dialects: Dialects,
-    settings: Settings,
+    settings: ReadSettings,
     progress: Progress | None = None,
     clock: Clock = now,
 ) -> Iterator[Reading]:
@@ -93,7 +93,7 @@ def read(
     ``progress`` is told how many of how many are done. Whatever ends the reading, every session
     is deleted, which may take a few seconds more.
     """
-    site = _Site(targets, dialects, settings, clock)
+    site = ReaderPool(targets, dialects, settings, clock)
     done: dict[int, Reading] = {}
     following = 0
     try:
@@ -109,22 +109,26 @@ def read(
         site.end()
 
 
-class _Site:
+class ReaderPool:
     """All pod managers of one run, and the threads that read them."""
 
     def __init__(
-        self, targets: Sequence[Target], dialects: Dialects, settings: Settings, clock: Clock
+        self,
+        targets: Sequence[ReadTarget],
+        dialects: Dialects,
+        settings: ReadSettings,
+        clock: Clock,
     ) -> None:
         self._dialects, self._settings, self._clock = dialects, settings, clock
         self._todo = deque(enumerate(targets))
-        self._trust = Trust()
+        self._tls = TlsContexts()
         self._helpers = threading.Semaphore(MAX_HELPERS)
         self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
-        self._running: dict[int, Visit] = {}
-        self._told: set[int] = set()
+        self._running: dict[int, PodmReader] = {}
+        self._reported: set[int] = set()
         self._threads: list[threading.Thread] = []
         self._last = time.monotonic()
-        self._begin()
+        self._start_more()
 
     def next(self) -> tuple[int, Reading]:
         """Return the next result, whichever pod manager it is of."""
@@ -132,13 +136,13 @@ class _Site:
             try:
                 index, reading = self._results.get(timeout=self._pause_s())
             except queue.Empty:
-                self._overdue()
-                if time.monotonic() - self._last > PATIENCE_S:
-                    self._begin()
+                self._cut_overdue()
+                if time.monotonic() - self._last > STALL_S:
+                    self._start_more()
                 continue
             self._last = time.monotonic()
-            if index not in self._told:
-                self._told.add(index)
+            if index not in self._reported:
+                self._reported.add(index)
                 return index, reading
 
     def end(self) -> None:
@@ -150,13 +154,13 @@ class _Site:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _begin(self) -> None:
+    def _start_more(self) -> None:
         """Begin with some more pod managers, as far as there are some and there may be."""
         self._last = time.monotonic()
         for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
-            self._hire()
+            self._start_thread()
 
-    def _hire(self) -> None:
+    def _start_thread(self) -> None:
         thread = threading.Thread(target=self._work, daemon=True, name="podm")
         self._threads.append(thread)
         thread.start()
@@ -168,8 +172,8 @@ class _Site:
             except IndexError:
                 return
             settings, read_at = self._settings, self._clock()
-            visit = Visit(
-                target.registered, target.password, settings, read_at, self._help, self._trust
+            visit = PodmReader(
+                target.registered, target.password, settings, read_at, self._start_helper, self._tls
             )
             self._running[index] = visit
             reading = Reading(*visit.read(self._dialects))
@@ -178,11 +182,11 @@ class _Site:
             self._running.pop(index, None)
             self._results.put((index, reading))
             del reading  # it may be gone long before the session is
-            visit.end()
+            visit.log_out()
 
-    def _help(self, work: Callable[[], None], waiting: int) -> bool:
+    def _start_helper(self, work: Callable[[], None], waiting: int) -> bool:
         """Run something in one more thread, if there may be one more and it is worth it."""
-        if len(self._running) >= CROWD and waiting < WORTH_A_THREAD:
+        if len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS:
             return False
         if not self._helpers.acquire(blocking=False):
             return False
@@ -199,14 +203,14 @@ class _Site:
     def _pause_s(self) -> float | None:
         running = [visit.left_s for visit in list(self._running.values())]
         if self._todo:
-            running.append(PATIENCE_S)
+            running.append(STALL_S)
         return max(0.01, min(running, default=0.05))
 
-    def _overdue(self) -> None:
+    def _cut_overdue(self) -> None:
         """Cut off those whose deadline has passed; give up those who do not end even so."""
         for index, visit in list(self._running.items()):
-            if visit.left_s <= -GRACE_S and index not in self._told:
-                self._results.put((index, Reading(*visit.given_up())))
-                self._hire()  # its thread may hang for long
+            if visit.left_s <= -GRACE_S and index not in self._reported:
+                self._results.put((index, Reading(*visit.timeout_result())))
+                self._start_thread()  # its thread may hang for long
             elif visit.left_s <= 0:
                 visit.cut()

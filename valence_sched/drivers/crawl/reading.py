@@ -13,15 +13,15 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from valence_sched.drivers.crawl.crawler import Crawl, Start
-from valence_sched.drivers.crawl.document_cache import Kept
-from valence_sched.drivers.crawl.expand import Documents
-from valence_sched.drivers.crawl.passes import understood
-from valence_sched.drivers.dialect import Dialect, told
+from valence_sched.drivers.crawl.crawler import Crawler, Start
+from valence_sched.drivers.crawl.document_cache import DocumentCache
+from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.passes import read_in_passes
+from valence_sched.drivers.dialect import Dialect, dialect_name
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.entrance import entered
-from valence_sched.drivers.http.errors import Deadline, Trust, Unreachable
+from valence_sched.drivers.http.entrance import enter_service
+from valence_sched.drivers.http.errors import Deadline, TlsContexts, Unreachable
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import (
     InputError,
@@ -31,12 +31,12 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.inventory import FullPodm, PodmStatus
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 LOG = logging.getLogger(__name__)
 
 
-class Pace(Protocol):
+class ReadParameters(Protocol):
     """How to read."""
 
     @property
@@ -49,7 +49,7 @@ class Pace(Protocol):
     def cache(self) -> Path | None: ...
 
 
-class Found(NamedTuple):
+class ReadResult(NamedTuple):
     """What came of it, in the order of ``live.Reading``."""
 
     podm: FullPodm
@@ -60,23 +60,23 @@ class Found(NamedTuple):
     seconds: float
 
 
-class Visit:
+class PodmReader:
     """One reading of one pod manager."""
 
     def __init__(
         self,
-        registered: Registered,
+        registration: Registration,
         password: str | None,
-        pace: Pace,
+        settings: ReadParameters,
         at: datetime,
         start: Start,
-        trust: Trust,
+        tls: TlsContexts,
     ) -> None:
-        self._trust = trust
-        self._registered, self._pace, self._start = registered, pace, start
+        self._tls = tls
+        self._registration, self._settings, self._start = registration, settings, start
         self._at = at.astimezone(UTC).replace(microsecond=0)
         self._began = time.monotonic()
-        self._deadline = Deadline(pace.timeout_s)
+        self._deadline = Deadline(settings.timeout_s)
         self._connection: Connection | None = None
         self._password = password
 
@@ -85,64 +85,64 @@ class Visit:
         """The seconds until the deadline."""
         return self._deadline.left_s
 
-    def read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> Found:
+    def read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> ReadResult:
         """Return the pod manager, or why it could not be read; never raises."""
         try:
             return self._read(dialects)
         except Unreachable as error:
-            return self._failed("Offline", str(error))
+            return self._failure("Offline", str(error))
         except SchedulerError as error:
-            return self._failed("Unknown", str(error))
+            return self._failure("Unknown", str(error))
         except Exception as error:
             what = f"could not be understood: {type(error).__name__}: {error}"
-            return self._failed("Unknown", f"{what} (please report this)")
+            return self._failure("Unknown", f"{what} (please report this)")
 
-    def given_up(self) -> Found:
+    def timeout_result(self) -> ReadResult:
         """Return that the deadline has passed."""
-        return self._failed("Offline", str(self._deadline.passed()))
+        return self._failure("Offline", str(self._deadline.error()))
 
     def cut(self) -> None:
         """End all that is under way."""
         if self._connection:
             self._connection.cut()
 
-    def end(self) -> None:
+    def log_out(self) -> None:
         """Log out; never raises."""
         try:
             if self._connection:
                 self._connection.close()
         except Exception as error:
-            LOG.warning("%s: could not log out: %s", self._registered.name, error)
+            LOG.warning("%s: could not log out: %s", self._registration.name, error)
 
-    def _read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> Found:
-        known, pace = self._registered, self._pace
-        connection = Connection(known, self._password, self._deadline, pace.parallel, self._trust)
+    def _read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> ReadResult:
+        known, pace = self._registration, self._settings
+        connection = Connection(known, self._password, self._deadline, pace.parallel, self._tls)
         self._connection = connection
-        root = entered(connection)
-        name = told(root) if known.driver == "auto" else known.driver
+        root = enter_service(connection)
+        name = dialect_name(root) if known.driver == "auto" else known.driver
         if name not in dialects:
             raise UnknownName("driver", name, dialects, known.name)
         dialect = dialects[name]()
-        kept = Kept(pace.cache, connection.url, known.username, self._at.timestamp())
+        kept = DocumentCache(pace.cache, connection.url, known.username, self._at.timestamp())
         if not pace.full:
             kept.load()
-        documents = Documents(connection)
-        documents.offer(root or {})
-        crawl = Crawl(documents, kept, connection.host, pace.parallel, self._start)
-        found = understood(crawl, dialect, root, known.name, connection.host)
+        documents = ExpandReader(connection)
+        documents.read_features(root or {})
+        crawl = Crawler(documents, kept, connection.host, pace.parallel, self._start)
+        found = read_in_passes(crawl, dialect, root, known.name, connection.host)
         notes, podm, read, _ = found
         if root is None and not read:
             hint = "is it a Redfish service?"
             raise InputError(ROOT, "", "no such document", "a service root", hint)
-        kept.save(crawl.lasting())
+        kept.save(crawl.lasting_documents())
         for remark in (*connection.remarks, *([kept.problem] if kept.problem else [])):
             notes.add(Remark(remark))
         lines = notes.lines(known.name)
-        return Found(self._registered_as(podm), None, lines, read, *self._spent())
+        return ReadResult(self._with_registration(podm), None, lines, read, *self._cost())
 
-    def _registered_as(self, podm: FullPodm) -> FullPodm:
+    def _with_registration(self, podm: FullPodm) -> FullPodm:
         """Return a pod manager with what the operator says of it, which wins."""
-        known = self._registered
+        known = self._registration
         return msgspec.structs.replace(
             podm,
             id=known.name,
@@ -156,19 +156,19 @@ class Visit:
             read_at=self._at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
 
-    def _failed(self, status: PodmStatus, why: str) -> Found:
-        known = self._registered
+    def _failure(self, status: PodmStatus, why: str) -> ReadResult:
+        known = self._registration
         driver = None if known.driver == "auto" else known.driver
         podm = FullPodm(id=known.name, driver=driver, status=status)
         failure = one_line(f"{known.name}: {self._url()}: {why.removeprefix(known.name + ': ')}")
-        return Found(self._registered_as(podm), failure, [], {}, *self._spent())
+        return ReadResult(self._with_registration(podm), failure, [], {}, *self._cost())
 
     def _url(self) -> str:
         """Return where it is, without what may be secret."""
         if self._connection:
             return self._connection.url
-        return re.sub(r"//[^/]*@", "//", self._registered.url)
+        return re.sub(r"//[^/]*@", "//", self._registration.url)
 
-    def _spent(self) -> tuple[int, float]:
+    def _cost(self) -> tuple[int, float]:
         count = self._connection.requests if self._connection else 0
         return count, time.monotonic() - self._began

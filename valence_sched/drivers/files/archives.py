@@ -36,7 +36,7 @@ def is_inventory_name(name: str) -> bool:
 
 def zip_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, bytes]:
     """Return the documents of a zip by name; ``stream`` must be able to seek."""
-    kept = _Kept(file, problems)
+    kept = _ArchiveMembers(file, problems)
     _check_entries(stream, file)
     with zipfile.ZipFile(stream) as archive:
         for info in archive.infolist():
@@ -56,8 +56,8 @@ def zip_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, b
 
 def tar_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, bytes]:
     """Return the documents of a tar by name; ``stream`` is read once, forward."""
-    kept = _Kept(file, problems)
-    forward: BinaryIO = _Forward(stream, file)  # type: ignore[assignment]
+    kept = _ArchiveMembers(file, problems)
+    forward: BinaryIO = _ForwardStream(stream, file)  # type: ignore[assignment]
     with tarfile.open(fileobj=forward, mode="r:") as archive:
         while (info := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # it would grow with every member
@@ -68,7 +68,7 @@ def tar_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, b
     return kept.finish()
 
 
-class _Kept:
+class _ArchiveMembers:
     """The documents of one archive so far, within the bounds."""
 
     def __init__(self, file: str, problems: list[str]) -> None:
@@ -127,7 +127,7 @@ class _Kept:
         return self._files
 
 
-class _Forward:
+class _ForwardStream:
     """A stream that tarfile can only read forward, in pieces of bounded size."""
 
     def __init__(self, stream: BinaryIO, file: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from valence_sched.drivers.bounds import MAX_DOCUMENTS, MAX_MEMBERS, MAX_TREE_BYTES, said
+from valence_sched.drivers.bounds import MAX_DOCUMENTS, MAX_MEMBERS, MAX_TREE_BYTES, error_text
 from valence_sched.errors import InputError
 
 
@@ -15,7 +15,7 @@ def children(folder: Path, file: str, problems: list[str]) -> list[Path]:
     root = folder.resolve()
     found = []
     for path in _entries(folder, file, problems):
-        if not _stays(path, root, file, problems):
+        if not _is_inside(path, root, file, problems):
             continue
         if path.is_dir() or path.is_file():
             found.append(path)
@@ -36,11 +36,11 @@ def files_below(root: Path, file: str, problems: list[str]) -> dict[str, Path]:
         if path.name != "index.json" or path.is_dir():
             continue
         if not path.is_file():
-            fault = InputError(file, _place(path, root), "no regular file", "a document")
+            fault = InputError(file, _relative_path(path, root), "no regular file", "a document")
             problems.append(str(fault))
             continue
         size += path.stat().st_size
-        found[_place(path, root)] = path
+        found[_relative_path(path, root)] = path
         if size > MAX_TREE_BYTES:
             raise InputError(file, "", "more bytes of documents", f"at most {MAX_TREE_BYTES}")
         if len(found) > MAX_DOCUMENTS:
@@ -54,7 +54,7 @@ def _walk(root: Path, file: str, problems: list[str]) -> Iterator[Path]:
     while waiting:
         here, around = waiting.pop()
         for path in _entries(here, file, problems):
-            if not _stays(path, root, file, problems):
+            if not _is_inside(path, root, file, problems):
                 continue
             yield path
             if not path.is_dir():
@@ -62,7 +62,9 @@ def _walk(root: Path, file: str, problems: list[str]) -> Iterator[Path]:
             real = path.resolve() if path.is_symlink() else around[-1] / path.name
             if real in around:
                 found = "a link to a folder that it stands in"
-                fault = InputError(file, _place(path, root), found, "a tree", "not followed")
+                fault = InputError(
+                    file, _relative_path(path, root), found, "a tree", "not followed"
+                )
                 problems.append(str(fault))
             else:
                 waiting.append((path, (*around, real)))
@@ -72,27 +74,27 @@ def _entries(folder: Path, file: str, problems: list[str]) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
-        fault = InputError(file, folder.name, said(error), "a folder that can be read")
+        fault = InputError(file, folder.name, error_text(error), "a folder that can be read")
         problems.append(str(fault))
         return []
 
 
-def _stays(path: Path, root: Path, file: str, problems: list[str]) -> bool:
+def _is_inside(path: Path, root: Path, file: str, problems: list[str]) -> bool:
     """Return whether a path is inside ``root``, following links; if not, note it."""
     if not path.is_symlink():
         return True
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        what = f"a link that leads nowhere ({said(error)})"
+        what = f"a link that leads nowhere ({error_text(error)})"
     else:
         if target.is_relative_to(root):
             return True
         what = f"a link out of the tree, to {target}"
-    fault = InputError(file, _place(path, root), what, "links within it", "not followed")
+    fault = InputError(file, _relative_path(path, root), what, "links within it", "not followed")
     problems.append(str(fault))
     return False
 
 
-def _place(path: Path, root: Path) -> str:
+def _relative_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name

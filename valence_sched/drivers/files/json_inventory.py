@@ -14,7 +14,13 @@ from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
 from valence_sched.drivers.files import tree as mockup
 from valence_sched.errors import InputError, Remark
 from valence_sched.model.codec import check_schema, decode
-from valence_sched.model.inventory import SCHEMA, VERSION, Envelope, Header, to_json
+from valence_sched.model.inventory import (
+    SCHEMA,
+    VERSION,
+    InventoryEnvelope,
+    InventoryHeader,
+    to_json,
+)
 
 Fields = Mapping[str, Raw]
 
@@ -33,15 +39,15 @@ class Record(NamedTuple):
     json: bytes | Raw
     file: str
     place: str
-    tree: mockup.Tree | None = None
+    tree: mockup.RecordedTree | None = None
     captured_at: str | None = None
 
 
-class NotOurs(InputError):
+class NotAnInventory(InputError):
     """Sound JSON that is no inventory and does not look like one."""
 
 
-def tree_record(tree: mockup.Tree, id_: str, file: str, problems: list[str]) -> Record:
+def tree_record(tree: mockup.RecordedTree, id_: str, file: str, problems: list[str]) -> Record:
     """Return the pod manager that a tree of Redfish documents shows."""
     return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree=tree)
 
@@ -124,7 +130,7 @@ def _document(
         yield Record(whole, file, "$")
     else:
         names = ", ".join(sorted(fields)[:5]) or "no fields"
-        kind = InputError if "podms" in fields else NotOurs
+        kind = InputError if "podms" in fields else NotAnInventory
         raise kind(file, "$", f"an object with {names}", EXPECTED)
 
 
@@ -132,7 +138,7 @@ def _podms(fields: Fields, whole: bytes, file: str, problems: list[str]) -> tupl
     """Return the podms of an inventory; of a newer minor version the unknown fields are noted."""
     newer = _check_header(fields, file, problems)
     if not newer:
-        return decode(whole, Envelope, file).podms
+        return decode(whole, InventoryEnvelope, file).podms
     return decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
 
 
@@ -180,7 +186,7 @@ def _header(line: bytes, file: str, place: str, problems: list[str]) -> None:
     """Check the header of JSON Lines; joined files have one wherever a file begins."""
     fields = decode(line, dict[str, Raw], file, place)
     if not _check_header(fields, file, problems):
-        decode(line, Header, file, place)
+        decode(line, InventoryHeader, file, place)
 
 
 def _skip_line(stream: BinaryIO, line: bytes) -> None:

@@ -19,9 +19,9 @@ import zstandard
 from valence_sched.drivers.bounds import (
     BUFFER_BYTES,
     MAX_STREAM_BYTES,
-    Counted,
-    buffered,
-    said,
+    BoundedStream,
+    buffered_reader,
+    error_text,
 )
 from valence_sched.errors import InputError
 
@@ -41,7 +41,7 @@ class Stream(NamedTuple):
     bytes: BinaryIO
 
 
-def opened(source: BinaryIO, file: str) -> Stream:
+def open_stream(source: BinaryIO, file: str) -> Stream:
     """Return what ``source`` holds, decompressed if it is compressed.
 
     Raises:
@@ -51,29 +51,29 @@ def opened(source: BinaryIO, file: str) -> Stream:
     head = _read_head(source)
     if not head:
         raise InputError(file, "", "an empty file", "an inventory", "was the capture finished?")
-    whole = Counted(source, file, sys.maxsize, head)
+    whole = BoundedStream(source, file, sys.maxsize, head)
     compressed = head.startswith((_GZIP, _ZSTD))
     if compressed:
-        unpacked = _unpacked(buffered(whole), head)
+        unpacked = _decompress(buffered_reader(whole), head)
         head = _read_head(unpacked)
-        whole = Counted(unpacked, file, MAX_STREAM_BYTES, head)
+        whole = BoundedStream(unpacked, file, MAX_STREAM_BYTES, head)
     form = _form(head, file)
     if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
         found = "a compressed archive that is compressed again"
         raise InputError(file, "", found, "one layer", "unpack it first")
     if form == "zip" and at == 0:
         return Stream(form, source)
-    return Stream(form, _spooled(whole, file) if form == "zip" else buffered(whole))
+    return Stream(form, _spool(whole, file) if form == "zip" else buffered_reader(whole))
 
 
 @contextmanager
-def readable(file: str) -> Iterator[None]:
+def input_errors(file: str) -> Iterator[None]:
     """Turn whatever a damaged or unreadable stream raises into one line."""
     try:
         yield
     except OSError as error:
         expected = "a file that can be read" if error.errno else "a whole file"
-        raise InputError(file, "", said(error), expected, _hint(error)) from None
+        raise InputError(file, "", error_text(error), expected, _hint(error)) from None
     except (
         EOFError,
         zlib.error,
@@ -86,7 +86,7 @@ def readable(file: str) -> Iterator[None]:
         struct.error,
         ValueError,
     ) as error:
-        raise InputError(file, "", said(error), "a whole file", "was it cut off?") from None
+        raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
 
 
 def _form(head: bytes, file: str) -> Form:
@@ -102,7 +102,7 @@ def _form(head: bytes, file: str) -> Form:
     return "text"
 
 
-def _unpacked(source: BinaryIO, head: bytes) -> BinaryIO:
+def _decompress(source: BinaryIO, head: bytes) -> BinaryIO:
     if head.startswith(_GZIP):
         return gzip.GzipFile(fileobj=source, mode="rb")  # type: ignore[return-value]
     return zstandard.ZstdDecompressor().stream_reader(
@@ -117,10 +117,10 @@ def _read_head(source: BinaryIO) -> bytes:
     return head
 
 
-def _spooled(stream: Counted, file: str) -> BinaryIO:
+def _spool(stream: BoundedStream, file: str) -> BinaryIO:
     """Return a copy on disk, since the directory of a zip stands at its end."""
     spool = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
-    counted = buffered(Counted(buffered(stream), file, MAX_STREAM_BYTES))
+    counted = buffered_reader(BoundedStream(buffered_reader(stream), file, MAX_STREAM_BYTES))
     while piece := counted.read(BUFFER_BYTES):
         spool.write(piece)
     spool.seek(0)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, said
-from valence_sched.drivers.dialect import Dialect, told
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
+from valence_sched.drivers.dialect import Dialect, dialect_name
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import ROOT, Notes, Service, path_of
+from valence_sched.drivers.links import ROOT, LinkedDocuments, Notes, path_of
 from valence_sched.drivers.redfish.reader import redfish
 from valence_sched.drivers.rsd.reader import rsd
 from valence_sched.errors import InputError
@@ -24,7 +24,7 @@ from valence_sched.model.inventory import FullPodm
 STARTS = ("redfish/v1/", "redfish/", "v1/", "")
 
 #: A folder is a tree when one of these documents stands in it.
-MARKS = tuple(
+TREE_MARKERS = tuple(
     f"{start}{part}index.json"
     for start in STARTS
     for part in ("", "CompositionService/", "Systems/", "Chassis/")
@@ -35,7 +35,7 @@ MARKS = tuple(
 DIALECTS: Mapping[str, Callable[[], Dialect]] = {"redfish": redfish, "rsd": rsd}
 
 
-class Tree:
+class RecordedTree:
     """Documents by URI, each as its bytes or as the file that holds them."""
 
     def __init__(self, documents: Mapping[str, bytes | Path]) -> None:
@@ -58,11 +58,11 @@ class Tree:
         return decode(found.removeprefix(b"\xef\xbb\xbf"), dict, uri, "")
 
 
-def tree_of_files(files: Mapping[str, bytes | Path]) -> Tree:
+def tree_of_files(files: Mapping[str, bytes | Path]) -> RecordedTree:
     """Return the tree of the ``index.json`` files at these places below one folder."""
     names = sorted(name for name in files if name.rpartition("/")[2] == "index.json")
     start = next(start for start in STARTS if any(name.startswith(start) for name in names))
-    return Tree(
+    return RecordedTree(
         {
             path_of(f"{ROOT}/{name.removeprefix(start).removesuffix('index.json')}"): files[name]
             for name in names
@@ -71,29 +71,29 @@ def tree_of_files(files: Mapping[str, bytes | Path]) -> Tree:
     )
 
 
-def tree_of_map(documents: Mapping[str, bytes]) -> Tree:
+def tree_of_map(documents: Mapping[str, bytes]) -> RecordedTree:
     """Return the tree of a map from URI to document."""
     found: dict[str, bytes | Path] = {}
     for uri, document in documents.items():
         found.setdefault(path_of(uri), document)
-    return Tree(found)
+    return RecordedTree(found)
 
 
-def podm_of(tree: Tree, id_: str, file: str, problems: list[str]) -> FullPodm:
+def podm_of(tree: RecordedTree, id_: str, file: str, problems: list[str]) -> FullPodm:
     """Return the pod manager that a tree shows; ``problems`` gets a line for each fault.
 
     A line that is a :class:`~valence_sched.errors.Remark` left nothing out.
     """
     notes = Notes()
-    service = Service(tree.get, notes.add, tree.documents)
-    speak = DIALECTS.get(told(_root(tree)), redfish)
+    service = LinkedDocuments(tree.get, notes.add, tree.documents)
+    speak = DIALECTS.get(dialect_name(_root(tree)), redfish)
     dialect = speak()
     podm = dialect.read(service, id_, dialect.name)
     problems += notes.lines(file)
     return podm
 
 
-def _root(tree: Tree) -> Json | None:
+def _root(tree: RecordedTree) -> Json | None:
     try:
         return tree.get(ROOT)
     except InputError:
@@ -102,7 +102,7 @@ def _root(tree: Tree) -> Json | None:
 
 def is_tree(names: Iterable[str]) -> bool:
     """Return whether a folder with these files is a tree."""
-    return not set(MARKS).isdisjoint(names)
+    return not set(TREE_MARKERS).isdisjoint(names)
 
 
 def _read(path: Path, uri: str) -> bytes:
@@ -110,4 +110,4 @@ def _read(path: Path, uri: str) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
-        raise InputError(uri, "", said(error), "a document") from None
+        raise InputError(uri, "", error_text(error), "a document") from None

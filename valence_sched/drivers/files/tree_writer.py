@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, said
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
 from valence_sched.drivers.fields import MAX_TEXT, Json, Note
 from valence_sched.drivers.links import MAX_PAGES, ROOT, path_of
 from valence_sched.errors import InputError, one_line
@@ -35,12 +35,12 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Note) -> int:
         OSError: a file cannot be written.
     """
     count = 0
-    places = _Places()
-    for uri, json in joined(documents).items():
+    places = _TreePaths()
+    for uri, json in join_pages(documents).items():
         if fault := places.fault(uri):
             note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
             continue
-        data = _encoded(json)
+        data = _encode(json)
         if data is None:
             note(one_line(f"{uri}: found a document nested too deep or too large (left out)"))
             continue
@@ -51,7 +51,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Note) -> int:
     return count
 
 
-def build(folder: str, fill: Callable[[Path], None]) -> None:
+def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
     """Fill a new folder that takes its name only when all of it is there.
 
     Raises:
@@ -74,7 +74,7 @@ def build(folder: str, fill: Callable[[Path], None]) -> None:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     except OSError as error:
-        raise InputError(folder, "", said(error), "a place to write to") from None
+        raise InputError(folder, "", error_text(error), "a place to write to") from None
 
 
 def name_fault(name: str) -> str | None:
@@ -91,7 +91,7 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def joined(documents: Mapping[str, Json]) -> dict[str, Json]:
+def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
     """Return documents with the pages of each collection in its first one."""
     found = {path_of(uri): json for uri, json in documents.items()}
     later: set[str] = set()
@@ -115,7 +115,7 @@ def joined(documents: Mapping[str, Json]) -> dict[str, Json]:
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
 
 
-class _Places:
+class _TreePaths:
     """The paths that are taken, also where upper and lower case are one."""
 
     def __init__(self) -> None:
@@ -135,9 +135,9 @@ class _Places:
                 return fault
         above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
         for path in above:
-            if self._spelled.get(_folded(path), path) != path:
-                return f"found what differs from {self._spelled[_folded(path)]} in case only"
-        self._spelled |= {_folded(path): path for path in above}
+            if self._spelled.get(_fold(path), path) != path:
+                return f"found what differs from {self._spelled[_fold(path)]} in case only"
+        self._spelled |= {_fold(path): path for path in above}
         return None
 
 
@@ -145,7 +145,7 @@ def _parts(uri: str) -> list[str]:
     return uri.strip("/").split("/")
 
 
-def _folded(path: str) -> str:
+def _fold(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
@@ -153,7 +153,7 @@ def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and next(folder.iterdir(), None) is None
 
 
-def _encoded(json: Json) -> bytes | None:
+def _encode(json: Json) -> bytes | None:
     try:
         data = msgspec.json.format(msgspec.json.encode(json), indent=2) + b"\n"
     except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):

@@ -12,7 +12,16 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 
 #: States of a task that goes on.
-GOING = ("New", "Starting", "Running", "Pending", "Stopping", "Cancelling", "Service", "Suspended")
+RUNNING_TASK_STATES = (
+    "New",
+    "Starting",
+    "Running",
+    "Pending",
+    "Stopping",
+    "Cancelling",
+    "Service",
+    "Suspended",
+)
 
 
 class Answer(NamedTuple):
@@ -46,10 +55,10 @@ def object_of(body: bytes, uri: str) -> Json:
     return decode(data, dict, uri, "")
 
 
-def goes_on(answer: Answer) -> bool:
+def is_task_running(answer: Answer) -> bool:
     """Return whether an answer says that its task has not ended."""
     if answer.status == 202:
         return True
     if answer.status != 200 or not answer.body:
         return False
-    return answer.json("task").get("TaskState") in GOING
+    return answer.json("task").get("TaskState") in RUNNING_TASK_STATES

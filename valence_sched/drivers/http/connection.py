@@ -24,25 +24,25 @@ import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import Answer, goes_on
-from valence_sched.drivers.http.errors import Deadline, Trust, Unreachable
+from valence_sched.drivers.http.answer import Answer, is_task_running
+from valence_sched.drivers.http.errors import Deadline, TlsContexts, Unreachable
 from valence_sched.drivers.http.login import Login
 from valence_sched.drivers.http.proxy import base_url, proxies_to
 from valence_sched.drivers.http.retry import retry_after_s
-from valence_sched.drivers.http.stdlib_transport import Lines
+from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 from valence_sched.drivers.links import host_and_path
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
-    from valence_sched.drivers.http.sushy_transport import LongWay
+    from valence_sched.drivers.http.sushy_transport import SushyTransport
 
 #: How often a read is tried, and how long to wait before the second time; then twice as long.
 ATTEMPTS = 4
 PAUSE_S = 0.1
 MAX_REDIRECTS = 5
 #: Answers that ask for another try.
-BUSY = (429, 503)
+BUSY_STATUSES = (429, 503)
 #: How long the deletion of a session may take, also after the deadline.
 LOGOUT_S = 3.0
 #: What every request carries; ``identity`` as sushy has it, for the sake of ETags.
@@ -64,25 +64,27 @@ class Connection:
 
     def __init__(
         self,
-        registered: Registered,
+        registration: Registration,
         password: str | None,
         deadline: Deadline,
         parallel: int = 1,
-        trust: Trust | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
-        self.name, self.deadline, self.requests = registered.name, deadline, 0
+        self.name, self.deadline, self.requests = registration.name, deadline, 0
         self._received = 0
-        self.url = base_url(registered)
+        self.url = base_url(registration)
         self.host = host_and_path(self.url)[0]
-        self._parallel, self._trust = parallel, trust or Trust()
+        self._parallel, self._tls = parallel, tls or TlsContexts()
         self._ended = self._closing = False
         self._ending = threading.Lock()
-        if registered.cacert and not Path(registered.cacert).exists():
-            raise PodmError(f"found no file {registered.cacert!r}, expected the --cacert it names")
-        self._verify: bool | str = registered.cacert or not registered.insecure
+        if registration.cacert and not Path(registration.cacert).exists():
+            raise PodmError(
+                f"found no file {registration.cacert!r}, expected the --cacert it names"
+            )
+        self._verify: bool | str = registration.cacert or not registration.insecure
         self._proxies = proxies_to(self.url)
         self._headers = HEADERS
-        self._login = Login(self, registered, password)
+        self._login = Login(self, registration, password)
 
     def __repr__(self) -> str:
         return f"Connection({self.name!r}, {self.url!r})"
@@ -98,7 +100,7 @@ class Connection:
         """What is worth saying about how the login went."""
         return self._login.remarks
 
-    def carry(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
+    def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
         """Have every request from now on carry a token, or a user and a password, or neither."""
         if token is not None:
             self._headers = HEADERS | {"X-Auth-Token": token}
@@ -108,7 +110,7 @@ class Connection:
         else:
             self._headers = HEADERS
         if "_long_way" in vars(self):
-            self._long_way.sign(self._headers)
+            self._long_way.set_headers(self._headers)
 
     def log_in(self, root: Json | None) -> None:
         """Log in as the service root offers it; without a user name, not at all.
@@ -136,10 +138,10 @@ class Connection:
         if answer.status == 401 and self._login.renew(logins):
             answer = self._read(uri, most, share)
         if answer.status == 401:
-            raise self._login.refused()
+            raise self._login.refusal()
         return answer
 
-    def ask(self, uri: str) -> Answer:
+    def get_anonymous(self, uri: str) -> Answer:
         """Read as :meth:`get`, also where it needs a login that was not made yet."""
         return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
@@ -159,11 +161,11 @@ class Connection:
         """Delete, once; raises as :meth:`post`."""
         return self._send("DELETE", uri, MAX_DOCUMENT_BYTES, headers=headers)
 
-    def session(self, method: str, uri: str, data: Json | None = None) -> Answer:
+    def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer:
         """Make or delete a session, once; raises as :meth:`post`."""
         return self._send(method, uri, MAX_DOCUMENT_BYTES, data=data, short=True)
 
-    def task(self, answer: Answer, poll_s: float = 1.0) -> Answer:
+    def wait_for_task(self, answer: Answer, poll_s: float = 1.0) -> Answer:
         """Wait for what a 202 promised; any other answer is returned as it is.
 
         Raises:
@@ -176,9 +178,9 @@ class Connection:
             if not isinstance(found, str):
                 raise PodmError("answered 202 without saying where its task is")
             where = found
-        while where and goes_on(answer):
+        while where and is_task_running(answer):
             self.wait(retry_after_s(answer.headers, poll_s))
-            answer = self.get(self.local(where))
+            answer = self.get(self.local_path(where))
         return answer
 
     def wait(self, seconds: float) -> None:
@@ -188,22 +190,22 @@ class Connection:
             Unreachable: the deadline comes first.
         """
         if seconds >= self.deadline.left_s:
-            raise self.deadline.passed()
+            raise self.deadline.error()
         time.sleep(seconds)
 
-    def local(self, link: str) -> str:
+    def local_path(self, link: str) -> str:
         """Return the path of a link, which must not leave the host.
 
         Raises:
             InputError: it does.
         """
-        host, path = self.place(link)
+        host, path = self.resolve(link)
         if host != self.host:
             found = f"a link to {host or 'nowhere'}"
             raise InputError(path, "", found, f"links to {self.host} only")
         return path
 
-    def place(self, link: str, at: str = "/") -> tuple[str, str]:
+    def resolve(self, link: str, at: str = "/") -> tuple[str, str]:
         """Return host and path that a link in the document ``at`` a path leads to.
 
         The host is empty where it leads nowhere.
@@ -240,13 +242,13 @@ class Connection:
             pause_s = PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
             try:
                 answer = self._follow(uri, most, share)
-                if answer.status not in BUSY or attempt == ATTEMPTS:
+                if answer.status not in BUSY_STATUSES or attempt == ATTEMPTS:
                     return answer
                 pause_s = retry_after_s(answer.headers, pause_s)
                 if pause_s >= self.deadline.left_s:
                     return answer
             except Unreachable as error:
-                if not error.again or attempt == ATTEMPTS or self._ended:
+                if not error.retryable or attempt == ATTEMPTS or self._ended:
                     raise
             self.wait(pause_s)
         raise AssertionError("unreachable")
@@ -259,7 +261,7 @@ class Connection:
             where = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not where:
                 return answer
-            host, at = self.place(where, at)
+            host, at = self.resolve(where, at)
             if host != self.host:
                 found = f"a redirect to {host or 'nowhere'}"
                 raise InputError(uri, "", found, f"an answer from {self.host}")
@@ -279,7 +281,7 @@ class Connection:
         """Send; with ``short`` on the short way, where no proxy is on it."""
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
-            raise self.deadline.passed()
+            raise self.deadline.error()
         self.requests += 1
         try:
             if short and not self._proxies:
@@ -289,28 +291,28 @@ class Connection:
             else:
                 answer = self._long_way.ask(method, uri, left_s * share, most, data, headers)
             if self._ended and method != "DELETE":  # what was cut off can look whole
-                raise self.deadline.passed()
+                raise self.deadline.error()
             self._received += len(answer.body)
             if self._received > MAX_TREE_BYTES:
                 raise PodmError(f"sends more than {MAX_TREE_BYTES} bytes")
             return answer
         except Unreachable:
             if self._ended or self.deadline.left_s <= 0:
-                raise self.deadline.passed() from None
+                raise self.deadline.error() from None
             raise
 
     @functools.cached_property
-    def _lines(self) -> Lines:
+    def _lines(self) -> StdlibTransport:
         """The short way."""
-        return Lines(self.url, self._verify, self._trust)
+        return StdlibTransport(self.url, self._verify, self._tls)
 
     @functools.cached_property
-    def _long_way(self) -> LongWay:
+    def _long_way(self) -> SushyTransport:
         """The way through sushy, which takes long to import."""
-        from valence_sched.drivers.http.sushy_transport import LongWay
+        from valence_sched.drivers.http.sushy_transport import SushyTransport
 
-        way = LongWay(self.url, self._verify, self._proxies, self._parallel, self._trust)
-        way.sign(self._headers)
+        way = SushyTransport(self.url, self._verify, self._proxies, self._parallel, self._tls)
+        way.set_headers(self._headers)
         return way
 
 

@@ -10,23 +10,23 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError
 
 
-def entered(connection: Connection) -> Json | None:
+def enter_service(connection: Connection) -> Json | None:
     """Return the service root and log in; some ask for the login before they show it.
 
     A root that is not there may still have its parts where they stand by custom.
     """
-    answer = connection.ask(f"{ROOT}/")
+    answer = connection.get_anonymous(f"{ROOT}/")
     if answer.status == 404:
-        answer = connection.ask(ROOT)
+        answer = connection.get_anonymous(ROOT)
     if answer.status in (401, 403):
         connection.log_in(None)
-        return _shown(connection.get(f"{ROOT}/"))
-    root = _shown(answer)
+        return _root_document(connection.get(f"{ROOT}/"))
+    root = _root_document(answer)
     connection.log_in(root)
     return root
 
 
-def _shown(answer: Answer) -> Json | None:
+def _root_document(answer: Answer) -> Json | None:
     if answer.status == 404:
         return None
     if answer.status != 200:

@@ -31,9 +31,9 @@ class Unreachable(PodmError):
     reached the pod manager, so that a write may have had its effect.
     """
 
-    def __init__(self, text: str, *, again: bool = False, sent: bool = True) -> None:
+    def __init__(self, text: str, *, retryable: bool = False, sent: bool = True) -> None:
         super().__init__(text)
-        self.again, self.sent = again, sent
+        self.retryable, self.sent = retryable, sent
 
 
 class Slow(Unreachable):
@@ -56,32 +56,32 @@ class Deadline:
         """The seconds that are left; 0 or less when it has passed."""
         return self._ends - time.monotonic()
 
-    def passed(self) -> Unreachable:
+    def error(self) -> Unreachable:
         """Return the error to raise when it has passed."""
         what = f"no complete answer within {self.seconds:g} s"
         return Unreachable(f"{what} (allow it more with --timeout)")
 
 
-class Trust:
+class TlsContexts:
     """The authorities that are trusted; reading them costs more than a request, so read once."""
 
     def __init__(self) -> None:
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
-    def by(self, verify: bool | str) -> ssl.SSLContext:
+    def for_verify(self, verify: bool | str) -> ssl.SSLContext:
         """Return how to verify: by the usual authorities, by a file or folder of them, or not.
 
         Raises:
             OSError: the authorities cannot be read.
         """
         if verify is not True:
-            return self.of(verify or "")
+            return self.for_authorities(verify or "")
         from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-        return self.of(DEFAULT_CA_BUNDLE_PATH)
+        return self.for_authorities(DEFAULT_CA_BUNDLE_PATH)
 
-    def of(self, authorities: str) -> ssl.SSLContext:
+    def for_authorities(self, authorities: str) -> ssl.SSLContext:
         """Return how to verify by a file or folder of authorities; without one, not at all."""
         with self._lock:
             if authorities not in self._contexts:
@@ -102,22 +102,22 @@ def _context(authorities: str) -> ssl.SSLContext:
         raise Unreachable(text, sent=False) from None
 
 
-def unreachable(error: BaseException, *, connected: bool = True) -> Unreachable:
+def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
     """Return what an error of a socket means, in a few words.
 
     ``connected`` is whether the pod manager had taken the connection.
     """
     causes = causes_of(error)
     if isinstance(causes[-1], ssl.SSLEOFError):  # cut off, whoever it is
-        return broken(causes[-1], connected=connected)
+        return connection_error(causes[-1], connected=connected)
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return distrusted(causes[-1])
+        return tls_error(causes[-1])
     if any(isinstance(cause, TimeoutError) for cause in causes):
-        return late(connected=connected)
-    return broken(causes[-1], connected=connected)
+        return timeout_error(connected=connected)
+    return connection_error(causes[-1], connected=connected)
 
 
-def distrusted(error: BaseException) -> Unreachable:
+def tls_error(error: BaseException) -> Unreachable:
     """Return that there is no TLS with who answers."""
     said = _plain(error)
     hint = "name its authority with --cacert; --insecure reads it unchecked"
@@ -126,19 +126,19 @@ def distrusted(error: BaseException) -> Unreachable:
     return Unreachable(f"TLS: {said} ({hint})", sent=False)
 
 
-def late(*, connected: bool) -> Slow:
+def timeout_error(*, connected: bool) -> Slow:
     """Return that something did not come in time: the answer, or even the connection."""
     if connected:
         return Slow("no answer in time (allow it more with --timeout)")
     return Slow("no connection in time (is it up, and the address right?)", sent=False)
 
 
-def broken(error: BaseException, *, connected: bool) -> Unreachable:
+def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
     other = isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
     hint = "is it this port, and not https?" if other else "is it up, and the address right?"
     kind = Cut if connected else Unreachable
-    return kind(f"{_plain(error)} ({hint})", again=True, sent=connected)
+    return kind(f"{_plain(error)} ({hint})", retryable=True, sent=connected)
 
 
 def causes_of(error: BaseException) -> list[BaseException]:

@@ -12,7 +12,7 @@ from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.http.answer import Answer
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, Remark, one_line
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.connection import Connection
@@ -23,7 +23,7 @@ SESSIONS = f"{ROOT}/SessionService/Sessions"
 _REGISTER = "name another in its file, or register it with `podm set --username --password-prompt`"
 
 
-class Refused(PodmError):
+class LoginRefused(PodmError):
     """A pod manager answers, and refuses the login."""
 
 
@@ -33,11 +33,11 @@ class Login:
     def __init__(
         self,
         connection: Connection,
-        registered: Registered,
+        registration: Registration,
         password: str | None,
     ) -> None:
         self._connection = connection
-        self._user, self._auth, self._password = registered.username, registered.auth, password
+        self._user, self._auth, self._password = registration.username, registration.auth, password
         self._open: list[str] = []
         self._sessions: str | None = None
         self._renewing = threading.Lock()
@@ -54,11 +54,11 @@ class Login:
             return
         self.count += 1
         if self._auth != "basic":
-            self._sessions = self._place(root)
+            self._sessions = self._sessions_uri(root)
         if self._sessions is None:
-            self._basic()
+            self._use_basic()
         else:
-            self._session(self._sessions)
+            self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
         """Log in once more, once in a run; ``count`` is the login that has expired.
@@ -71,27 +71,27 @@ class Login:
             if self._sessions is None or self._renewed:
                 return False
             self._renewed = True
-            self._connection.carry()
-            self._session(self._sessions)
+            self._connection.set_auth()
+            self._open_session(self._sessions)
             self.count += 1  # last: who sees it finds the new session in place
             return True
 
-    def refused(self) -> Refused:
+    def refusal(self) -> LoginRefused:
         """Return the error to raise when a request is not let in."""
         if self._user is None:
-            return Refused(
+            return LoginRefused(
                 "asks for a login (name one in its file, or register it with `podm set --username`)"
             )
         if self._renewed:
-            return Refused(f"the login of {self._user!r} expired twice in one read")
-        return Refused(f"refused the login of {self._user!r} ({_REGISTER})")
+            return LoginRefused(f"the login of {self._user!r} expired twice in one read")
+        return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
         """Delete every session of ours; one that stays is logged, for all else is said."""
         while self._open:
             uri = self._open.pop(0)  # the one we are in comes last
             try:
-                status = self._connection.session("DELETE", uri).status
+                status = self._connection.send_session_request("DELETE", uri).status
             except (PodmError, InputError) as error:
                 found = str(error).partition(" (")[0]  # its hint is for reading
                 LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
@@ -100,40 +100,40 @@ class Login:
                     found = f"HTTP {status}"
                     LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
 
-    def _place(self, root: Json | None) -> str | None:
+    def _sessions_uri(self, root: Json | None) -> str | None:
         """Return where sessions are made, None where they are not."""
         root = root or {}
         inside = root.get("Links")
         for link in links(inside.get("Sessions") if isinstance(inside, dict) else None):
             if link:
-                return self._connection.local(link)
+                return self._connection.local_path(link)
         if "SessionService" in root or self._auth == "session" or not root:
             return SESSIONS
         return None
 
-    def _session(self, uri: str) -> None:
+    def _open_session(self, uri: str) -> None:
         who = {"UserName": self._user, "Password": self._password}
-        answer = self._connection.session("POST", uri, who)
+        answer = self._connection.send_session_request("POST", uri, who)
         token = answer.headers.get("X-Auth-Token")
-        if answer.status < 300 and (where := self._made(answer, uri)):
+        if answer.status < 300 and (where := self._session_path(answer, uri)):
             self._open.append(where)
         elif answer.status < 300 and token:
             LOG.warning("%s%s: does not say where its session is: it stays open",
                         self._connection.url, uri)  # fmt: skip
         if answer.status < 300 and token:
-            self._connection.carry(token=token)
+            self._connection.set_auth(token=token)
         elif answer.status == 401:
-            raise self.refused()
+            raise self.refusal()
         else:
             found = f"HTTP {answer.status}" if answer.status >= 300 else "no X-Auth-Token"
             if self._auth == "session":
                 hint = "are too many open? --auth basic needs none"
-                raise Refused(f"{uri}: makes no session: {found} ({hint})")
+                raise LoginRefused(f"{uri}: makes no session: {found} ({hint})")
             self._remark(f"{uri}: found {found}, expected a session (went on with --auth basic)")
             self._sessions = None
-            self._basic()
+            self._use_basic()
 
-    def _made(self, answer: Answer, uri: str) -> str | None:
+    def _session_path(self, answer: Answer, uri: str) -> str | None:
         """Return the path of a session that was made, None where that is not told.
 
         The path alone: behind a proxy, or by another name, its host is not the one we know.
@@ -142,11 +142,11 @@ class Login:
         if not where and answer.body:
             with contextlib.suppress(InputError):
                 where = answer.json(uri).get("@odata.id")
-        path = self._connection.place(where)[1] if isinstance(where, str) else ""
+        path = self._connection.resolve(where)[1] if isinstance(where, str) else ""
         return path if path.startswith("/") else None
 
-    def _basic(self) -> None:
-        self._connection.carry(basic=(self._user or "", self._password or ""))
+    def _use_basic(self) -> None:
+        self._connection.set_auth(basic=(self._user or "", self._password or ""))
 
     def _remark(self, text: str) -> None:
         self.remarks.append(Remark(one_line(text)))

@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import PodmError
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 
-def base_url(registered: Registered) -> str:
+def base_url(registration: Registration) -> str:
     """Return scheme, host and port of a pod manager.
 
     Raises:
         PodmError: its URL is none.
     """
     try:
-        parts = urlsplit(registered.url)
+        parts = urlsplit(registration.url)
         port = parts.port
     except ValueError as error:
         raise PodmError(f"{error} (expected https://host or https://host:port)") from None

@@ -24,7 +24,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.errors import Trust, shut, unreachable
+from valence_sched.drivers.http.errors import TlsContexts, shut, unreachable_error
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _PORTS = {"https": 443, "http": 80}
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
 
 
-class Lines:
+class StdlibTransport:
     """The lines to one host. Threads may share them: each request has one to itself.
 
     ``verify`` is whether to verify who answers, or a file of authorities to do it by.
@@ -46,16 +46,16 @@ class Lines:
         Unreachable: the authorities cannot be read.
     """
 
-    def __init__(self, url: str, verify: bool | str, trust: Trust) -> None:
+    def __init__(self, url: str, verify: bool | str, trust: TlsContexts) -> None:
         parts = urlsplit(url)
         self._url = url
         self._host = parts.hostname or ""
         # Without a port http.client takes the end of an IPv6 address for one.
         self._port = parts.port or _PORTS.get(parts.scheme)
         try:
-            self._context = trust.by(verify) if parts.scheme == "https" else None
+            self._context = trust.for_verify(verify) if parts.scheme == "https" else None
         except OSError as error:
-            raise unreachable(error) from None
+            raise unreachable_error(error) from None
         self._idle: list[HTTPConnection] = []
         self._open: dict[HTTPConnection, socket.socket] = {}
 
@@ -74,17 +74,17 @@ class Lines:
             Unreachable: no answer came, or not all of it.
         """
         idle = self._idle
-        line = self._free(timeout_s) or self._new(timeout_s)
+        line = self._take_idle(timeout_s) or self._connect(timeout_s)
         try:
-            line.request(method, _quoted(path), body, headers)
+            line.request(method, _quote_path(path), body, headers)
             response = line.getresponse()
             content = response.read(most + 1)
             if len(content) <= most and response.length:
                 raise IncompleteRead(content, response.length)
-            content = _unpacked(response, content, most)
+            content = _decompress(response, content, most)
         except (HTTPException, OSError, ValueError, zlib.error) as error:
             self._drop(line)
-            raise unreachable(error) from None
+            raise unreachable_error(error) from None
         size, status = len(content), response.status
         LOG.debug('%s "%s %s HTTP/1.1" %d, %d bytes', self._url, method, path, status, size)
         if response.isclosed() and not response.will_close and idle is self._idle:
@@ -108,7 +108,7 @@ class Lines:
         while self._idle:
             self._drop(self._idle.pop())
 
-    def _free(self, timeout_s: float) -> HTTPConnection | None:
+    def _take_idle(self, timeout_s: float) -> HTTPConnection | None:
         """Return a line that is open and free, None if there is none."""
         while self._idle:
             try:
@@ -121,7 +121,7 @@ class Lines:
             self._drop(line)  # its end, for nothing is due
         return None
 
-    def _new(self, timeout_s: float) -> HTTPConnection:
+    def _connect(self, timeout_s: float) -> HTTPConnection:
         if self._context is None:
             line = HTTPConnection(self._host, self._port, timeout_s)
         else:
@@ -131,7 +131,7 @@ class Lines:
         except (OSError, ValueError) as error:
             connected = line.sock is not None
             line.close()
-            raise unreachable(error, connected=connected) from None
+            raise unreachable_error(error, connected=connected) from None
         self._open[line] = line.sock
         return line
 
@@ -146,7 +146,7 @@ def _is_readable(sock: socket.socket) -> bool:
         return bool(selector.select(0))
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Return a path as it can be sent."""
     if _PLAIN.fullmatch(path):
         return path
@@ -155,7 +155,7 @@ def _quoted(path: str) -> str:
     return requote_uri(path)
 
 
-def _unpacked(response: HTTPResponse, content: bytes, most: int) -> bytes:
+def _decompress(response: HTTPResponse, content: bytes, most: int) -> bytes:
     """Return a body as it was before a server packed it, not more than one byte too many."""
     if (response.getheader("Content-Encoding") or "").lower() not in _PACKED:
         return content

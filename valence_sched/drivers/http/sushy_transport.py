@@ -26,22 +26,22 @@ from urllib3.exceptions import SSLError as PoolSSLError
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.answer import Answer
 from valence_sched.drivers.http.errors import (
-    Trust,
+    TlsContexts,
     Unreachable,
-    broken,
     causes_of,
-    distrusted,
-    late,
+    connection_error,
     shut,
-    unreachable,
+    timeout_error,
+    tls_error,
+    unreachable_error,
 )
 from valence_sched.errors import InputError
 
 
-class Adapter(HTTPAdapter):
+class PooledAdapter(HTTPAdapter):
     """Keeps connections alive, knows them all, and says plainly what fails."""
 
-    def __init__(self, parallel: int, trust: Trust) -> None:
+    def __init__(self, parallel: int, trust: TlsContexts) -> None:
         self._trust = trust
         self._open: WeakSet[Any] = WeakSet()
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
@@ -65,7 +65,7 @@ class Adapter(HTTPAdapter):
         super().cert_verify(conn, url, verify, cert)
         authorities = conn.ca_certs or conn.ca_cert_dir if url.startswith("https") else None
         if authorities:
-            conn.conn_kw["ssl_context"] = self._trust.of(authorities)
+            conn.conn_kw["ssl_context"] = self._trust.for_authorities(authorities)
             conn.ca_certs = conn.ca_cert_dir = None
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
@@ -77,7 +77,7 @@ class Adapter(HTTPAdapter):
         try:
             return super().send(request, *args, **kwargs)
         except (requests.RequestException, HTTPError, OSError) as error:
-            raise _unreachable(error) from None
+            raise _wrapped_error(error) from None
 
     def cut(self) -> None:
         """End every request that is under way, whoever waits for it."""
@@ -102,35 +102,40 @@ def body_of(answer: Any, most: int) -> bytes:
         return body
     except (HTTPError, OSError) as error:
         answer.close()
-        raise _unreachable(error) from None
+        raise _wrapped_error(error) from None
 
 
-def _unreachable(error: BaseException) -> Unreachable:
+def _wrapped_error(error: BaseException) -> Unreachable:
     """Return what an error means that requests or urllib3 may have wrapped."""
     causes = causes_of(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
-        return distrusted(causes[-1])
+        return tls_error(causes[-1])
     if any(isinstance(cause, NewConnectionError) for cause in causes):
-        return broken(causes[-1], connected=False)
+        return connection_error(causes[-1], connected=False)
     if any(isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes):
-        return late(connected=False)
+        return timeout_error(connected=False)
     if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
-        return late(connected=True)
-    return unreachable(error)
+        return timeout_error(connected=True)
+    return unreachable_error(error)
 
 
-class LongWay:
+class SushyTransport:
     """The connector to one host, which sends each request once and follows nothing.
 
     ``verify`` is whether to verify who answers, or a file of authorities to do it by.
     """
 
     def __init__(
-        self, url: str, verify: bool | str, proxies: Mapping[str, str], parallel: int, trust: Trust
+        self,
+        url: str,
+        verify: bool | str,
+        proxies: Mapping[str, str],
+        parallel: int,
+        trust: TlsContexts,
     ) -> None:
-        self._adapter = Adapter(parallel, trust)
+        self._adapter = PooledAdapter(parallel, trust)
         self._connector = Connector(
-            url, verify=verify, response_callback=_refuse, server_side_retries=1
+            url, verify=verify, response_callback=_raise_status, server_side_retries=1
         )
         session = self._connector._session
         session.proxies = dict(proxies)
@@ -139,7 +144,7 @@ class LongWay:
         session.mount("https://", self._adapter)
         session.mount("http://", self._adapter)
 
-    def sign(self, headers: Mapping[str, str]) -> None:
+    def set_headers(self, headers: Mapping[str, str]) -> None:
         """Have every request carry these headers."""
         session = self._connector._session
         session.headers.clear()
@@ -171,7 +176,7 @@ class LongWay:
                 stream=True,
                 allow_redirects=False,
             )
-        except _Status as found:
+        except _HttpStatus as found:
             response = found.response
         except (SushyError, ValueError, requests.RequestException) as error:
             raise InputError(uri, "", str(error), "a request that can be sent") from None
@@ -186,7 +191,7 @@ class LongWay:
         self._adapter.close()
 
 
-class _Status(Exception):
+class _HttpStatus(Exception):
     """An answer that sushy would try again, or read without bound."""
 
     def __init__(self, response: requests.Response) -> None:
@@ -194,6 +199,6 @@ class _Status(Exception):
         self.response = response
 
 
-def _refuse(response: requests.Response) -> None:
+def _raise_status(response: requests.Response) -> None:
     if response.status_code >= 400:
-        raise _Status(response)
+        raise _HttpStatus(response)

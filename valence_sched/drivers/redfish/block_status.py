@@ -9,7 +9,7 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.redfish.describe import Alike
+from valence_sched.drivers.redfish.describe import ContentMemo
 from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import BlockType, CompositionState, Node, Status
@@ -23,8 +23,10 @@ _TYPES: dict[str, BlockType] = {word.casefold(): word for word in get_args(Block
 def statuses(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Mapping[str, Status]:
     """Return the status of each block by its URI."""
     used = Counter(uri for node in nodes for uri in set(node.blocks))
-    alike = Alike(_status)
-    return {block.uri: _checked(block, alike.of(block), used[block.uri]) for block in blocks}
+    alike = ContentMemo(_status)
+    return {
+        block.uri: _correct_by_nodes(block, alike.of(block), used[block.uri]) for block in blocks
+    }
 
 
 def types(block: ResourceBlock) -> tuple[BlockType, ...]:
@@ -51,7 +53,7 @@ def _status(block: ResourceBlock) -> Status:
     )
 
 
-def _checked(block: ResourceBlock, status: Status, used: int) -> Status:
+def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status:
     """Believe composed systems: a block they link is in use, whatever it says itself."""
     if not used:
         return status

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from valence_sched.drivers.composer import Wire
+from valence_sched.drivers.composer import Session
 from valence_sched.drivers.fields import Field, Json, Resource, flag, text
 from valence_sched.drivers.links import ROOT, path_of
-from valence_sched.drivers.redfish.schema import Capability, Collection, CompositionService, Root
+from valence_sched.drivers.redfish.schema import (
+    Collection,
+    CollectionCapability,
+    CompositionService,
+    ServiceRoot,
+)
 from valence_sched.errors import PodmError
 
 GONE = (404, 410)
@@ -25,7 +30,7 @@ class UseCase(NamedTuple):
     rules: Json
 
 
-class Offered(NamedTuple):
+class ComposeCapabilities(NamedTuple):
     """All ways of a service; ``systems`` is the collection of systems."""
 
     systems: str | None
@@ -34,43 +39,45 @@ class Offered(NamedTuple):
     use_cases: tuple[UseCase, ...]
 
 
-class _Actions(Resource):
+class _CompositionServiceActions(Resource):
     compose = Field(
         "Actions/#CompositionService.Compose/target", text, "where manifests go; follow it as it is"
     )
     zone_affinity = Field("AllowZoneAffinity", flag, "whether a zone can be named by its Id")
 
 
-class _Target(Resource):
+class _TargetCollection(Resource):
     target = Field("Links/TargetCollection/@odata.id", text, "where to post")
 
 
-def offered(wire: Wire) -> Offered:
+def read_capabilities(session: Session) -> ComposeCapabilities:
     """Read what a service offers.
 
     Raises:
         PodmError: the service root cannot be read.
     """
-    root = Root(ROOT, document(wire, ROOT) or {}, unheard)
-    service = next(_read(wire, root.composition), {})
-    actions = _Actions(ROOT, service, unheard)
-    systems = next(filter(None, (path(link) for link in root.systems)), None)
+    root = ServiceRoot(ROOT, get_document(session, ROOT) or {}, ignore_note)
+    service = next(_documents(session, root.composition), {})
+    actions = _CompositionServiceActions(ROOT, service, ignore_note)
+    systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
-    parts = CompositionService(ROOT, service, unheard)
+    parts = CompositionService(ROOT, service, ignore_note)
     for link in (*root.systems, *parts.blocks, *parts.zones):
-        json = next(_read(wire, (link,)), {})
-        cases += _use_cases(wire, json, path(link) or "")
+        json = next(_documents(session, (link,)), {})
+        cases += _use_cases(session, json, link_path(link) or "")
         if link in parts.zones:
-            for zone in Collection(ROOT, json, unheard).members:
-                held = _tried(wire, zone)
+            for zone in Collection(ROOT, json, ignore_note).members:
+                held = _document_or_empty(session, zone)
                 cases += [
-                    case._replace(zones=(path(zone) or "",), target=systems or case.target)
-                    for case in _use_cases(wire, held, systems or "")
+                    case._replace(zones=(link_path(zone) or "",), target=systems or case.target)
+                    for case in _use_cases(session, held, systems or "")
                 ]
-    return Offered(systems, path(actions.compose), bool(actions.zone_affinity), tuple(cases))
+    return ComposeCapabilities(
+        systems, link_path(actions.compose), bool(actions.zone_affinity), tuple(cases)
+    )
 
 
-def document(wire: Wire, uri: str | None) -> Json | None:
+def get_document(session: Session, uri: str | None) -> Json | None:
     """Return a document, None when there is none.
 
     Raises:
@@ -78,7 +85,7 @@ def document(wire: Wire, uri: str | None) -> Json | None:
     """
     if not uri:
         return None
-    reply = wire.get(uri)
+    reply = session.get(uri)
     if reply.status in GONE:
         return None
     if reply.status != 200 or reply.body is None:
@@ -86,7 +93,7 @@ def document(wire: Wire, uri: str | None) -> Json | None:
     return reply.body
 
 
-def path(link: str | None) -> str | None:
+def link_path(link: str | None) -> str | None:
     """Return the path of a link, whatever host it names; None for no link."""
     if not link:
         return None
@@ -94,34 +101,36 @@ def path(link: str | None) -> str | None:
     return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
 
 
-def unheard(_problem: str) -> None:
+def ignore_note(_problem: str) -> None:
     """Take no note: what is doubtful was told when the inventory was read."""
 
 
-def _read(wire: Wire, links: Iterable[str]) -> Iterator[Json]:
+def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
     """Yield the documents behind links, those that are there."""
     for link in links:
-        json = document(wire, path(link))
+        json = get_document(session, link_path(link))
         if json is not None:
             yield json
 
 
-def _tried(wire: Wire, link: str) -> Json:
+def _document_or_empty(session: Session, link: str) -> Json:
     """Return the document behind a link; one that is bad keeps nobody from the others."""
     try:
-        return document(wire, path(link)) or {}
+        return get_document(session, link_path(link)) or {}
     except PodmError:
         return {}
 
 
-def _use_cases(wire: Wire, json: Json, collection: str) -> Iterator[UseCase]:
-    for stated in Collection(ROOT, json, unheard).capabilities:
-        capability = Capability(ROOT, stated, unheard)
-        rules = next(filter(None, (_tried(wire, link) for link in capability.object)), None)
+def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCase]:
+    for stated in Collection(ROOT, json, ignore_note).capabilities:
+        capability = CollectionCapability(ROOT, stated, ignore_note)
+        rules = next(
+            filter(None, (_document_or_empty(session, link) for link in capability.object)), None
+        )
         if rules is not None:
             yield UseCase(
                 capability.use_case or "",
-                path(_Target(ROOT, stated, unheard).target) or collection,
-                tuple(filter(None, (path(zone) for zone in capability.zones))),
+                link_path(_TargetCollection(ROOT, stated, ignore_note).target) or collection,
+                tuple(filter(None, (link_path(zone) for zone in capability.zones))),
                 rules,
             )

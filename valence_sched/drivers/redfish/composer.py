@@ -12,156 +12,162 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Watch, Wire
+from valence_sched.drivers.composer import Session, Watch
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import Offered, offered
-from valence_sched.drivers.redfish.reservations import Marks
-from valence_sched.drivers.redfish.verify import ReadBack
+from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, read_capabilities
+from valence_sched.drivers.redfish.reservations import BlockReservations
+from valence_sched.drivers.redfish.verify import NodeReader
 from valence_sched.drivers.refusals import refusal
-from valence_sched.drivers.write import Sent, written
+from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import Outcome, Wanted
-from valence_sched.model.custom_resource import SCHEME
+from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.custom_resource import DECLARED_SCHEME
 
 #: How often a node is looked for after a reply that was lost.
-LATE_LOOKS = 8
+LATE_READS = 8
 
 
-class RedfishHands:
+class RedfishComposer:
     """One pod manager that speaks Redfish; ``patience`` makes how long to wait for it."""
 
-    def __init__(self, wire: Wire, patience: Callable[[], Patience]) -> None:
-        self._wire, self._patience = wire, patience
-        self._offered: Offered | None = None
-        self._back = ReadBack(wire, self._offers)
-        self._marks = Marks(wire, self._back)
+    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
+        self._session, self._patience = session, patience
+        self._known_capabilities: ComposeCapabilities | None = None
+        self._reader = NodeReader(session, self._capabilities)
+        self._block_reservations = BlockReservations(session, self._reader)
         self._reservation: str | None = None
 
-    def refuses(self, wanted: Wanted) -> str | None:
+    def refusal(self, request: CompositionRequest) -> str | None:
         """Return why this could not be composed here, whatever is free; None when it could."""
-        amounts = [grant for grant in wanted.grants if not grant.uri.startswith(SCHEME)]
+        amounts = [grant for grant in request.grants if not grant.uri.startswith(DECLARED_SCHEME)]
         if amounts:
             return (
                 f"{amounts[0].amount:g} of {amounts[0].uri} are to be part of the node, "
                 "and on Redfish only whole blocks are composed"
             )
-        way = methods.choose(self._offers(), wanted)
+        way = methods.choose_method(self._capabilities(), request)
         return way if isinstance(way, str) else None
 
-    def taken(self, wanted: Wanted) -> Sequence[str]:
+    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line for each block that is no longer free."""
-        told = ((uri, self._back.in_use(uri)) for uri in wanted.blocks)
+        told = ((uri, self._reader.block_conflict(uri)) for uri in request.blocks)
         return [f"{uri}: {why}" for uri, why in told if why]
 
-    def preview(self, wanted: Wanted) -> str | None:
+    def preview(self, request: CompositionRequest) -> str | None:
         """Ask by the Compose action whether the node could be made."""
-        target = self._offers().compose_target
+        target = self._capabilities().compose_target
         if target is None:
             raise PodmError("it offers no Compose action, so it cannot be asked for a preview")
-        return refusal(self._wire.post(target, methods.manifest(wanted, "Preview")))
+        return refusal(self._session.post(target, methods.manifest(request, "Preview")))
 
-    def reserve(self, wanted: Wanted) -> bool:
+    def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action where that is the way, else by the flag on each block.
 
         Where the pod manager chooses the blocks, reserved ones are those it would not choose.
         """
-        way = methods.choose(self._offers(), wanted)
+        way = methods.choose_method(self._capabilities(), request)
         if isinstance(way, str) or not way.exact:
             return False
-        if way.target != self._offers().compose_target:
-            return self._marks.reserve(wanted)
-        reply = self._wire.post(way.target, methods.manifest(wanted, "PreviewReserve"))
+        if way.target != self._capabilities().compose_target:
+            return self._block_reservations.reserve(request)
+        reply = self._session.post(way.target, methods.manifest(request, "PreviewReserve"))
         if problem := refusal(reply):
             raise PodmError(problem)
         self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
         return self._reservation is not None
 
-    def unreserve(self, wanted: Wanted) -> None:
+    def unreserve(self, request: CompositionRequest) -> None:
         """Take Reserved off the blocks again; a reservation by action ends by itself."""
-        way = methods.choose(self._offers(), wanted)
+        way = methods.choose_method(self._capabilities(), request)
         if (
-            isinstance(way, methods.Way)
+            isinstance(way, methods.ComposeMethod)
             and way.exact
-            and way.target != self._offers().compose_target
+            and way.target != self._capabilities().compose_target
         ):
-            self._marks.unreserve(wanted)
+            self._block_reservations.unreserve(request)
 
-    def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
+    def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Make the node in the first way that the pod manager offers, and read it back."""
-        way = methods.choose(self._offers(), wanted, self._reservation)
+        way = methods.choose_method(self._capabilities(), request, self._reservation)
         if isinstance(way, str):
-            return Outcome(state="absent", reason=way)
-        outcome, sent = self._made(wanted, way, watch)
+            return CompositionResult(state="absent", reason=way)
+        outcome, sent = self._compose_once(request, way, watch)
         if self._reservation and outcome.state == "absent" and sent.refused:
             # It may have ended meanwhile, and what was refused is not there.
             self._reservation = None
-            return self.compose(wanted, watch)
+            return self.compose(request, watch)
         return outcome
 
-    def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read what there is of a node."""
-        return self._look(wanted, node, twins=node is None)
+        return self._read_node(request, node, same_blocks=node is None)
 
-    def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
+    def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """DELETE the node and read back; what is there by now and is not ours, is left alone."""
-        before = self.look(wanted, node)
+        before = self.read_node(request, node)
         if before.node is None or before.state == "unknown":
             return before
         uri = before.node
         watch("decomposing")
-        marked = self._marks.among(before.blocks)
-        sent = written(self._wire, uri, lambda: self._wire.delete(uri), self._patience(), watch)
-        outcome = self._settled(wanted, uri, watch)
+        marked = self._block_reservations.reserved_among(before.blocks)
+        sent = write(self._session, uri, lambda: self._session.delete(uri), self._patience(), watch)
+        outcome = self._wait_until_stable(request, uri, watch)
         if outcome.state == "absent":
-            self._marks.clear(marked)
+            self._block_reservations.clear(marked)
         elif outcome.node and outcome.state != "unknown":
             words = sent.reason or "it answered that the node is gone"
             return replace(outcome, state="left", reason=f"{uri} is still there: {words}")
         return outcome
 
-    def _made(self, wanted: Wanted, way: methods.Way, watch: Watch) -> tuple[Outcome, Sent]:
+    def _compose_once(
+        self, request: CompositionRequest, way: methods.ComposeMethod, watch: Watch
+    ) -> tuple[CompositionResult, SendResult]:
         """Write once, and judge by what is there."""
         watch(way.name)
-        post = self._wire.post
-        sent = written(
-            self._wire, way.target, lambda: post(way.target, way.body), self._patience(), watch
+        post = self._session.post
+        sent = write(
+            self._session, way.target, lambda: post(way.target, way.body), self._patience(), watch
         )
         if sent.unsent:
-            return Outcome(state="absent", reason=sent.reason), sent
-        outcome = self._settled(wanted, sent.node, watch, sent.lost)
+            return CompositionResult(state="absent", reason=sent.reason), sent
+        outcome = self._wait_until_stable(request, sent.node, watch, sent.lost)
         if outcome.state == "composed":
             with contextlib.suppress(PodmError):  # they are composed: the flag has done its work
-                self._marks.done()
+                self._block_reservations.clear_own()
             return outcome, sent
         reason = "; ".join(filter(None, (sent.reason, outcome.reason)))
         if outcome.works or (sent.goes_on and outcome.state == "absent"):
             return replace(outcome, state="unknown", reason=reason, works=True), sent
         return replace(outcome, reason=reason), sent
 
-    def _settled(
-        self, wanted: Wanted, node: str | None, watch: Watch, lost: bool = False
-    ) -> Outcome:
+    def _wait_until_stable(
+        self, request: CompositionRequest, node: str | None, watch: Watch, lost: bool = False
+    ) -> CompositionResult:
         """Read back until nothing changes by itself any more.
 
         What a lost reply was about may still come to be, so it is looked for some time.
         """
-        patience, late = self._patience(), LATE_LOOKS if lost else 0
-        outcome = self._look(wanted, node, twins=lost)
+        patience, late = self._patience(), LATE_READS if lost else 0
+        outcome = self._read_node(request, node, same_blocks=lost)
         while (outcome.works or (late > 0 and outcome.state == "absent")) and patience.pause():
             late -= 1
             watch("reading back")
-            outcome = self._look(wanted, node or outcome.node, twins=lost)
+            outcome = self._read_node(request, node or outcome.node, same_blocks=lost)
         return outcome
 
-    def _look(self, wanted: Wanted, node: str | None, *, twins: bool) -> Outcome:
+    def _read_node(
+        self, request: CompositionRequest, node: str | None, *, same_blocks: bool
+    ) -> CompositionResult:
         try:
-            return self._back.look(wanted, node, twins=twins)
+            return self._reader.read_node(request, node, same_blocks=same_blocks)
         except PodmError as error:
-            return Outcome(state="unknown", node=node, reason=f"could not be read back: {error}")
+            return CompositionResult(
+                state="unknown", node=node, reason=f"could not be read back: {error}"
+            )
 
-    def _offers(self) -> Offered:
+    def _capabilities(self) -> ComposeCapabilities:
         """Return what it offers, read once."""
-        if self._offered is None:
-            self._offered = offered(self._wire)
-        return self._offered
+        if self._known_capabilities is None:
+            self._known_capabilities = read_capabilities(self._session)
+        return self._known_capabilities

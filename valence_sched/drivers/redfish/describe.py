@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 
 
-class Alike(Generic[R, T]):
+class ContentMemo(Generic[R, T]):
     """Understands resources by what they say of themselves (``Resource.said``), nothing else.
 
     Names, links and URIs tell resources apart, so what understands them does not see them, but
@@ -38,27 +38,27 @@ class Alike(Generic[R, T]):
 
     def __init__(self, understand: Callable[[R], T]) -> None:
         self._understand = understand
-        self._known: dict[tuple[type[R], bytes], T] = {}
+        self._memo: dict[tuple[type[R], bytes], T] = {}
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def of(self, resource: R) -> T:
         """Return what a resource is."""
         type_, json = type(resource), resource.json
-        values = [json.get(name) for name in type_.said]
+        values = [json.get(name) for name in type_.content_properties]
         try:
             key = type_, self._encode(values)
         except (OverflowError, RecursionError):  # JSON that we can read and not write
             return self._understand(resource)
-        if key not in self._known:
+        if key not in self._memo:
             notes: list[str] = []
-            said: Json = dict(zip(type_.said, values, strict=True))
+            said: Json = dict(zip(type_.content_properties, values, strict=True))
             found = self._understand(type_(resource.uri, said, notes.append))
             for note in notes:
                 resource.note(note)
             if notes:
                 return found
-            self._known[key] = found
-        return self._known[key]
+            self._memo[key] = found
+        return self._memo[key]
 
 
 #: From here on a memory summary is taken for MiB written as GiB (8 GiB would be 8192), so it is
@@ -66,7 +66,7 @@ class Alike(Generic[R, T]):
 DOUBTFUL_GIB = 8192
 
 #: A device in one of these states is not counted.
-NOT_THERE = ("absent", "disabled")
+ABSENT_STATES = ("absent", "disabled")
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
@@ -77,7 +77,7 @@ _NETWORK_PROTOCOLS = (
 )  # fmt: skip
 _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
 
-Noun = Processor | Accelerator | Memory | Drive | Nic
+DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
 
@@ -85,22 +85,22 @@ class Describer:
     """Describes the devices of one pod manager: each kind of device once, and each set of them."""
 
     def __init__(self) -> None:
-        self._nouns: Alike[Device, Noun | None] = Alike(_noun)
-        self._sets: dict[tuple[Noun | None, ...], Devices] = {}
+        self._memo: ContentMemo[Device, DeviceNoun | None] = ContentMemo(_device_noun)
+        self._sets: dict[tuple[DeviceNoun | None, ...], Devices] = {}
 
     def describe(self, devices: Iterable[Device]) -> Devices:
         """Return the nouns of these devices; identical ones become one line with a count."""
-        nouns = tuple([self._nouns.of(device) for device in devices])
+        nouns = tuple([self._memo.of(device) for device in devices])
         found = self._sets.get(nouns)
         if found is None:
             found = self._sets[nouns] = _devices(nouns)
         return found
 
 
-def is_there(device: Device) -> bool:
+def is_present(device: Device) -> bool:
     """Return whether a device counts: neither absent nor switched off."""
     state = device.state
-    if state is not None and state.casefold() in NOT_THERE:
+    if state is not None and state.casefold() in ABSENT_STATES:
         return False
     return device.enabled is not False
 
@@ -112,18 +112,18 @@ def is_persistent(module: MemoryDevice) -> bool:
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
 
 
-def _devices(nouns: Iterable[Noun | None]) -> Devices:
+def _devices(nouns: Iterable[DeviceNoun | None]) -> Devices:
     return Devices(
-        processors=_merged(nouns, Processor),
-        accelerators=_merged(nouns, Accelerator),
-        memory=_merged(nouns, Memory),
-        drives=_merged(nouns, Drive),
-        nics=_merged(nouns, Nic),
+        processors=_merge(nouns, Processor),
+        accelerators=_merge(nouns, Accelerator),
+        memory=_merge(nouns, Memory),
+        drives=_merge(nouns, Drive),
+        nics=_merge(nouns, Nic),
     )
 
 
-def _noun(device: Device) -> Noun | None:
-    if not is_there(device):
+def _device_noun(device: Device) -> DeviceNoun | None:
+    if not is_present(device):
         return None
     match device:
         case ProcessorDevice():
@@ -224,7 +224,7 @@ def _is_network(protocol: str) -> bool:
     return protocol.casefold() in _NETWORK_PROTOCOLS
 
 
-def _merged(nouns: Iterable[Noun | None], type_: type[D]) -> tuple[D, ...]:
+def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
     counts: dict[D, int] = {}
     for noun in nouns:
         if isinstance(noun, type_):

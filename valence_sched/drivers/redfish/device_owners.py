@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.device_schema import (
     Device,
     DriveDevice,
@@ -24,46 +24,50 @@ from valence_sched.drivers.redfish.device_schema import (
     SimpleStorage,
     Storage,
 )
-from valence_sched.drivers.redfish.schema import Holder, ResourceBlock, System
+from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, System
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
 
-def of_block(service: Service, block: ResourceBlock) -> dict[str, Device]:
+def devices_of_block(service: LinkedDocuments, block: ResourceBlock) -> dict[str, Device]:
     """Return all that a block hands out, by URI, in the order of its links."""
-    found = _held(service, block)
+    found = _direct_devices(service, block)
     for system in service.follow(block.systems, System, block.uri):
-        found |= of_system(service, system)
+        found |= devices_of_system(service, system)
     return found
 
 
-def of_system(service: Service, system: System) -> dict[str, Device]:
+def devices_of_system(service: LinkedDocuments, system: System) -> dict[str, Device]:
     """Return all that a system holds, by URI, what it tells only in sum last."""
-    found = _held(service, system)
+    found = _direct_devices(service, system)
     for device in _summaries(system, found):
         found[device.uri] = device
     return found
 
 
-def owned(
-    service: Service, blocks: Iterable[ResourceBlock], statuses: Mapping[str, Status]
+def devices_by_block(
+    service: LinkedDocuments, blocks: Iterable[ResourceBlock], statuses: Mapping[str, Status]
 ) -> dict[str, list[Device]]:
     """Return the devices of each block by its URI, every device in one block only.
 
     A device that several blocks reach belongs to the one in use, so that it is never free
     twice; else to one that is not free for another reason; else to the first.
     """
-    return settled(service, {block.uri: of_block(service, block) for block in blocks}, statuses)
+    return assign_devices(
+        service, {block.uri: devices_of_block(service, block) for block in blocks}, statuses
+    )
 
 
-def settled(
-    service: Service, reached: Mapping[str, dict[str, Device]], statuses: Mapping[str, Status]
+def assign_devices(
+    service: LinkedDocuments,
+    candidates: Mapping[str, dict[str, Device]],
+    statuses: Mapping[str, Status],
 ) -> dict[str, list[Device]]:
     """Return the devices of each block, as :func:`owned`, of the devices that each reaches."""
     holders: dict[str, list[str]] = {}
-    for block, found in reached.items():
+    for block, found in candidates.items():
         for uri in found:
             holders.setdefault(uri, []).append(block)
     owner = {uri: of[0] for uri, of in holders.items()}
@@ -74,7 +78,7 @@ def settled(
             service.note(Remark(f"{uri}: {found_in} ({owner[uri]} has it)"))
     return {
         block: [device for uri, device in found.items() if owner[uri] == block]
-        for block, found in reached.items()
+        for block, found in candidates.items()
     }
 
 
@@ -84,7 +88,7 @@ def _rank(status: Status) -> int:
     return 1 if status.slots == 0 else 2
 
 
-def _held(service: Service, holder: Holder) -> dict[str, Device]:
+def _direct_devices(service: LinkedDocuments, holder: DeviceHolder) -> dict[str, Device]:
     where = holder.uri
     storages = list(service.follow(holder.storage, Storage, where))
     drives = [
@@ -115,7 +119,7 @@ def _summaries(system: System, listed: dict[str, Device]) -> Iterator[Device]:
 
 
 def _simple_drives(
-    service: Service, holder: Holder, storages: Iterable[Storage], has_drives: bool
+    service: LinkedDocuments, holder: DeviceHolder, storages: Iterable[Storage], has_drives: bool
 ) -> Iterator[Device]:
     """Yield the drives that have no URI, unless they were read already.
 
@@ -131,7 +135,7 @@ def _simple_drives(
                 yield simple.part(DriveDevice, json, f"Devices/{index}")
 
 
-def _nics(service: Service, holder: Holder) -> Iterator[Device]:
+def _nics(service: LinkedDocuments, holder: DeviceHolder) -> Iterator[Device]:
     """Yield Ethernet interfaces, and adapter ports that none of them is a view of.
 
     A system shows the same hardware in both ways, so there the ports only stand in.
@@ -148,7 +152,7 @@ def _nics(service: Service, holder: Holder) -> Iterator[Device]:
             yield interface
 
 
-def _ports(service: Service, interface: NetworkInterface) -> list[Port]:
+def _ports(service: LinkedDocuments, interface: NetworkInterface) -> list[Port]:
     ports = list(service.follow(interface.ports, Port, interface.uri))
     if not ports:
         for adapter in service.follow(interface.adapter, NetworkAdapter, interface.uri):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from valence_sched.drivers.fields import (
     Field,
     Link,
-    Named,
+    NamedResource,
     Resource,
     amount,
     flag,
@@ -18,7 +18,7 @@ from valence_sched.drivers.fields import (
 )
 
 
-class Device(Named):
+class Device(NamedResource):
     """Any device."""
 
     lasting = True

@@ -11,14 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from valence_sched.drivers.fields import Field, Json, Resource, number
-from valence_sched.drivers.links import Service
-from valence_sched.drivers.redfish.schema import Capabilities, Capability, Collection, Zone
+from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.redfish.schema import (
+    CapabilitiesObject,
+    Collection,
+    CollectionCapability,
+    Zone,
+)
 from valence_sched.model.inventory import BlockType, Limit
 
 Limits = dict[BlockType, Limit]
 
 #: At most one of each of these in a node, unless the pod manager states a maximum.
-ONE_SYSTEM: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
+SINGLE_PER_NODE: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 
 _FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
     kind: (
@@ -32,12 +37,12 @@ _FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
 class LimitsByZone:
     """The limits that the capabilities of a pod manager state, for each of its zones."""
 
-    def __init__(self, service: Service, collections: Iterable[Collection]) -> None:
+    def __init__(self, service: LinkedDocuments, collections: Iterable[Collection]) -> None:
         self._service = service
         self._stated = [
             (_zones(service, capability), limits)
             for collection in collections
-            for capability, limits in _stated(service, collection, collection.capabilities)
+            for capability, limits in _stated_limits(service, collection, collection.capabilities)
         ]
 
     def of(self, zone: Zone | None) -> Limits:
@@ -47,28 +52,28 @@ class LimitsByZone:
             if zones is None or (zone and zone.uri in zones):
                 _tighten(found, limits)
         if zone:
-            for _, limits in _stated(self._service, zone, zone.capabilities):
+            for _, limits in _stated_limits(self._service, zone, zone.capabilities):
                 _tighten(found, limits)
-        for kind in ONE_SYSTEM:
+        for kind in SINGLE_PER_NODE:
             least = found[kind].min if kind in found else 0
             if kind not in found or found[kind].max is None:
                 found[kind] = Limit(least, max(1, least))
         return found
 
 
-def _stated(
-    service: Service, holder: Resource, capabilities: Iterable[Json]
-) -> Iterator[tuple[Capability, Limits]]:
+def _stated_limits(
+    service: LinkedDocuments, holder: Resource, capabilities: Iterable[Json]
+) -> Iterator[tuple[CollectionCapability, Limits]]:
     for json in capabilities:
-        capability = holder.part(Capability, json, "@Redfish.CollectionCapabilities")
+        capability = holder.part(CollectionCapability, json, "@Redfish.CollectionCapabilities")
         if not capability.leads:
             continue
-        for document in service.follow(capability.object, Capabilities, holder.uri):
+        for document in service.follow(capability.object, CapabilitiesObject, holder.uri):
             for limits in document.limits:
                 yield capability, _read(document, limits)
 
 
-def _read(document: Capabilities, limits: Json) -> Limits:
+def _read(document: CapabilitiesObject, limits: Json) -> Limits:
     part = document.part(Resource, limits, "@Redfish.ResourceBlockLimits")
     found: Limits = {}
     for kind, (least, most) in _FIELDS.items():
@@ -78,7 +83,7 @@ def _read(document: Capabilities, limits: Json) -> Limits:
     return found
 
 
-def _zones(service: Service, capability: Capability) -> set[str | None] | None:
+def _zones(service: LinkedDocuments, capability: CollectionCapability) -> set[str | None] | None:
     """Return the zones a capability applies to, None for all."""
     if not capability.zones:
         return None

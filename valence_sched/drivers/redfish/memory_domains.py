@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.describe import is_persistent
 from valence_sched.drivers.redfish.device_schema import MemoryDevice
 from valence_sched.drivers.redfish.schema import (
@@ -14,7 +14,7 @@ from valence_sched.drivers.redfish.schema import (
     MemoryChunks,
     MemoryDomain,
     MemorySet,
-    Root,
+    ServiceRoot,
 )
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import Stock
@@ -22,7 +22,9 @@ from valence_sched.model.inventory import Stock
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
 
 
-def stocks(service: Service, root: Root, pools: tuple[str, ...]) -> tuple[Stock, ...]:
+def stocks(
+    service: LinkedDocuments, root: ServiceRoot, pools: tuple[str, ...]
+) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, each once.
 
     Redfish does not say which zones reach a domain, so every domain stands in all ``pools``.
@@ -38,14 +40,14 @@ def stocks(service: Service, root: Root, pools: tuple[str, ...]) -> tuple[Stock,
     return tuple(found.values())
 
 
-def _domains(service: Service, root: Root) -> Iterator[MemoryDomain]:
+def _domains(service: LinkedDocuments, root: ServiceRoot) -> Iterator[MemoryDomain]:
     for chassis in service.follow(root.chassis, Chassis, root.uri):
         yield from service.follow(chassis.domains, MemoryDomain, chassis.uri)
     for system in service.follow(root.systems, ListedSystem, root.uri):
         yield from service.follow(system.domains, MemoryDomain, system.uri)
 
 
-def _stock(service: Service, domain: MemoryDomain, pools: tuple[str, ...]) -> Stock:
+def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...]) -> Stock:
     chunks = list(service.follow(domain.chunks, MemoryChunks, domain.uri))
     modules = list(_modules(service, domain))
     _check_modules(domain, modules)
@@ -58,7 +60,7 @@ def _stock(service: Service, domain: MemoryDomain, pools: tuple[str, ...]) -> St
         total = None
     return Stock(
         uri=domain.uri,
-        resource=PERSISTENT if _keeps(chunks, modules) else VOLATILE,
+        resource=PERSISTENT if _is_domain_persistent(chunks, modules) else VOLATILE,
         unit="MiB",
         name=domain.name,
         pools=pools,
@@ -69,7 +71,7 @@ def _stock(service: Service, domain: MemoryDomain, pools: tuple[str, ...]) -> St
     )
 
 
-def _keeps(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
+def _is_domain_persistent(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
     """Return whether the memory is persistent: its chunks tell, or else all of its modules."""
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     if kinds:
@@ -77,7 +79,7 @@ def _keeps(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
     return bool(modules) and all(is_persistent(module) for module in modules)
 
 
-def _modules(service: Service, domain: MemoryDomain) -> Iterator[MemoryDevice]:
+def _modules(service: LinkedDocuments, domain: MemoryDomain) -> Iterator[MemoryDevice]:
     links = (
         link
         for json in domain.sets

@@ -13,25 +13,25 @@ from urllib.parse import urljoin
 
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.redfish.capabilities import Offered, UseCase, path
-from valence_sched.drivers.refusals import responses
-from valence_sched.model.composition import Wanted
+from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase, link_path
+from valence_sched.drivers.refusals import stanza_responses
+from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Devices
 
-_REQUIRED = "@Redfish.RequiredOnCreate"
+_REQUIRED_ON_CREATE = "@Redfish.RequiredOnCreate"
 _OPTIONAL = "@Redfish.OptionalOnCreate"
 _COUNT = "@Redfish.RequestedCount"
 
-Shape = tuple[int, dict[str, Any]]
+DeviceTemplate = tuple[int, dict[str, Any]]
 
 
-def shapes(devices: Devices, rules: Json) -> Json | str:
+def device_templates(devices: Devices, rules: Json) -> Json | str:
     """Return the body for these devices, or why these rules cannot say it."""
     body: Json = {}
     for name, asked in _collections(devices, rules):
         members = []
         for count, known in asked:
-            member = _member(known, _template(rules, name))
+            member = _member_template(known, _member_rules(rules, name))
             if isinstance(member, str):
                 return f"{name}: {member}"
             members.append({_COUNT: count, **member})
@@ -42,7 +42,7 @@ def shapes(devices: Devices, rules: Json) -> Json | str:
     return body or "nothing is asked for that it could compose by what it is"
 
 
-def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, Iterable[Shape]]]:
+def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, Iterable[DeviceTemplate]]]:
     yield "Processors", _processors(devices)
     yield "Memory", _memory(devices)
     yield "EthernetInterfaces", _interfaces(devices)
@@ -52,7 +52,7 @@ def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, Iterable[
         yield "SimpleStorage", _storage(devices, "Devices")
 
 
-def _processors(devices: Devices) -> Iterator[Shape]:
+def _processors(devices: Devices) -> Iterator[DeviceTemplate]:
     for cpu in devices.processors:
         yield (
             cpu.count,
@@ -70,7 +70,7 @@ def _processors(devices: Devices) -> Iterator[Shape]:
         yield card.count, {"ProcessorType": card.kind, "Model": card.model, "TotalCores": 1}
 
 
-def _memory(devices: Devices) -> Iterator[Shape]:
+def _memory(devices: Devices) -> Iterator[DeviceTemplate]:
     for module in devices.memory:
         yield (
             module.count,
@@ -83,12 +83,12 @@ def _memory(devices: Devices) -> Iterator[Shape]:
         )
 
 
-def _interfaces(devices: Devices) -> Iterator[Shape]:
+def _interfaces(devices: Devices) -> Iterator[DeviceTemplate]:
     for nic in devices.nics:
         yield nic.count, {"SpeedMbps": nic.speed_mbps}
 
 
-def _storage(devices: Devices, inner: str) -> Iterator[Shape]:
+def _storage(devices: Devices, inner: str) -> Iterator[DeviceTemplate]:
     drives = [
         {
             _COUNT: drive.count,
@@ -102,21 +102,27 @@ def _storage(devices: Devices, inner: str) -> Iterator[Shape]:
         yield 1, {inner: [{k: v for k, v in drive.items() if v is not None} for drive in drives]}
 
 
-def _template(rules: Json, name: str) -> Json:
+def _member_rules(rules: Json, name: str) -> Json:
     members = (rules.get(name) or {}).get("Members") if isinstance(rules.get(name), dict) else None
     first = members[0] if isinstance(members, list) and members else {}
     return first if isinstance(first, dict) else {}
 
 
-def _member(known: dict[str, Any], template: Json) -> Json | str:
+def _member_template(known: dict[str, Any], template: Json) -> Json | str:
     """Return the properties that a template names; without a template all that are known."""
-    named = {key.partition("@")[0] for key in template if key.endswith((_REQUIRED, _OPTIONAL))}
+    named = {
+        key.partition("@")[0] for key in template if key.endswith((_REQUIRED_ON_CREATE, _OPTIONAL))
+    }
     found = {
         key: value
         for key, value in known.items()
         if value is not None and (key in named or not named)
     }
-    required = {key.removesuffix(_REQUIRED) for key in template if key.endswith(_REQUIRED)}
+    required = {
+        key.removesuffix(_REQUIRED_ON_CREATE)
+        for key in template
+        if key.endswith(_REQUIRED_ON_CREATE)
+    }
     lacking = sorted(required - found.keys() - {"StorageControllers"})
     return f"{', '.join(lacking)} must be given, and is not known" if lacking else found
 
@@ -125,7 +131,7 @@ SPECIFIC, CONSTRAINED = "ComputerSystemComposition", "ComputerSystemConstrainedC
 _ALLOWED = "@Redfish.AllowableValues"
 
 
-class Way(NamedTuple):
+class ComposeMethod(NamedTuple):
     """One request that makes the node; with ``exact`` it is made of the very blocks."""
 
     name: str
@@ -134,39 +140,41 @@ class Way(NamedTuple):
     exact: bool
 
 
-def choose(offered: Offered, wanted: Wanted, reservation: str | None = None) -> Way | str:
+def choose_method(
+    capabilities: ComposeCapabilities, request: CompositionRequest, reservation: str | None = None
+) -> ComposeMethod | str:
     """Return the first way that is offered, or why there is none."""
-    specific = _case(offered, SPECIFIC, wanted.pool)
-    constrained = _case(offered, CONSTRAINED, wanted.pool)
+    specific = _use_case(capabilities, SPECIFIC, request.pool)
+    constrained = _use_case(capabilities, CONSTRAINED, request.pool)
     problem = ""
-    if specific or not (offered.compose_target or constrained):
-        target = specific.target if specific else offered.systems
-        extra, problem = _required(specific.rules if specific else {}, wanted)
+    if specific or not (capabilities.compose_target or constrained):
+        target = specific.target if specific else capabilities.systems
+        extra, problem = _required_properties(specific.rules if specific else {}, request)
         if target and not problem:
-            return Way("specific", target, _specific(wanted) | extra, True)
-    if offered.compose_target:
-        body = manifest(wanted, "Apply", reservation)
-        return Way("manifest", offered.compose_target, body, True)
+            return ComposeMethod("specific", target, _specific_body(request) | extra, True)
+    if capabilities.compose_target:
+        body = manifest(request, "Apply", reservation)
+        return ComposeMethod("manifest", capabilities.compose_target, body, True)
     if constrained:
-        asked = shapes(wanted.devices, constrained.rules)
+        asked = device_templates(request.devices, constrained.rules)
         if isinstance(asked, str):
             return asked
-        body = {"Name": wanted.name, **asked}
-        if offered.zone_affinity and wanted.pool:
-            body["@Redfish.ZoneAffinity"] = wanted.pool.rpartition("/")[2]
-        return Way("constrained", constrained.target, body, False)
+        body = {"Name": request.name, **asked}
+        if capabilities.zone_affinity and request.pool:
+            body["@Redfish.ZoneAffinity"] = request.pool.rpartition("/")[2]
+        return ComposeMethod("constrained", constrained.target, body, False)
     return problem or "it offers no way to compose: no systems collection, no Compose action"
 
 
-def takes_blocks(offered: Offered, wanted: Wanted) -> bool:
+def composes_exact_blocks(capabilities: ComposeCapabilities, request: CompositionRequest) -> bool:
     """Return whether the node is made of the very blocks that are wanted."""
-    way = choose(offered, wanted)
-    return isinstance(way, Way) and way.exact
+    way = choose_method(capabilities, request)
+    return isinstance(way, ComposeMethod) and way.exact
 
 
-def manifest(wanted: Wanted, kind: str, reservation: str | None = None) -> Json:
+def manifest(request: CompositionRequest, kind: str, reservation: str | None = None) -> Json:
     """Return the body of a Compose action with one stanza."""
-    stanza = {"StanzaType": "ComposeSystem", "StanzaId": "node", "Request": _specific(wanted)}
+    stanza = {"StanzaType": "ComposeSystem", "StanzaId": "node", "Request": _specific_body(request)}
     body: Json = {
         "RequestFormat": "Manifest",
         "RequestType": kind,
@@ -175,51 +183,51 @@ def manifest(wanted: Wanted, kind: str, reservation: str | None = None) -> Json:
     return body | ({"ReservationId": reservation} if reservation else {})
 
 
-def node_of(reply: Reply, target: str) -> str | None:
+def node_uri_of(reply: Reply, target: str) -> str | None:
     """Return the URI of the system that a reply names, in its header or in a stanza.
 
     A relative link is relative to ``target``; the host of an absolute one is not asked.
     """
     body = reply.body or {}
     kind = str(body.get("@odata.type", ""))
-    stanzas = [response.get("@odata.id") for response in responses(body)]
+    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
     own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
     for link in (*stanzas, own, reply.headers.get("Location")):
         if link and isinstance(link, str):
-            return path(urljoin(target, link))
+            return link_path(urljoin(target, link))
     return None
 
 
-def _case(offered: Offered, name: str, pool: str | None) -> UseCase | None:
+def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) -> UseCase | None:
     """Return the use case of this name that holds in a pool's zone."""
-    for case in offered.use_cases:
+    for case in capabilities.use_cases:
         zones = {zone.rpartition("/")[2] for zone in case.zones} | set(case.zones)
         if case.name == name and (not zones or pool in zones):
             return case
     return None
 
 
-def _specific(wanted: Wanted) -> Json:
-    blocks = [{"@odata.id": uri} for uri in wanted.blocks]
-    return {"Name": wanted.name, "Links": {"ResourceBlocks": blocks}}
+def _specific_body(request: CompositionRequest) -> Json:
+    blocks = [{"@odata.id": uri} for uri in request.blocks]
+    return {"Name": request.name, "Links": {"ResourceBlocks": blocks}}
 
 
-def _required(rules: Json, wanted: Wanted) -> tuple[Json, str]:
+def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
     """Return what else a body must have, or the problem that nobody says what to put there.
 
     An object that is required is made of what is required in it.
     """
     found: Json = {}
     for key, stated in rules.items():
-        name = key.removesuffix(_REQUIRED)
+        name = key.removesuffix(_REQUIRED_ON_CREATE)
         if name == key or not stated or name in ("Name", "Links"):
             continue
         allowed, inner = rules.get(name + _ALLOWED), rules.get(name)
         if isinstance(allowed, list) and allowed:
             found[name] = allowed[0]
         elif name in ("HostName", "Description", "AssetTag"):
-            found[name] = wanted.name
-        elif isinstance(inner, dict) and (made := _required(inner, wanted))[0]:
+            found[name] = request.name
+        elif isinstance(inner, dict) and (made := _required_properties(inner, request))[0]:
             found[name] = made[0]
         else:
             return {}, f"it requires {name!r} to compose, and allows no known value for it"

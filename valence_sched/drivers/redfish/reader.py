@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.links import ROOT, Service
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import block_status, device_owners
 from valence_sched.drivers.redfish.describe import Describer
 from valence_sched.drivers.redfish.limits import LimitsByZone
@@ -23,21 +23,21 @@ from valence_sched.drivers.redfish.schema import (
     CompositionService,
     ListedSystem,
     ResourceBlock,
-    Root,
+    ServiceRoot,
     Zone,
 )
-from valence_sched.drivers.redfish.topology import places
+from valence_sched.drivers.redfish.topology import block_topology
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import Block, FullBlock, FullPodm, Node, Pool, Status
-from valence_sched.view.builder import WHOLE
+from valence_sched.view.builder import WHOLE_POOL
 
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
 
-class _Found(NamedTuple):
+class RedfishResources(NamedTuple):
     """The resources of a pod manager that name blocks."""
 
-    root: Root
+    root: ServiceRoot
     services: list[CompositionService]
     zones: list[Zone]
     blocks: list[ResourceBlock]
@@ -45,10 +45,10 @@ class _Found(NamedTuple):
 
 def redfish() -> Dialect:
     """DMTF Redfish, the CompositionService in all its generations."""
-    return Dialect("redfish", Root, read_podm)
+    return Dialect("redfish", ServiceRoot, read_podm)
 
 
-def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
+def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a whole pod manager; what is missing or wrong is noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found.root))
@@ -70,7 +70,7 @@ def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
     )
 
 
-def _find(service: Service) -> _Found:
+def _find(service: LinkedDocuments) -> RedfishResources:
     root = _root(service)
     services = list(service.follow(root.composition, CompositionService, root.uri))
     zones = [
@@ -87,23 +87,25 @@ def _find(service: Service) -> _Found:
     blocks: dict[str, ResourceBlock] = {}
     for block in links:
         blocks.setdefault(block.uri, block)
-    return _Found(root, services, zones, list(blocks.values()))
+    return RedfishResources(root, services, zones, list(blocks.values()))
 
 
-def _root(service: Service) -> Root:
+def _root(service: LinkedDocuments) -> ServiceRoot:
     """Return the service root; without one, look where its parts stand by custom."""
     if json := service.json(ROOT, "the protocol"):
-        return Root(ROOT, json, service.note)
+        return ServiceRoot(ROOT, json, service.note)
     guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}
-    return Root(ROOT, guesses, service.note)
+    return ServiceRoot(ROOT, guesses, service.note)
 
 
-def _pools(service: Service, found: _Found) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
+def _pools(
+    service: LinkedDocuments, found: RedfishResources
+) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
     """Return the pools, and the pools of each block by its URI."""
     limits = LimitsByZone(service, _collections(service, found))
     if not found.zones:
-        whole = (Pool(id=WHOLE, limits=limits.of(None)),) if found.blocks else ()
-        return whole, {block.uri: [WHOLE] for block in found.blocks}
+        whole = (Pool(id=WHOLE_POOL, limits=limits.of(None)),) if found.blocks else ()
+        return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
     ids = _ids(found.zones)
     pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
     for zone, id_ in zip(found.zones, ids, strict=True):
@@ -123,7 +125,7 @@ def _ids(zones: Iterable[Zone]) -> list[str]:
     ]
 
 
-def _collections(service: Service, found: _Found) -> Iterator[Collection]:
+def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[Collection]:
     yield from service.collections(found.root.systems, found.root.uri)
     yield from service.collections(found.root.blocks, found.root.uri)
     for part in found.services:
@@ -131,7 +133,7 @@ def _collections(service: Service, found: _Found) -> Iterator[Collection]:
         yield from service.collections(part.zones, part.uri)
 
 
-def _nodes(service: Service, root: Root) -> Iterator[Node]:
+def _nodes(service: LinkedDocuments, root: ServiceRoot) -> Iterator[Node]:
     for system in service.follow(root.systems, ListedSystem, root.uri):
         if (system.type or "").casefold() == "composed":
             uris = (service.uri(link, system.uri) for link in system.blocks)
@@ -140,13 +142,13 @@ def _nodes(service: Service, root: Root) -> Iterator[Node]:
 
 
 def _blocks(
-    service: Service,
+    service: LinkedDocuments,
     blocks: list[ResourceBlock],
     nodes: tuple[Node, ...],
     members: dict[str, list[str]],
 ) -> Iterator[FullBlock]:
     states = block_status.statuses(blocks, nodes)
-    owned = device_owners.owned(service, blocks, states)
+    owned = device_owners.devices_by_block(service, blocks, states)
     describer = Describer()
     for block in blocks:
         status: Status = states[block.uri]
@@ -159,7 +161,7 @@ def _blocks(
             name=block.name,
             type=block_status.types(block),
             pools=tuple(members[block.uri]),
-            places=places(service, block, owned[block.uri]),
+            places=block_topology(service, block, owned[block.uri]),
             status=status,
             devices=describer.describe(owned[block.uri]),
         )

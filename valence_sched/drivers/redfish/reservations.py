@@ -8,79 +8,79 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from valence_sched.drivers.composer import Wire
+from valence_sched.drivers.composer import Session
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.drivers.redfish.verify import ReadBack, stands, status_of
+from valence_sched.drivers.redfish.verify import NodeReader, describe_block, status_of
 from valence_sched.errors import ClaimLost, PodmError
-from valence_sched.model.composition import Wanted
+from valence_sched.model.composition import CompositionRequest
 
-FAILED_PRECONDITION = 412
+PRECONDITION_FAILED = 412
 
 
-class Marks:
+class BlockReservations:
     """What is reserved on one pod manager by these hands; None before they reserved anything."""
 
-    def __init__(self, wire: Wire, back: ReadBack) -> None:
-        self._wire, self._back = wire, back
-        self._marked: list[str] | None = None
+    def __init__(self, session: Session, back: NodeReader) -> None:
+        self._session, self._reader = session, back
+        self._reserved: list[str] | None = None
 
-    def reserve(self, wanted: Wanted) -> bool:
+    def reserve(self, request: CompositionRequest) -> bool:
         """Reserve every block that one node has to itself, or none; return whether they are.
 
         Raises:
             ClaimLost: somebody else has reserved one meanwhile.
             PodmError: it cannot be told, or cannot be undone.
         """
-        self._marked = []
-        for block in self._own(wanted):
+        self._reserved = []
+        for block in self._own(request):
             if block.reserved:
-                self.unreserve(wanted)
-                raise ClaimLost(f"{block.uri}: {stands(block)}")
+                self.unreserve(request)
+                raise ClaimLost(f"{block.uri}: {describe_block(block)}")
             if block.reserved is not None:
-                self._marked.append(block.uri)
+                self._reserved.append(block.uri)
             if block.reserved is None or not self._set(block, True):
-                self.unreserve(wanted)
+                self.unreserve(request)
                 return False
-        return bool(self._marked)
+        return bool(self._reserved)
 
-    def unreserve(self, wanted: Wanted) -> None:
+    def unreserve(self, request: CompositionRequest) -> None:
         """Take off what was set here; all of it where that was in another process.
 
         Raises:
             PodmError: it stays on some.
         """
-        mine = self._marked
-        uris = [block.uri for block in self._own(wanted)] if mine is None else mine
-        stays = [f"{uri}: {why}" for uri in uris if (why := self._cleared(uri))]
+        mine = self._reserved
+        uris = [block.uri for block in self._own(request)] if mine is None else mine
+        stays = [f"{uri}: {why}" for uri in uris if (why := self._clear_flag(uri))]
         if stays:
             raise PodmError(f"may be reserved still: {'; '.join(stays)}")
-        self._marked = []
+        self._reserved = []
 
-    def done(self) -> None:
+    def clear_own(self) -> None:
         """Take off what was set here, if anything was."""
-        if self._marked:
-            self.clear(self._marked)
-            self._marked = []
+        if self._reserved:
+            self.clear(self._reserved)
+            self._reserved = []
 
-    def among(self, uris: Iterable[str]) -> list[str]:
+    def reserved_among(self, uris: Iterable[str]) -> list[str]:
         """Return those of some blocks that are reserved."""
-        blocks = (self._back.block(uri) for uri in uris)
+        blocks = (self._reader.block(uri) for uri in uris)
         return [block.uri for block in blocks if block is not None and block.reserved]
 
     def clear(self, uris: Iterable[str]) -> None:
         """Take Reserved off blocks, where that can be done."""
         for uri in uris:
-            self._cleared(uri)
+            self._clear_flag(uri)
 
-    def _own(self, wanted: Wanted) -> list[ResourceBlock]:
+    def _own(self, request: CompositionRequest) -> list[ResourceBlock]:
         """Return the blocks that one node has to itself: what is shared is not reserved whole."""
-        blocks = (self._back.block(uri) for uri in wanted.blocks)
+        blocks = (self._reader.block(uri) for uri in request.blocks)
         return [block for block in blocks if block and not status_of(block).shareable]
 
-    def _cleared(self, uri: str) -> str:
+    def _clear_flag(self, uri: str) -> str:
         """Clear the flag; return why it may still be set, empty when it is not."""
         try:
-            block = self._back.block(uri)
+            block = self._reader.block(uri)
         except PodmError as error:
             return str(error)
         if block is None or not block.reserved or self._set(block, False):
@@ -96,11 +96,11 @@ class Marks:
         uri = block.uri
         body = {"CompositionStatus": dict(block.json["CompositionStatus"], Reserved=reserved)}
         try:
-            reply = self._wire.patch(uri, body, block.json.get("@odata.etag"))
-            after = self._back.block(uri)
-            if reply.status == FAILED_PRECONDITION and after and _same(block, after):
-                self._wire.patch(uri, body)
-                after = self._back.block(uri)
+            reply = self._session.patch(uri, body, block.json.get("@odata.etag"))
+            after = self._reader.block(uri)
+            if reply.status == PRECONDITION_FAILED and after and _same(block, after):
+                self._session.patch(uri, body)
+                after = self._reader.block(uri)
         except PodmError:
             return False
         return after is not None and after.reserved == reserved

@@ -6,7 +6,7 @@ from __future__ import annotations
 from valence_sched.drivers.fields import (
     Field,
     Link,
-    Named,
+    NamedResource,
     Parts,
     Resource,
     flag,
@@ -27,7 +27,7 @@ from valence_sched.drivers.redfish.device_schema import (
 )
 
 
-class Capabilities(Resource):
+class CapabilitiesObject(Resource):
     """The document behind a capability."""
 
     limits = Field("@Redfish.ResourceBlockLimits", objects, "Min and Max with each block type")
@@ -37,11 +37,11 @@ class Capabilities(Resource):
 USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
 
 
-class Capability(Resource):
+class CollectionCapability(Resource):
     """One element of ``@Redfish.CollectionCapabilities``."""
 
     use_case = Field("UseCase", text, "what the capability is for")
-    object = Link("CapabilitiesObject", Capabilities, "the document that holds the limits")
+    object = Link("CapabilitiesObject", CapabilitiesObject, "the document that holds the limits")
     zones = Field("Links/RelatedItem", links, "the zones it applies to; none means all")
 
     @property
@@ -50,15 +50,17 @@ class Capability(Resource):
         return self.use_case in USE_CASES
 
 
-class Collection(Named):
+class Collection(NamedResource):
     """Any collection; its count is not read, since it cannot be trusted."""
 
     members = Field("Members", links, "the members on this page")
     next_page = Field("Members@odata.nextLink", text, "the next page")
-    capabilities = Parts("@Redfish.CollectionCapabilities/Capabilities", Capability, "its limits")
+    capabilities = Parts(
+        "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
+    )
 
 
-class Holder(Named):
+class DeviceHolder(NamedResource):
     """What holds devices: a block links them, a system links collections of them."""
 
     processors = Link("Processors", ProcessorDevice, "CPUs and accelerators")
@@ -76,14 +78,14 @@ class MemorySet(Resource):
     modules = Link("MemorySet", MemoryDevice, "memory modules")
 
 
-class MemoryChunks(Named):
+class MemoryChunks(NamedResource):
     """MemoryChunks: one piece of a domain that is in use."""
 
     size_mib = Field("MemoryChunkSizeMiB", number, "size", "MiB")
     kind = Field("AddressRangeType", text, "Volatile, PMEM or Block")
 
 
-class MemoryDomain(Named):
+class MemoryDomain(NamedResource):
     """MemoryDomain."""
 
     creatable = Field("AllowsMemoryChunkCreation", flag, "whether it hands out memory")
@@ -99,7 +101,7 @@ class MemoryDomain(Named):
         return bool(self.creatable) and (self.state or "Enabled").casefold() == "enabled"
 
 
-class ListedSystem(Named):
+class ListedSystem(NamedResource):
     """ComputerSystem as far as it is read for its own sake."""
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
@@ -109,7 +111,7 @@ class ListedSystem(Named):
     )
 
 
-class System(Holder):
+class System(DeviceHolder):
     """ComputerSystem as what a block is."""
 
     simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
@@ -118,7 +120,7 @@ class System(Holder):
     ram = Field("MemorySummary", objects, "read where no memory module is listed")
 
 
-class ResourceBlock(Holder):
+class ResourceBlock(DeviceHolder):
     """ResourceBlock."""
 
     types = Field("ResourceBlockType", words, "Compute, Processor, Memory, Storage, …")
@@ -135,14 +137,16 @@ class ResourceBlock(Holder):
     systems = Link("ComputerSystems", System, "the systems that are the block")
 
 
-class Zone(Named):
+class Zone(NamedResource):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
     blocks = Link(
         "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
     )
-    capabilities = Parts("@Redfish.CollectionCapabilities/Capabilities", Capability, "its limits")
+    capabilities = Parts(
+        "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
+    )
 
     @property
     def leads(self) -> bool:
@@ -150,7 +154,7 @@ class Zone(Named):
         return (self.type or "ZoneOfResourceBlocks").casefold() == "zoneofresourceblocks"
 
 
-class CompositionService(Named):
+class CompositionService(NamedResource):
     """CompositionService."""
 
     blocks = Link(
@@ -161,7 +165,7 @@ class CompositionService(Named):
     )
 
 
-class Chassis(Named):
+class Chassis(NamedResource):
     """Chassis."""
 
     domains = Link(
@@ -169,7 +173,7 @@ class Chassis(Named):
     )
 
 
-class Root(Named):
+class ServiceRoot(NamedResource):
     """ServiceRoot."""
 
     composition = Link(

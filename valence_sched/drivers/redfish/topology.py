@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from valence_sched.drivers.links import Service
-from valence_sched.drivers.redfish.describe import is_there
+from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.redfish.describe import is_present
 from valence_sched.drivers.redfish.device_schema import Device
 from valence_sched.drivers.redfish.schema import ResourceBlock
 
@@ -20,13 +20,15 @@ _IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORE
 _SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 
 
-def places(service: Service, block: ResourceBlock, devices: list[Device]) -> dict[str, str] | None:
+def block_topology(
+    service: LinkedDocuments, block: ResourceBlock, devices: list[Device]
+) -> dict[str, str] | None:
     """Return the places of a block with their URIs, None where none is told."""
-    return places_of(service, block.uri, block.chassis, devices)
+    return topology_of(service, block.uri, block.chassis, devices)
 
 
-def places_of(
-    service: Service,
+def topology_of(
+    service: LinkedDocuments,
     where: str,
     chassis: tuple[str, ...],
     devices: Iterable[Device],
@@ -38,25 +40,25 @@ def places_of(
     """
     told: dict[str, set[str]] = {"chassis": _uris(service, chassis, where)}
     for uri in _uris(service, ends, where):
-        for name, value in _parts(uri).items():
+        for name, value in _fabric_and_switch(uri).items():
             told.setdefault(name, set()).add(value)
-    for device in filter(is_there, devices):
+    for device in filter(is_present, devices):
         if "Links" not in device.json:
             continue
         if not chassis:
             told["chassis"] |= _uris(service, device.chassis, device.uri)
         for uri in _uris(service, device.endpoints + device.switch_ports, device.uri):
-            for name, value in _parts(uri).items():
+            for name, value in _fabric_and_switch(uri).items():
                 told.setdefault(name, set()).add(value)
     found = {name: values.pop() for name, values in told.items() if len(values) == 1}
     return dict(sorted(found.items())) or None
 
 
-def _uris(service: Service, links: Iterable[str], where: str) -> set[str]:
+def _uris(service: LinkedDocuments, links: Iterable[str], where: str) -> set[str]:
     return {uri for uri in (service.uri(link, where) for link in links) if uri}
 
 
-def _parts(uri: str) -> dict[str, str]:
+def _fabric_and_switch(uri: str) -> dict[str, str]:
     """Return the fabric and the switch that a URI stands in."""
     inside = _IN_FABRIC.fullmatch(uri)
     if inside is None:

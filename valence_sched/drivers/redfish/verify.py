@@ -6,33 +6,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Wire
+from valence_sched.drivers.composer import Session
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.block_status import statuses
-from valence_sched.drivers.redfish.capabilities import Offered, document, path, unheard
+from valence_sched.drivers.redfish.capabilities import (
+    ComposeCapabilities,
+    get_document,
+    ignore_note,
+    link_path,
+)
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import Outcome, Wanted
+from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import Status
 
 MAX_PAGES = 1000
 Blocks = Mapping[str, ResourceBlock | None]
 
 
-class Seen(NamedTuple):
+class ReadSystems(NamedTuple):
     """The systems that were read, and why others could not be."""
 
     systems: list[ListedSystem]
     problems: list[PodmError]
 
 
-class ReadBack:
+class NodeReader:
     """Looks at one pod manager; every look reads anew. ``offers`` tells what it offers."""
 
-    def __init__(self, wire: Wire, offers: Callable[[], Offered]) -> None:
-        self._wire, self._offers = wire, offers
+    def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
+        self._session, self._capabilities = session, capabilities
 
-    def look(self, wanted: Wanted, node: str | None, *, twins: bool = False) -> Outcome:
+    def read_node(
+        self, request: CompositionRequest, node: str | None, *, same_blocks: bool = False
+    ) -> CompositionResult:
         """Read what there is of a node, by its URI or by its name and its blocks.
 
         A system that is not ours is never taken for the node, wherever a link leads. With
@@ -41,83 +48,85 @@ class ReadBack:
         Raises:
             PodmError: it cannot be read.
         """
-        blocks = {uri: self.block(uri) for uri in wanted.blocks}
-        seen = Seen([], [])
-        system = next(self._ours(wanted, node, blocks, seen), None)
+        blocks = {uri: self.block(uri) for uri in request.blocks}
+        seen = ReadSystems([], [])
+        system = next(self._own_systems(request, node, blocks, seen), None)
         if system is not None:
-            return self._judged(wanted, system, blocks)
+            return self._result_of(request, system, blocks)
         if seen.problems and not all(block and is_free(block) for block in blocks.values()):
             raise seen.problems[0]
-        same = [it for it in seen.systems if _is_composed(it) and _made_of(it, wanted)]
-        if twins and same:
+        same = [it for it in seen.systems if _is_composed(it) and _is_made_of(it, request)]
+        if same_blocks and same:
             words = f"{same[0].uri} is made of the very blocks, under the name {same[0].name!r}"
-            return Outcome(state="unknown", reason=f"{words}: whose it is cannot be told")
+            return CompositionResult(state="unknown", reason=f"{words}: whose it is cannot be told")
         return _without_node(blocks, seen.systems)
 
-    def in_use(self, uri: str) -> str | None:
+    def block_conflict(self, uri: str) -> str | None:
         """Return how a block stands that no more nodes can have, None when one can."""
         block = self.block(uri)
         if block is None or not status_of(block).slots:
-            return stands(block)
-        users = [] if status_of(block).shareable else list(self._composed(block))
+            return describe_block(block)
+        users = [] if status_of(block).shareable else list(self._composed_systems(block))
         return f"found {status_of(block).state}, and part of {', '.join(users)}" if users else None
 
-    def _judged(self, wanted: Wanted, system: ListedSystem, blocks: Blocks) -> Outcome:
+    def _result_of(
+        self, request: CompositionRequest, system: ListedSystem, blocks: Blocks
+    ) -> CompositionResult:
         made_of = {
             uri: blocks[uri] if uri in blocks else self.block(uri)
-            for uri in filter(None, (path(link) for link in system.blocks))
+            for uri in filter(None, (link_path(link) for link in system.blocks))
         }
-        problem = self._problem(wanted, system, made_of)
-        return Outcome(
+        problem = self._problem(request, system, made_of)
+        return CompositionResult(
             state="left" if problem else "composed",
             node=system.uri,
             blocks=tuple(made_of),
             reason=problem,
-            works=_any_works(made_of.values()),
+            works=_any_composing(made_of.values()),
         )
 
-    def _problem(self, wanted: Wanted, system: ListedSystem, made_of: Blocks) -> str:
+    def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
         """Return why a system is not the node that was wanted; empty when it is."""
         idle = [uri for uri, block in made_of.items() if block is None or is_free(block)]
         broken = [uri for uri, block in made_of.items() if _state(block) == "Failed"]
-        missing = [uri for uri in wanted.blocks if uri not in made_of]
+        missing = [uri for uri in request.blocks if uri not in made_of]
         if not made_of:
             return f"{system.uri} is there without any block"
         if idle:
             return f"{system.uri} is there, and {', '.join(idle)} is not composed"
         if broken:
             return f"{system.uri} is there, and {', '.join(broken)} is Failed"
-        if missing and methods.takes_blocks(self._offers(), wanted):
+        if missing and methods.composes_exact_blocks(self._capabilities(), request):
             return f"{system.uri} is there without {', '.join(missing)}"
         others = sorted({other for block in made_of.values() if block
-                         for other in self._composed(block) if other != system.uri
+                         for other in self._composed_systems(block) if other != system.uri
                          and not status_of(block).shareable})  # fmt: skip
         return f"its blocks are part of {', '.join(others)} too" if others else ""
 
-    def _composed(self, block: ResourceBlock) -> Iterator[str]:
+    def _composed_systems(self, block: ResourceBlock) -> Iterator[str]:
         """Yield the composed systems that a block says it is part of."""
         for link in block.in_systems:
-            system = self._system(path(link))
+            system = self._system(link_path(link))
             if system is not None and _is_composed(system):
                 yield system.uri
 
-    def _ours(
-        self, wanted: Wanted, node: str | None, blocks: Blocks, seen: Seen
+    def _own_systems(
+        self, request: CompositionRequest, node: str | None, blocks: Blocks, seen: ReadSystems
     ) -> Iterator[ListedSystem]:
         """Yield what is our node: where it is said to be, near its blocks, anywhere."""
-        told = self._tried(node, seen)
-        if told is not None and (told.name == wanted.name or _made_of(told, wanted)):
+        told = self._system_or_none(node, seen)
+        if told is not None and (told.name == request.name or _is_made_of(told, request)):
             yield told
         near = [link for block in blocks.values() if block for link in block.in_systems]
         known: set[str | None] = set()
         for link in (*near, *self._systems()):
-            uri = path(link)
-            system = None if uri in known else self._tried(uri, seen)
+            uri = link_path(link)
+            system = None if uri in known else self._system_or_none(uri, seen)
             known.add(uri)
-            if system is not None and wanted.name and system.name == wanted.name:
+            if system is not None and request.name and system.name == request.name:
                 yield system
 
-    def _tried(self, uri: str | None, seen: Seen) -> ListedSystem | None:
+    def _system_or_none(self, uri: str | None, seen: ReadSystems) -> ListedSystem | None:
         try:
             system = self._system(uri)
         except PodmError as error:
@@ -127,37 +136,37 @@ class ReadBack:
         return system
 
     def _systems(self) -> Iterator[str]:
-        page = self._offers().systems
+        page = self._capabilities().systems
         for _ in range(MAX_PAGES):
-            json = document(self._wire, page) if page else None
+            json = get_document(self._session, page) if page else None
             if json is None:
                 return
-            collection = Collection(str(page), json, unheard)
+            collection = Collection(str(page), json, ignore_note)
             yield from collection.members
-            page = path(collection.next_page)
+            page = link_path(collection.next_page)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
-        json = document(self._wire, uri) if uri else None
-        return ListedSystem(str(uri), json, unheard) if json else None
+        json = get_document(self._session, uri) if uri else None
+        return ListedSystem(str(uri), json, ignore_note) if json else None
 
     def block(self, uri: str) -> ResourceBlock | None:
         """Return a block as it is now, None when it is gone; errors as for :meth:`look`."""
-        json = document(self._wire, uri)
-        return ResourceBlock(uri, json, unheard) if json else None
+        json = get_document(self._session, uri)
+        return ResourceBlock(uri, json, ignore_note) if json else None
 
 
-def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Outcome:
+def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
     """Return what is there when the node is not: nothing, or blocks that somebody uses.
 
     Some blocks name no system, so what composed systems say of them counts as well.
     """
     used = {uri: block for uri, block in blocks.items() if block is None or not is_free(block)}
-    foreign = {path(link) for it in systems if _is_composed(it) for link in it.blocks}
+    foreign = {link_path(link) for it in systems if _is_composed(it) for link in it.blocks}
     ours = [uri for uri, block in used.items() if block and not block.in_systems
             and uri not in foreign]  # fmt: skip
-    reason = "; ".join(f"{uri}: {stands(block)}" for uri, block in used.items())
-    return Outcome(
-        state="left" if ours else "absent", reason=reason, works=_any_works(blocks.values())
+    reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
+    return CompositionResult(
+        state="left" if ours else "absent", reason=reason, works=_any_composing(blocks.values())
     )
 
 
@@ -171,13 +180,13 @@ def is_free(block: ResourceBlock) -> bool:
     return status_of(block).state in ("Unused", "Unknown")
 
 
-def stands(block: ResourceBlock | None) -> str:
+def describe_block(block: ResourceBlock | None) -> str:
     """Return in words how a block stands."""
     if block is None:
         return "found no such block"
     status = status_of(block)
     words = [status.state, "reserved" if status.reserved else "", status.health or ""]
-    by = ", ".join(filter(None, (path(link) for link in block.in_systems)))
+    by = ", ".join(filter(None, (link_path(link) for link in block.in_systems)))
     return "found " + ", ".join(filter(None, words)) + (f" by {by}" if by else "")
 
 
@@ -185,12 +194,14 @@ def _is_composed(system: ListedSystem) -> bool:
     return (system.type or "").casefold() == "composed"
 
 
-def _made_of(system: ListedSystem, wanted: Wanted) -> bool:
+def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
     """Return whether a system is made of the very blocks that are wanted, and no others."""
-    return bool(wanted.blocks) and {path(link) for link in system.blocks} == set(wanted.blocks)
+    return bool(request.blocks) and {link_path(link) for link in system.blocks} == set(
+        request.blocks
+    )
 
 
-def _any_works(blocks: Iterable[ResourceBlock | None]) -> bool:
+def _any_composing(blocks: Iterable[ResourceBlock | None]) -> bool:
     return any(_state(block) == "Composing" for block in blocks)
 
 

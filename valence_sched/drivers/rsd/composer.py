@@ -12,113 +12,115 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Watch, Wire
+from valence_sched.drivers.composer import Session, Watch
 from valence_sched.drivers.fields import Field, Json, Resource, text
 from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.links import ROOT, Service
-from valence_sched.drivers.redfish.capabilities import GONE, document, path, unheard
+from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.redfish.capabilities import GONE, get_document, ignore_note, link_path
 from valence_sched.drivers.rsd.reader import read_podm
-from valence_sched.drivers.rsd.schema import ComposedNode, RackRoot, RackSystem
-from valence_sched.drivers.write import Sent, written
+from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
+from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.composition import Outcome, Wanted
-from valence_sched.model.custom_resource import SCHEME
+from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import FullPodm, Node
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
-UNDER_WAY = ("allocating", "assembling")
+TRANSIENT_STATES = ("allocating", "assembling")
 #: How often a node is looked for after a reply that was lost, or after it was deleted.
-LATE_LOOKS = 8
+LATE_READS = 8
 
 
-class _Actions(Resource):
+class _NodeActions(Resource):
     allocate = Field("Actions/#ComposedNodeCollection.Allocate/target", text, "where bodies go")
     assemble = Field("Actions/#ComposedNode.Assemble/target", text, "makes an allocated node run")
     force = Field("Actions/#ComposedNode.ForceDelete/target", text, "for a DELETE that is stuck")
 
 
-class _Part(Resource):
+class _RequestedResource(Resource):
     kind = Field("@odata.type", text, "tells a system from a processor and a drive")
     processor_type = Field("ProcessorType", text, "FPGA, …")
 
 
-class RsdHands:
+class RsdComposer:
     """One rack's pod manager; ``patience`` makes how long to wait for it."""
 
-    def __init__(self, wire: Wire, patience: Callable[[], Patience]) -> None:
-        self._wire, self._patience = wire, patience
+    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
+        self._session, self._patience = session, patience
         self._unread: list[PodmError] = []
 
-    def refuses(self, wanted: Wanted) -> str | None:
+    def refusal(self, request: CompositionRequest) -> str | None:
         """Return that it offers no Allocate action, where it offers none."""
         found = None if self._target() else "found no Allocate action on its nodes"
-        return found and f"{found}, so it cannot compose {wanted.name}"
+        return found and f"{found}, so it cannot compose {request.name}"
 
-    def taken(self, wanted: Wanted) -> Sequence[str]:
+    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line for each block that is no longer free."""
-        return list(_taken(self._podm(), wanted))
+        return list(_conflicts(self._podm(), request))
 
-    def preview(self, wanted: Wanted) -> str | None:
+    def preview(self, request: CompositionRequest) -> str | None:
         """Raise: there is none."""
         raise PodmError("Rack Scale Design offers no preview: its Allocate takes what it finds")
 
-    def reserve(self, wanted: Wanted) -> bool:
+    def reserve(self, request: CompositionRequest) -> bool:
         """Return False: Allocate is the reservation."""
         return False
 
-    def unreserve(self, wanted: Wanted) -> None:
+    def unreserve(self, request: CompositionRequest) -> None:
         """Do nothing: nothing was reserved."""
 
-    def compose(self, wanted: Wanted, watch: Watch) -> Outcome:
+    def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Allocate and assemble the node, wait for it, and read it back."""
         target = self._target()
         if target is None:
-            return Outcome(state="absent", reason=self.refuses(wanted) or "")
-        body = self._body(wanted)
+            return CompositionResult(state="absent", reason=self.refusal(request) or "")
+        body = self._body(request)
         watch("allocating")
-        sent = self._written(target, body, watch)
+        sent = self._post(target, body, watch)
         if sent.unsent:
-            return Outcome(state="absent", reason=sent.reason)
-        outcome = self._sought(wanted, sent.lost)
-        if outcome.node and set(wanted.blocks) <= set(outcome.blocks):
-            sent = self._assembled(outcome.node, watch)
-            outcome = self._settled(wanted, outcome.node, watch, sent.refused)
+            return CompositionResult(state="absent", reason=sent.reason)
+        outcome = self._find_allocated(request, sent.lost)
+        if outcome.node and set(request.blocks) <= set(outcome.blocks):
+            sent = self._assemble(outcome.node, watch)
+            outcome = self._wait_until_assembled(request, outcome.node, watch, sent.refused)
         if outcome.state == "composed":
             return outcome
         return replace(outcome, reason="; ".join(filter(None, (sent.reason, outcome.reason))))
 
-    def look(self, wanted: Wanted, node: str | None = None) -> Outcome:
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read what there is of a node."""
         try:
-            return self._look(wanted, node)
+            return self._read_node(request, node)
         except PodmError as error:
-            return Outcome(state="unknown", node=node, reason=f"could not be read back: {error}")
+            return CompositionResult(
+                state="unknown", node=node, reason=f"could not be read back: {error}"
+            )
 
-    def remove(self, wanted: Wanted, node: str, watch: Watch) -> Outcome:
+    def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """DELETE the node, by force where it is stuck, and read back."""
-        before = self.look(wanted, node)
+        before = self.read_node(request, node)
         if before.node is None or before.state == "unknown":
             return before
         uri = before.node
         watch("deleting")
-        sent = written(self._wire, uri, lambda: self._wire.delete(uri), self._patience(), watch)
-        if self._stays(uri, sent) and (force := self._action(uri, _Actions.force)):
+        sent = write(self._session, uri, lambda: self._session.delete(uri), self._patience(), watch)
+        if self._is_still_there(uri, sent) and (force := self._action(uri, _NodeActions.force)):
             watch("deleting by force")
-            sent = self._written(force, {}, watch)
-            self._stays(uri, sent)
-        outcome = self.look(wanted, uri)
+            sent = self._post(force, {}, watch)
+            self._is_still_there(uri, sent)
+        outcome = self.read_node(request, uri)
         if outcome.node is None or outcome.state == "unknown":
             return outcome
         words = sent.reason or "it answered that the node is gone"
         return replace(outcome, state="left", works=False, reason=f"{uri} is still there: {words}")
 
-    def _written(self, target: str, body: Json, watch: Watch) -> Sent:
-        post = self._wire.post
-        return written(self._wire, target, lambda: post(target, body), self._patience(), watch)
+    def _post(self, target: str, body: Json, watch: Watch) -> SendResult:
+        post = self._session.post
+        return write(self._session, target, lambda: post(target, body), self._patience(), watch)
 
-    def _stays(self, node: str, sent: Sent) -> bool:
+    def _is_still_there(self, node: str, sent: SendResult) -> bool:
         """Return whether a node is there still, a while after it was deleted."""
-        patience, looks = self._patience(), 1 if sent.refused else LATE_LOOKS
+        patience, looks = self._patience(), 1 if sent.refused else LATE_READS
         for _ in range(looks):
             if self._state(node) is None:
                 return False
@@ -128,64 +130,68 @@ class RsdHands:
 
     def _target(self) -> str | None:
         """Return where to allocate."""
-        root = RackRoot(ROOT, document(self._wire, ROOT) or {}, unheard)
+        root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, ignore_note)
         for link in (*root.rack_nodes, *root.nodes):
-            json = document(self._wire, path(link))
-            target = path(_Actions(ROOT, json, unheard).allocate) if json else None
+            json = get_document(self._session, link_path(link))
+            target = link_path(_NodeActions(ROOT, json, ignore_note).allocate) if json else None
             if target:
                 return target
         return None
 
-    def _body(self, wanted: Wanted) -> Json:
+    def _body(self, request: CompositionRequest) -> Json:
         """Return a request that names what the node is to be made of."""
-        body: Json = {"Name": wanted.name, "Description": wanted.name}
-        for uri in wanted.blocks:
-            part = _Part(uri, document(self._wire, uri) or {}, unheard)
+        body: Json = {"Name": request.name, "Description": request.name}
+        for uri in request.blocks:
+            part = _RequestedResource(uri, get_document(self._session, uri) or {}, ignore_note)
             kind = (part.kind or "").removeprefix("#").partition(".")[0]
             named = {"Resource": {"@odata.id": uri}}
             if kind == "ComputerSystem":
-                body.setdefault("Processors", []).extend(self._pins(uri))
+                body.setdefault("Processors", []).extend(self._cpu_requests(uri))
             elif kind == "Processor":
                 card = {**named, "ProcessorType": part.processor_type or "FPGA"}
                 body.setdefault("Processors", []).append(card)
             else:
                 body.setdefault("LocalDrives", []).append(named)
-        for grant in wanted.grants:
-            if not grant.uri.startswith(SCHEME):  # an operator's own resource is counted only
+        for grant in request.grants:
+            if not grant.uri.startswith(
+                DECLARED_SCHEME
+            ):  # an operator's own resource is counted only
                 size = math.ceil(grant.amount - 1e-6)
                 body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
         return body
 
-    def _pins(self, system: str) -> Iterator[Json]:
+    def _cpu_requests(self, system: str) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
-        service = Service(lambda uri: document(self._wire, uri), unheard)
-        json = document(self._wire, system) or {}
+        service = LinkedDocuments(lambda uri: get_document(self._session, uri), ignore_note)
+        json = get_document(self._session, system) or {}
         for cpu in service.follow(
-            RackSystem(system, json, unheard).processors, RackSystem.processors.to, system
+            RackSystem(system, json, ignore_note).processors, RackSystem.processors.to, system
         ):
             yield {"Resource": {"@odata.id": cpu.uri}}
             return
 
-    def _sought(self, wanted: Wanted, lost: bool) -> Outcome:
+    def _find_allocated(self, request: CompositionRequest, lost: bool) -> CompositionResult:
         """Look for an allocated node; after a lost reply for some time."""
-        patience, late = self._patience(), LATE_LOOKS if lost else 0
-        outcome = self.look(wanted)
+        patience, late = self._patience(), LATE_READS if lost else 0
+        outcome = self.read_node(request)
         while late > 0 and outcome.state == "absent" and patience.pause():
             late -= 1
-            outcome = self.look(wanted)
+            outcome = self.read_node(request)
         return outcome
 
-    def _assembled(self, node: str, watch: Watch) -> Sent:
+    def _assemble(self, node: str, watch: Watch) -> SendResult:
         """Ask for the assembly of an allocated node; return what became of that."""
         if self._state(node) != ALLOCATED:
-            return Sent()
-        target = self._action(node, _Actions.assemble)
+            return SendResult()
+        target = self._action(node, _NodeActions.assemble)
         if target is None:
-            return Sent(reason="it offers no Assemble action")
+            return SendResult(reason="it offers no Assemble action")
         watch("assembling")
-        return self._written(target, {}, watch)
+        return self._post(target, {}, watch)
 
-    def _settled(self, wanted: Wanted, node: str, watch: Watch, refused: bool) -> Outcome:
+    def _wait_until_assembled(
+        self, request: CompositionRequest, node: str, watch: Watch, refused: bool
+    ) -> CompositionResult:
         """Wait until the node is assembled; one that failed may yet return."""
         patience = self._patience()
         while True:
@@ -193,48 +199,48 @@ class RsdHands:
             ended = state in (None, ASSEMBLED) or (refused and state == ALLOCATED)
             watch(state or "gone")
             if ended or not patience.pause():
-                return self.look(wanted, node)
+                return self.read_node(request, node)
 
-    def _look(self, wanted: Wanted, uri: str | None) -> Outcome:
+    def _read_node(self, request: CompositionRequest, uri: str | None) -> CompositionResult:
         podm = self._podm()
-        ours = [node for node in podm.nodes if _is_ours(node, wanted, uri)]
+        ours = [node for node in podm.nodes if _is_ours(node, request, uri)]
         if not ours:
             if self._unread:
                 raise self._unread[0]
-            return Outcome(state="absent", reason="; ".join(_taken(podm, wanted)))
+            return CompositionResult(state="absent", reason="; ".join(_conflicts(podm, request)))
         node = ours[0]
         state = self._state(node.uri)
-        missing = [block for block in wanted.blocks if block not in node.blocks]
+        missing = [block for block in request.blocks if block not in node.blocks]
         words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""
         if not missing and state != ASSEMBLED:
             words = f"{node.uri} is {(state or 'gone').capitalize()} and no further"
-        return Outcome(
+        return CompositionResult(
             state="left" if words else "composed",
             node=node.uri,
             blocks=node.blocks,
             reason=words,
-            works=state in UNDER_WAY,
+            works=state in TRANSIENT_STATES,
         )
 
     def _state(self, node: str) -> str | None:
         """Return the state of a node in lower case, None when there is no such node."""
         try:
-            json = document(self._wire, node)
+            json = get_document(self._session, node)
         except PodmError:
             return "unknown"
-        return (ComposedNode(node, json, unheard).node_state or "unknown").lower() if json else None
+        return (RackNode(node, json, ignore_note).node_state or "unknown").lower() if json else None
 
     def _action(self, node: str, field: Field[str | None]) -> str | None:
-        json = document(self._wire, node)
-        return path(field.of(_Actions(node, json, unheard))) if json else None
+        json = get_document(self._session, node)
+        return link_path(field.of(_NodeActions(node, json, ignore_note))) if json else None
 
     def _podm(self) -> FullPodm:
         self._unread = []
-        return read_podm(Service(self._get, unheard), "podm", "rsd")
+        return read_podm(LinkedDocuments(self._get, ignore_note), "podm", "rsd")
 
     def _get(self, uri: str) -> Json | None:
         """Return a document; one that is bad leaves out only what it tells of."""
-        reply = self._wire.get(uri)
+        reply = self._session.get(uri)
         if reply.status in GONE:
             return None
         if reply.status != 200 or reply.body is None:
@@ -243,16 +249,16 @@ class RsdHands:
         return reply.body
 
 
-def _is_ours(node: Node, wanted: Wanted, uri: str | None) -> bool:
+def _is_ours(node: Node, request: CompositionRequest, uri: str | None) -> bool:
     """Return whether a node is the one that is meant; its URI may be another's by now."""
-    if wanted.name and node.name == wanted.name:
+    if request.name and node.name == request.name:
         return True
-    return node.uri == uri and bool(wanted.blocks) and set(node.blocks) == set(wanted.blocks)
+    return node.uri == uri and bool(request.blocks) and set(node.blocks) == set(request.blocks)
 
 
-def _taken(podm: FullPodm, wanted: Wanted) -> Iterator[str]:
+def _conflicts(podm: FullPodm, request: CompositionRequest) -> Iterator[str]:
     blocks = {block.uri: block for block in podm.blocks}
-    for uri in wanted.blocks:
+    for uri in request.blocks:
         if uri not in blocks:
             yield f"{uri}: found no such block"
         elif not blocks[uri].status.slots:

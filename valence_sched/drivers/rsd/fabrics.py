@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.rsd.schema import (
     ConnectedEntity,
     Endpoint,
     Fabric,
     FabricPort,
     FabricZone,
-    Pooled,
+    PooledDevice,
     RackSystem,
     Switch,
 )
@@ -29,34 +29,34 @@ NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "roc
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class FabricOffer:
     """A pooled device with the endpoints that lead to it.
 
     ``fabrics`` are the PCIe fabrics that offer it, none where a network does. ``ends`` are its
     endpoints and their switch ports.
     """
 
-    device: Pooled
+    device: PooledDevice
     is_drive: bool
     fabrics: frozenset[str]
     ends: tuple[str, ...]
     is_zoned: bool
 
 
-class Reach(NamedTuple):
+class FabricReach(NamedTuple):
     """The PCIe fabrics that a system is taken to reach, and those of which that is told."""
 
     fabrics: frozenset[str]
-    told: frozenset[str]
+    stated: frozenset[str]
 
 
-def offers(service: Service, fabrics: Iterable[Fabric]) -> list[Offer]:
+def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[FabricOffer]:
     """Return every pooled drive and FPGA once, in the order of the fabrics."""
-    found: dict[str, Offer] = {}
+    found: dict[str, FabricOffer] = {}
     for fabric in fabrics:
-        for offer in _offers(service, fabric):
+        for offer in _offers_of(service, fabric):
             old = found.get(offer.device.uri, offer)
-            found[offer.device.uri] = Offer(
+            found[offer.device.uri] = FabricOffer(
                 old.device,
                 old.is_drive,
                 # What a network offers too, every system reaches.
@@ -67,14 +67,17 @@ def offers(service: Service, fabrics: Iterable[Fabric]) -> list[Offer]:
     return list(found.values())
 
 
-def reach(
-    service: Service, fabrics: Iterable[Fabric], systems: Iterable[RackSystem], offered: list[Offer]
-) -> dict[str, Reach]:
+def reachable_fabrics(
+    service: LinkedDocuments,
+    fabrics: Iterable[Fabric],
+    systems: Iterable[RackSystem],
+    offers: list[FabricOffer],
+) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
     systems = list(systems)
     told: dict[str, set[str]] = {system.uri: set() for system in systems}
     silent: set[str] = set()
-    rich = {fabric for offer in offered for fabric in offer.fabrics}
+    rich = {fabric for offer in offers for fabric in offer.fabrics}
     for fabric in fabrics:
         if fabric.uri not in rich:
             continue
@@ -85,10 +88,12 @@ def reach(
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
             fabric.note(Remark(f"{fabric.uri}: {what}"))
-    return {uri: Reach(frozenset(ends | silent), frozenset(ends)) for uri, ends in told.items()}
+    return {
+        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in told.items()
+    }
 
 
-def _offers(service: Service, fabric: Fabric) -> Iterator[Offer]:
+def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer]:
     zones = list(service.follow(fabric.zones, FabricZone, fabric.uri))
     zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
     is_network = (fabric.type or "PCIe").casefold() in NETWORK_TYPES
@@ -96,11 +101,11 @@ def _offers(service: Service, fabric: Fabric) -> Iterator[Offer]:
     for endpoint in service.follow(fabric.endpoints, Endpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
-        for device in service.follow(offered, Pooled, endpoint.uri):
+        for device in service.follow(offered, PooledDevice, endpoint.uri):
             kind = _kind(device)
             if kind == "drive" or (kind == "processor" and _is_accelerator(device)):
                 ends = (endpoint.uri, *endpoint.ports)
-                yield Offer(device, kind == "drive", reached, ends, is_zoned)
+                yield FabricOffer(device, kind == "drive", reached, ends, is_zoned)
 
 
 def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
@@ -108,7 +113,7 @@ def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
         yield endpoint.part(ConnectedEntity, json, "ConnectedEntities")
 
 
-def _kind(device: Pooled) -> str:
+def _kind(device: PooledDevice) -> str:
     """Return what a device is by its type, or by its place where it does not say."""
     if device.kind:
         return device.kind.lstrip("#").partition(".")[0].casefold()
@@ -116,11 +121,11 @@ def _kind(device: Pooled) -> str:
     return collection.casefold().removesuffix("s")
 
 
-def _is_accelerator(device: Pooled) -> bool:
+def _is_accelerator(device: PooledDevice) -> bool:
     return (device.processor_type or "CPU").casefold() != "cpu"
 
 
-def _hosts(service: Service, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
+def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
     known = {system.uri for system in systems}
     endpoints = list(service.follow(fabric.endpoints, Endpoint, fabric.uri))
     hosts = {
@@ -139,7 +144,7 @@ def _hosts(service: Service, fabric: Fabric, systems: list[RackSystem]) -> set[s
     return {uri for uri in hosts if uri in known}
 
 
-def _cables(service: Service, fabric: Fabric) -> set[str]:
+def _cables(service: LinkedDocuments, fabric: Fabric) -> set[str]:
     return {
         cable
         for switch in service.follow(fabric.switches, Switch, fabric.uri)

@@ -16,22 +16,22 @@ import msgspec
 
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Resource
-from valence_sched.drivers.links import ROOT, Service
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
 from valence_sched.drivers.redfish.describe import Describer
 from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
-from valence_sched.drivers.redfish.topology import places_of
+from valence_sched.drivers.redfish.topology import topology_of
 from valence_sched.drivers.rsd import fabrics as rsd_fabrics
 from valence_sched.drivers.rsd import stocks
-from valence_sched.drivers.rsd.fabrics import Offer, Reach
+from valence_sched.drivers.rsd.fabrics import FabricOffer, FabricReach
 from valence_sched.drivers.rsd.schema import (
-    ComposedNode,
     Fabric,
+    RackNode,
     RackRoot,
     RackSystem,
     StorageService,
 )
-from valence_sched.drivers.rsd.status import Uses
+from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import (
     BlockType,
@@ -43,7 +43,7 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
-from valence_sched.view.builder import WHOLE
+from valence_sched.view.builder import WHOLE_POOL
 
 R = TypeVar("R", bound=Resource)
 
@@ -54,15 +54,15 @@ UNSWITCHED = "unswitched"
 LIMITS: dict[BlockType, Limit] = {"ComputerSystem": Limit(1, 1)}
 
 
-class Found(NamedTuple):
+class RsdResources(NamedTuple):
     """The resources of a rack, each once."""
 
     root: RackRoot
     systems: list[RackSystem]
-    nodes: list[ComposedNode]
+    nodes: list[RackNode]
     storages: list[StorageService]
-    offers: list[Offer]
-    reach: dict[str, Reach]
+    offers: list[FabricOffer]
+    reach: dict[str, FabricReach]
 
 
 def rsd() -> Dialect:
@@ -70,13 +70,13 @@ def rsd() -> Dialect:
     return Dialect("rsd", RackRoot, read_podm)
 
 
-def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
+def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a whole pod manager; what is missing or wrong is noted and left out."""
-    found = find(service)
-    names = _names(found)
-    ids = tuple(dict.fromkeys(names.values())) or (WHOLE,)
+    found = find_resources(service)
+    names = _pool_ids(found)
+    ids = tuple(dict.fromkeys(names.values())) or (WHOLE_POOL,)
     pooled = {offer.device.uri for offer in found.offers}
-    uses = Uses(service, found.nodes, found.storages, pooled)
+    uses = RackUsage(service, found.nodes, found.storages, pooled)
     amounts = stocks.stocks(service, found.storages, ids)
     if not found.systems:
         service.note(Remark(f"{found.root.uri}: found no system to make a node of"))
@@ -91,23 +91,25 @@ def read_podm(service: Service, id_: str, driver: str) -> FullPodm:
     )
 
 
-def find(service: Service) -> Found:
+def find_resources(service: LinkedDocuments) -> RsdResources:
     """Return the resources of a rack, and who reaches what."""
     root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.note)
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))
-    offered = rsd_fabrics.offers(service, fabrics)
-    return Found(
+    offered = rsd_fabrics.fabric_offers(service, fabrics)
+    return RsdResources(
         root,
         systems,
-        _each(service, root, ComposedNode, root.nodes, root.rack_nodes),
+        _each(service, root, RackNode, root.nodes, root.rack_nodes),
         _each(service, root, StorageService, root.storage, root.services, root.rack_services),
         offered,
-        rsd_fabrics.reach(service, fabrics, systems, offered),
+        rsd_fabrics.reachable_fabrics(service, fabrics, systems, offered),
     )
 
 
-def _each(service: Service, root: RackRoot, type_: type[R], *links: tuple[str, ...]) -> list[R]:
+def _each(
+    service: LinkedDocuments, root: RackRoot, type_: type[R], *links: tuple[str, ...]
+) -> list[R]:
     """Return what several links of the root lead to, each once."""
     found: dict[str, R] = {}
     for some in links:
@@ -116,14 +118,14 @@ def _each(service: Service, root: RackRoot, type_: type[R], *links: tuple[str, .
     return list(found.values())
 
 
-def _names(found: Found) -> dict[frozenset[str], str]:
+def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
     """Return the pools: what systems reach, with the id of the pool of those that reach it.
 
     Systems that reach the same are a pool: only what all of them reach makes a node with any.
     """
     every = [reach.fabrics for reach in found.reach.values()]
     if not any(every):
-        return {frozenset(): WHOLE} if found.systems else {}
+        return {frozenset(): WHOLE_POOL} if found.systems else {}
     lasts = {uri: uri.rpartition("/")[2] for reached in every for uri in reached}
     counts = Counter(lasts.values())
     ids = {uri: last if counts[last] == 1 else uri for uri, last in lasts.items()}
@@ -133,41 +135,43 @@ def _names(found: Found) -> dict[frozenset[str], str]:
     }
 
 
-def _node(node: ComposedNode, uses: Uses) -> Node:
+def _node(node: RackNode, uses: RackUsage) -> Node:
     return Node(uri=node.uri, name=node.name, blocks=uses.blocks_of(node))
 
 
 def _blocks(
-    service: Service,
-    found: Found,
-    uses: Uses,
+    service: LinkedDocuments,
+    found: RsdResources,
+    uses: RackUsage,
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],
 ) -> Iterator[FullBlock]:
-    reached = {system.uri: device_owners.of_system(service, system) for system in found.systems}
+    reached = {
+        system.uri: device_owners.devices_of_system(service, system) for system in found.systems
+    }
     attached = {uri for held in reached.values() for uri in held}
-    statuses = {system.uri: uses.of_system(system) for system in found.systems}
+    statuses = {system.uri: uses.system_status(system) for system in found.systems}
     # A pooled drive that a system lists is a block of its own: it leaves when the node does.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
         block: {uri: device for uri, device in held.items() if uri not in pooled}
         for block, held in reached.items()
     }
-    held = device_owners.settled(service, own, statuses)
+    held = device_owners.assign_devices(service, own, statuses)
     describer = Describer()
     for system in found.systems:
         status, mine = statuses[system.uri], held[system.uri]
-        ends = system.endpoints + tuple(found.reach[system.uri].told)
-        places = places_of(service, system.uri, system.chassis, mine, ends)
+        ends = system.endpoints + tuple(found.reach[system.uri].stated)
+        places = topology_of(service, system.uri, system.chassis, mine, ends)
         pools = (names[found.reach[system.uri].fabrics],)
         yield _block(system, "ComputerSystem", pools, status, describer.describe(mine), places)
     for offer in found.offers:
-        yield _offered(service, offer, uses.of_offer(offer, attached), names, ids)
+        yield _pooled_block(service, offer, uses.offer_status(offer, attached), names, ids)
 
 
-def _offered(
-    service: Service,
-    offer: Offer,
+def _pooled_block(
+    service: LinkedDocuments,
+    offer: FabricOffer,
     status: Status,
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],
@@ -181,7 +185,7 @@ def _offered(
     else:
         remote = tuple(msgspec.structs.replace(it, remote=True) for it in described.drives)
         described = msgspec.structs.replace(described, drives=remote)
-    places = places_of(service, of.uri, of.chassis, [device], offer.ends)
+    places = topology_of(service, of.uri, of.chassis, [device], offer.ends)
     return _block(
         of, "Storage" if offer.is_drive else "Processor", pools, status, described, places
     )

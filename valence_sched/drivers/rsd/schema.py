@@ -11,7 +11,7 @@ from typing import Any
 from valence_sched.drivers.fields import (
     Field,
     Link,
-    Named,
+    NamedResource,
     Parts,
     Resource,
     amount,
@@ -26,20 +26,20 @@ from valence_sched.drivers.redfish.schema import System
 OEM = "Oem/Intel_RackScale"
 
 
-class Given(Link):
+class OptionalLink(Link):
     """A link of which an empty object in its place is none."""
 
     def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
         super().__init__(path, to, doc, late=late)
-        self.read = given
+        self.read = optional_links
 
 
-def given(value: Any) -> tuple[str, ...]:
+def optional_links(value: Any) -> tuple[str, ...]:
     """Read links, of which an object without any content is none."""
     return () if value == {} else links(value)
 
 
-class Pooled(Device):
+class PooledDevice(Device):
     """What stands behind an endpoint: a drive, an FPGA, or a volume of a storage service."""
 
     lasting = False  # whether it is erased changes with every node that had it
@@ -56,7 +56,7 @@ class ConnectedEntity(Resource):
     """One element of ``Endpoint.ConnectedEntities``."""
 
     role = Field("EntityRole", text, "Initiator asks, every other one offers")
-    entity = Given("EntityLink", Pooled, "what it is")
+    entity = OptionalLink("EntityLink", PooledDevice, "what it is")
 
     @property
     def leads(self) -> bool:
@@ -64,7 +64,7 @@ class ConnectedEntity(Resource):
         return (self.role or "").casefold() != "initiator"
 
 
-class Endpoint(Named):
+class Endpoint(NamedResource):
     """Endpoint: one end of a connection through a fabric."""
 
     entities = Parts("ConnectedEntities", ConnectedEntity, "what it is the end of")
@@ -72,25 +72,25 @@ class Endpoint(Named):
     zones = Field(f"Links/{OEM}/Zones", links, "the zones it is in (2.3 and later)")
 
 
-class FabricZone(Named):
+class FabricZone(NamedResource):
     """Zone of a fabric: endpoints that are connected now."""
 
     endpoints = Field("Links/Endpoints", links, "what it connects; that is in use")
 
 
-class FabricPort(Named):
+class FabricPort(NamedResource):
     """Port of a switch."""
 
     cables = Field(f"{OEM}/PCIeConnectionId", words, "the cables that end here")
 
 
-class Switch(Named):
+class Switch(NamedResource):
     """Switch of a fabric."""
 
     ports = Link("Ports", FabricPort, "its ports", collection=True)
 
 
-class Fabric(Named):
+class Fabric(NamedResource):
     """Fabric."""
 
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
@@ -100,14 +100,14 @@ class Fabric(Named):
                     "something", collection=True, late=True)  # fmt: skip
 
 
-class StoragePool(Named):
+class StoragePool(NamedResource):
     """StoragePool (2.3 and later)."""
 
     total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
     used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
 
 
-class LogicalDrive(Named):
+class LogicalDrive(NamedResource):
     """LogicalDrive (2.1 and 2.2): a group of physical drives, or a volume cut from one."""
 
     mode = Field("Mode", text, "LVG or Pool is a group, whatever it links")
@@ -117,7 +117,7 @@ class LogicalDrive(Named):
     used_by = Field("Links/UsedBy", links, "the volumes that are cut from a group")
 
 
-class StorageService(Named):
+class StorageService(NamedResource):
     """StorageService: hands out volumes over a network."""
 
     pools = Link("StoragePools", StoragePool, "what volumes are cut from", collection=True)
@@ -128,14 +128,16 @@ class StorageService(Named):
 class RackSystem(System):
     """ComputerSystem of a rack."""
 
-    simple_storage = Given("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
+    simple_storage = OptionalLink(
+        "SimpleStorage", SimpleStorage, "read where no drive is", late=True
+    )
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
     endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
     cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables to PCIe switches")
 
 
-class ComposedNode(Named):
+class RackNode(NamedResource):
     """ComposedNode."""
 
     node_state = Field("ComposedNodeState", text, "Allocating, Allocated, Assembling, Assembled, "
@@ -147,11 +149,11 @@ class ComposedNode(Named):
     storage = Field("Links/Storage", links, "its drives and volumes (2.5)")
 
 
-class RackRoot(Named):
+class RackRoot(NamedResource):
     """ServiceRoot of a pod manager."""
 
-    nodes = Link("Nodes", ComposedNode, "composed nodes (2.1)", collection=True)
-    rack_nodes = Link(f"{OEM}/Nodes", ComposedNode, "composed nodes (2.2 and later)",
+    nodes = Link("Nodes", RackNode, "composed nodes (2.1)", collection=True)
+    rack_nodes = Link(f"{OEM}/Nodes", RackNode, "composed nodes (2.2 and later)",
                       collection=True)  # fmt: skip
     systems = Link("Systems", RackSystem, "all systems", collection=True, levels=5)
     fabrics = Link("Fabrics", Fabric, "PCIe and network fabrics", collection=True, levels=4)

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from valence_sched.drivers.fields import Named
-from valence_sched.drivers.links import Service
-from valence_sched.drivers.rsd.fabrics import Offer
-from valence_sched.drivers.rsd.schema import ComposedNode, Pooled, RackSystem, StorageService
+from valence_sched.drivers.fields import NamedResource
+from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.rsd.fabrics import FabricOffer
+from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem, StorageService
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import CompositionState, Status
 
 NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
-_UNDER_WAY = ("allocating", "assembling")
+_TRANSIENT_STATES = ("allocating", "assembling")
 
 
-class Uses:
+class RackUsage:
     """What the nodes of a rack hold, by the URI of the block."""
 
     def __init__(
         self,
-        service: Service,
-        nodes: Iterable[ComposedNode],
+        service: LinkedDocuments,
+        nodes: Iterable[RackNode],
         storages: Iterable[StorageService],
         pooled: set[str],
     ) -> None:
@@ -35,36 +35,36 @@ class Uses:
         self._hosts = {
             service.uri(link, storage.uri) for storage in storages for link in storage.host
         }
-        self._nodes: dict[str, list[ComposedNode]] = {}
+        self._nodes: dict[str, list[RackNode]] = {}
         for node in nodes:
             _check(node)
             for uri in self.blocks_of(node):
                 self._nodes.setdefault(uri, []).append(node)
 
-    def blocks_of(self, node: ComposedNode) -> tuple[str, ...]:
+    def blocks_of(self, node: RackNode) -> tuple[str, ...]:
         """Return the system of a node and the pooled devices among what it links."""
         systems = self._uris(node, node.system)
         rest = node.processors + node.local + node.remote + node.storage
         pooled = [uri for uri in self._uris(node, rest) if uri in self._pooled]
         return tuple(dict.fromkeys([*systems, *pooled]))
 
-    def of_system(self, system: RackSystem) -> Status:
+    def system_status(self, system: RackSystem) -> Status:
         """Return the status of a system; one that runs a storage service makes no node."""
         return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
 
-    def of_offer(self, offer: Offer, attached: set[str]) -> Status:
+    def offer_status(self, offer: FabricOffer, attached: set[str]) -> Status:
         """Return the status of a pooled device; ``attached`` are those that systems list."""
         device = offer.device
         if offer.is_zoned or device.uri in attached or device.storage:
             return self._status(device, "Composed")
-        return self._status(device, "Unused" if _is_clean(offer) else "Unavailable")
+        return self._status(device, "Unused" if _is_erased(offer) else "Unavailable")
 
-    def _status(self, of: RackSystem | Pooled, state: CompositionState) -> Status:
+    def _status(self, of: RackSystem | PooledDevice, state: CompositionState) -> Status:
         nodes = self._nodes.get(of.uri, [])
         health = of.health or of.rollup
         if nodes:
             states = {(node.node_state or "").casefold() for node in nodes}
-            state = "Composing" if states <= set(_UNDER_WAY) else "Composed"
+            state = "Composing" if states <= set(_TRANSIENT_STATES) else "Composed"
         elif state == "Unused" and (health == "Warning" or of.enabled is False):
             state = "Unavailable"  # its pod manager takes nothing but what is OK
         return Status(
@@ -74,27 +74,27 @@ class Uses:
             compositions=len(nodes) or (1 if state == "Composed" else 0),
         )
 
-    def _uris(self, of: Named, links: Iterable[str]) -> list[str]:
+    def _uris(self, of: NamedResource, links: Iterable[str]) -> list[str]:
         return [uri for uri in (self._service.uri(link, of.uri) for link in links) if uri]
 
 
-def _is_clean(offer: Offer) -> bool:
+def _is_erased(offer: FabricOffer) -> bool:
     """Return whether nobody's data is on a device, by what it says itself."""
     device = offer.device
     if not offer.is_drive:
         return device.fpga_erased is not False
     if device.drive_erased is None:
-        path = Pooled.drive_erased.path
+        path = PooledDevice.drive_erased.path
         what = "found nothing, expected true or false (no node can have it)"
         device.note(Remark(f"{device.uri}: {path}: {what}"))
     return device.drive_erased is True
 
 
-def _check(node: ComposedNode) -> None:
+def _check(node: RackNode) -> None:
     state = node.node_state
     if (state or "").casefold() not in NODE_STATES:
         expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
-        path = ComposedNode.node_state.path
+        path = RackNode.node_state.path
         node.note(Remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)"))
     if not node.system:
-        node.note(Remark(f"{node.uri}: {ComposedNode.system.path}: found none, expected one"))
+        node.note(Remark(f"{node.uri}: {RackNode.system.path}: found none, expected one"))

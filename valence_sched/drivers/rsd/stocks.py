@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from valence_sched.drivers.fields import Named
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.fields import NamedResource
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.rsd.schema import LogicalDrive, StoragePool, StorageService
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import Stock
@@ -18,21 +18,23 @@ _GROUPS = ("lvg", "pool")
 
 
 def stocks(
-    service: Service, storages: Iterable[StorageService], pools: tuple[str, ...]
+    service: LinkedDocuments, storages: Iterable[StorageService], pools: tuple[str, ...]
 ) -> tuple[Stock, ...]:
     """Return what volumes are cut from, each once, in GiB; it stands in all ``pools``."""
     found: dict[str, Stock] = {}
     for storage in storages:
-        if not _is_well(storage):
+        if not _is_healthy(storage):
             continue
         for stock in (*_pools(service, storage, pools), *_groups(service, storage, pools)):
             found.setdefault(stock.uri, stock)
     return tuple(found.values())
 
 
-def _pools(service: Service, storage: StorageService, pools: tuple[str, ...]) -> Iterator[Stock]:
+def _pools(
+    service: LinkedDocuments, storage: StorageService, pools: tuple[str, ...]
+) -> Iterator[Stock]:
     for pool in service.follow(storage.pools, StoragePool, storage.uri):
-        if not _is_well(pool):
+        if not _is_healthy(pool):
             continue
         total, used = pool.total_bytes, pool.used_bytes
         if used is None and total is not None:
@@ -44,7 +46,9 @@ def _pools(service: Service, storage: StorageService, pools: tuple[str, ...]) ->
         yield _stock(pool, pools, _gib(total), _gib(used))
 
 
-def _groups(service: Service, storage: StorageService, pools: tuple[str, ...]) -> Iterator[Stock]:
+def _groups(
+    service: LinkedDocuments, storage: StorageService, pools: tuple[str, ...]
+) -> Iterator[Stock]:
     drives = {
         drive.uri: drive for drive in service.follow(storage.drives, LogicalDrive, storage.uri)
     }
@@ -58,7 +62,7 @@ def _groups(service: Service, storage: StorageService, pools: tuple[str, ...]) -
                 cut.setdefault(uri, {})[volume] = drives[volume]
     for uri, drive in drives.items():
         is_group = drive.physical or (drive.mode or "").casefold() in _GROUPS
-        if is_group and not drive.groups and _is_well(drive):
+        if is_group and not drive.groups and _is_healthy(drive):
             sizes = [volume.size_gib for volume in cut.get(uri, {}).values()]
             total = drive.size_gib
             if None in sizes:
@@ -69,7 +73,7 @@ def _groups(service: Service, storage: StorageService, pools: tuple[str, ...]) -
 
 
 def _stock(
-    of: Named, pools: tuple[str, ...], total_gib: float | None, used_gib: float | None
+    of: NamedResource, pools: tuple[str, ...], total_gib: float | None, used_gib: float | None
 ) -> Stock:
     return Stock(
         uri=of.uri,
@@ -82,7 +86,7 @@ def _stock(
     )
 
 
-def _is_well(resource: Named) -> bool:
+def _is_healthy(resource: NamedResource) -> bool:
     """Return whether a resource hands out anything; one that does not is noted."""
     state, health = resource.state or "Enabled", resource.health or resource.rollup or "OK"
     if state.casefold() == "enabled" and health != "Critical":

@@ -16,7 +16,7 @@ from urllib3.exceptions import NewConnectionError
 from valence_sched.errors import DispatchFailed, UsageError
 
 #: Of an answer no more is read.
-PIECE_BYTES, MOST_PIECES = 1 << 16, 16
+PIECE_BYTES, MAX_PIECES = 1 << 16, 16
 
 
 def post(
@@ -43,7 +43,7 @@ def post(
             answer = session.post(
                 url, data=body, headers=every, timeout=timeout_s, allow_redirects=False, stream=True
             )
-            told = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MOST_PIECES))
+            told = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
         if _unsent(error):
             raise DispatchFailed(

@@ -10,7 +10,7 @@ from valence_sched.errors import DispatchFailed, RequestError
 from valence_sched.integrations.dispatchers.http_post import post
 from valence_sched.model.dispatch import Order, Receipt
 from valence_sched.model.inventory import to_json
-from valence_sched.model.need import Ask, Need
+from valence_sched.model.need import Alternative, Need
 
 
 def valence(url: str, order: Order) -> Sequence[Receipt]:
@@ -54,7 +54,7 @@ TOTALS = {
 }
 
 
-def properties(ask: Ask) -> dict[str, Any]:
+def properties(ask: Alternative) -> dict[str, Any]:
     """Return the properties of a Valence flavor that asks for the same.
 
     Raises:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from valence_sched.errors import UsageError, one_line
 from valence_sched.model.age import parse_age
-from valence_sched.model.liveness import LIMIT_S, Sign, within
+from valence_sched.model.liveness import DEFAULT_LIMIT_S, Sign, within
 
 
 def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
@@ -31,7 +31,7 @@ def _parsed(argument: str) -> tuple[Path, float]:
     if colon and not Path(argument).is_dir():
         with suppress(ValueError):  # then the colon is the folder's own
             return Path(name).expanduser(), parse_age(age)
-    return Path(argument).expanduser(), LIMIT_S
+    return Path(argument).expanduser(), DEFAULT_LIMIT_S
 
 
 def _age_s(path: Path, now: datetime) -> float | None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from valence_sched.model.liveness import Sign, limit_of, within
+from valence_sched.model.liveness import Sign, parse_limit, within
 
 
 def read(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
     """Looks at when each was last read: ``read:AGE``, 10m without an age."""
-    limit_s = limit_of(argument, "read")
+    limit_s = parse_limit(argument, "read")
     return {sign.id: within(sign.read_s, limit_s) for sign in signs}

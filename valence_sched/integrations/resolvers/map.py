@@ -16,7 +16,7 @@ Map = dict[str, dict[str, Place]]
 
 
 @dataclass(frozen=True, slots=True)
-class MappedThings:
+class MapResolver:
     """The things of one map."""
 
     where: str
@@ -35,7 +35,7 @@ class MappedThings:
         return self.places
 
 
-def things(source: str) -> MappedThings:
+def things(source: str) -> MapResolver:
     """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
 
     Raises:
@@ -47,10 +47,10 @@ def things(source: str) -> MappedThings:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(source, "", reason, "a readable file") from None
-    return parsed(data, source)
+    return parse_map(data, source)
 
 
-def parsed(data: bytes, file: str) -> MappedThings:
+def parse_map(data: bytes, file: str) -> MapResolver:
     """Parse a map; errors as for reading one."""
     kinds = convert(load_yaml(data, file), dict[str, Any], file)
     places: Map = {kind: {} for kind in kinds}
@@ -60,4 +60,4 @@ def parsed(data: bytes, file: str) -> MappedThings:
             places[kind][name] = found = convert(place, Place, file, at)
             if not found:
                 raise InputError(file, at, "no place", "zone, aggregates or facts")
-    return MappedThings(file, places)
+    return MapResolver(file, places)

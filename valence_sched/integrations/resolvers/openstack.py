@@ -21,7 +21,7 @@ from valence_sched.view.proximity import Place
 
 
 @dataclass(frozen=True, slots=True)
-class CloudThings:
+class OpenStackResolver:
     """The things of the cloud behind an ``openstack.connection.Connection``."""
 
     connection: Any
@@ -54,7 +54,7 @@ class CloudThings:
         return _FINDERS
 
 
-def things(source: Any) -> CloudThings:
+def things(source: Any) -> OpenStackResolver:
     """Return the things behind an SDK connection.
 
     Raises:
@@ -62,7 +62,7 @@ def things(source: Any) -> CloudThings:
     """
     if isinstance(source, str):
         raise UsageError("openstack is no map to name: within openstack its cloud is asked anyway")
-    return CloudThings(source)
+    return OpenStackResolver(source)
 
 
 def _volume(connection: Any, name: str) -> Place | None:
@@ -72,15 +72,15 @@ def _volume(connection: Any, name: str) -> Place | None:
 
 def _port(connection: Any, name: str) -> Place | None:
     port = connection.network.find_port(name, ignore_missing=True)
-    return _of_network(connection.network.get_network(port.network_id)) if port else None
+    return _network_place(connection.network.get_network(port.network_id)) if port else None
 
 
 def _network(connection: Any, name: str) -> Place | None:
     network = connection.network.find_network(name, ignore_missing=True)
-    return _of_network(network) if network else None
+    return _network_place(network) if network else None
 
 
-def _of_network(network: Any) -> Place:
+def _network_place(network: Any) -> Place:
     zones = network.availability_zones or network.availability_zone_hints or []
     segments = [part.get("provider:physical_network") for part in network.segments or []]
     physical = [network.provider_physical_network, *segments]

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from valence_sched.simulator.server.documents import Documents, Json, members
+from valence_sched.simulator.server.documents import DocumentTree, Json, linked_documents
 
 #: Device collections of a system: property, type of its collection.
 COLLECTIONS = {
@@ -20,26 +20,26 @@ COLLECTIONS = {
 }
 
 #: What a client may say of a system when it composes it.
-SAID = ("Description", "HostName", "Boot", "AssetTag")
+CLIENT_PROPERTIES = ("Description", "HostName", "Boot", "AssetTag")
 
 Devices = dict[str, dict[str, Json]]
 
 
-def devices_of(documents: Documents, block: Json) -> Devices:
+def devices_of(documents: DocumentTree, block: Json) -> Devices:
     """Return the devices of a block by kind and URI, those of its computer systems too."""
     found: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
-    systems = [json for _, json in members(documents, block.get("ComputerSystems"))]
+    systems = [json for _, json in linked_documents(documents, block.get("ComputerSystems"))]
     for holder in (block, *systems):
         for kind, devices in found.items():
-            devices.update(members(documents, holder.get(kind)))
+            devices.update(linked_documents(documents, holder.get(kind)))
     for _, storage in tuple(found["Storage"].items()):
-        for uri, _ in members(documents, storage.get("Drives")):
+        for uri, _ in linked_documents(documents, storage.get("Drives")):
             found["Drives"].pop(uri, None)  # it is reached through its storage
     return found
 
 
 def put_system(
-    documents: Documents, uri: str, name: str, blocks: Iterable[str], body: Json
+    documents: DocumentTree, uri: str, name: str, blocks: Iterable[str], body: Json
 ) -> None:
     """Put the documents of a system that is made of these blocks; what stood there goes."""
     wanted = tuple(blocks)
@@ -58,7 +58,7 @@ def put_system(
         "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
         "PowerState": "On",
         "Status": {"State": "Enabled", "Health": "OK"},
-        **{key: body[key] for key in SAID if key in body},
+        **{key: body[key] for key in CLIENT_PROPERTIES if key in body},
         "ProcessorSummary": _processors(devices["Processors"].values()),
         "MemorySummary": {"TotalSystemMemoryGiB": _mib(devices["Memory"].values()) / 1024},
     }
@@ -74,14 +74,14 @@ def put_system(
     documents.put(uri, json)
 
 
-def remove_system(documents: Documents, uri: str) -> None:
+def remove_system(documents: DocumentTree, uri: str) -> None:
     """Remove the documents of a system and all below it."""
     for other in documents:
         if other == uri or other.startswith(f"{uri}/"):
             documents.remove(other)
 
 
-def _put_drives(documents: Documents, uri: str, devices: Devices) -> None:
+def _put_drives(documents: DocumentTree, uri: str, devices: Devices) -> None:
     """Give drives that stand in no storage one: a system links none directly."""
     drives = devices["Drives"]
     if not drives:
@@ -100,7 +100,7 @@ def _put_drives(documents: Documents, uri: str, devices: Devices) -> None:
     devices["Storage"][storage] = json
 
 
-def _put_collection(documents: Documents, uri: str, type_: str, found: Iterable[str]) -> None:
+def _put_collection(documents: DocumentTree, uri: str, type_: str, found: Iterable[str]) -> None:
     links = [{"@odata.id": device} for device in found]
     documents.put(
         uri,

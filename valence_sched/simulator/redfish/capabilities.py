@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from valence_sched.simulator.redfish.blocks import ROOT, zones
-from valence_sched.simulator.server.documents import Documents, Json, part, uri_of, uris
-from valence_sched.simulator.server.errors import Refused
+from valence_sched.simulator.server.documents import DocumentTree, Json, uri_of, uris, value_at
+from valence_sched.simulator.server.errors import RequestRefused
 
 SPECIFIC = "ComputerSystemComposition"
 CONSTRAINED = "ComputerSystemConstrainedComposition"
 
 
-class Capability(NamedTuple):
+class SimulatedCapability(NamedTuple):
     """One way to compose: for what, in which zones (none means all), to which collection."""
 
     use_case: str
@@ -23,17 +23,17 @@ class Capability(NamedTuple):
     object: Json
 
 
-def capabilities(documents: Documents) -> list[Capability]:
+def capabilities(documents: DocumentTree) -> list[SimulatedCapability]:
     """Return the capabilities that collections and zones state."""
     root = documents.get(ROOT)
-    service = documents.get(uri_of(part(root, "CompositionService")))
+    service = documents.get(uri_of(value_at(root, "CompositionService")))
     holders = [
         uri_of(link)
         for link in (
-            part(root, "Systems"),
-            part(root, "ResourceBlocks"),
-            part(service, "ResourceBlocks"),
-            part(service, "ResourceZones"),
+            value_at(root, "Systems"),
+            value_at(root, "ResourceBlocks"),
+            value_at(service, "ResourceBlocks"),
+            value_at(service, "ResourceZones"),
         )
     ]
     found = [one for uri in holders for one in _stated(documents, uri, ())]
@@ -42,16 +42,18 @@ def capabilities(documents: Documents) -> list[Capability]:
     return found
 
 
-def _stated(documents: Documents, holder: str, zone: tuple[str, ...]) -> Iterator[Capability]:
-    stated = part(documents.get(holder), "@Redfish.CollectionCapabilities", "Capabilities")
+def _stated(
+    documents: DocumentTree, holder: str, zone: tuple[str, ...]
+) -> Iterator[SimulatedCapability]:
+    stated = value_at(documents.get(holder), "@Redfish.CollectionCapabilities", "Capabilities")
     for json in stated if isinstance(stated, list) else []:
-        related = zone or tuple(uris(part(json, "Links", "RelatedItem")))
-        target = uri_of(part(json, "Links", "TargetCollection"))
-        document = documents.get(uri_of(part(json, "CapabilitiesObject"))) or {}
-        yield Capability(str(part(json, "UseCase")), related, target, document)
+        related = zone or tuple(uris(value_at(json, "Links", "RelatedItem")))
+        target = uri_of(value_at(json, "Links", "TargetCollection"))
+        document = documents.get(uri_of(value_at(json, "CapabilitiesObject"))) or {}
+        yield SimulatedCapability(str(value_at(json, "UseCase")), related, target, document)
 
 
-def check_required(every: Iterable[Capability], use_case: str, body: Json) -> None:
+def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
     """Check that a body says all that every capability of a use case requires.
 
     Raises:
@@ -62,10 +64,12 @@ def check_required(every: Iterable[Capability], use_case: str, body: Json) -> No
     for name in sorted(set.intersection(*required)) if required else []:
         if name not in body:
             text = f"The property {name} is required to compose a system."
-            raise Refused(400, "CreateFailedMissingReqProperties", text, name)
+            raise RequestRefused(400, "CreateFailedMissingReqProperties", text, name)
 
 
-def over_limits(every: Iterable[Capability], zone: str, kinds: Iterable[Iterable[str]]) -> str:
+def limit_violation(
+    every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
+) -> str:
     """Return what is wrong with the number of blocks of a type in a zone, empty for nothing."""
     counts: dict[str, int] = {}
     for types in kinds:

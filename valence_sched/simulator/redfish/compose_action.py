@@ -7,9 +7,15 @@ from typing import Any
 
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.redfish.reservations import Reservations
-from valence_sched.simulator.server.documents import Answer, Documents, Json, part, uri_of
-from valence_sched.simulator.server.errors import Refused, error
-from valence_sched.simulator.server.expand import Expand, expanded
+from valence_sched.simulator.server.documents import (
+    DocumentTree,
+    Json,
+    SimulatedReply,
+    uri_of,
+    value_at,
+)
+from valence_sched.simulator.server.errors import RequestRefused, error_body
+from valence_sched.simulator.server.expand import ExpandQuery, expand_document
 
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
 
@@ -18,12 +24,12 @@ class ComposeAction:
     """What ``#CompositionService.Compose`` does on the documents of a pod manager."""
 
     def __init__(
-        self, documents: Documents, composition: Composition, reservations: Reservations
+        self, documents: DocumentTree, composition: Composition, reservations: Reservations
     ) -> None:
         self._documents, self._composition = documents, composition
         self._reservations = reservations
 
-    def compose(self, body: Json, client: str = "") -> Answer:
+    def compose(self, body: Json, client: str = "") -> SimulatedReply:
         """Try or do a manifest: 200 with a response to each stanza, errors of stanzas too.
 
         Raises:
@@ -33,7 +39,7 @@ class ComposeAction:
         kind, reservation = body["RequestType"], body.get("ReservationId")
         manifest = body.get("Manifest")
         if reservation is not None:
-            kept = self._reservations.known(str(reservation))
+            kept = self._reservations.get(str(reservation))
             manifest = manifest or kept.get("Manifest")
         stanzas = _stanzas(manifest)
         assert isinstance(manifest, dict)  # or there were no stanzas
@@ -42,13 +48,13 @@ class ComposeAction:
         answers, good = self._responses(stanzas, manifest, client, str(reservation or ""), blocks)
         reply = {**body, "Manifest": {**manifest, "Stanzas": answers}}
         if kind != "Apply" or not good:
-            self._documents.go_back(before)
+            self._documents.restore(before)
             self._composition.owners = claims
         if kind == "PreviewReserve" and good:
             reply["ReservationId"] = self._reservations.create(blocks, manifest, client)
         if kind == "Apply" and good and reservation is not None:
-            self._reservations.spend(str(reservation))
-        return Answer(200, reply)
+            self._reservations.consume(str(reservation))
+        return SimulatedReply(200, reply)
 
     def _responses(
         self, stanzas: list[Json], manifest: Json, client: str, reservation: str, blocks: list[str]
@@ -58,8 +64,8 @@ class ComposeAction:
         for number, stanza in enumerate(stanzas):
             try:
                 response = self._response(stanza, manifest, client, reservation, blocks)
-            except Refused as refused:
-                said = [_undone(str(one.get("StanzaId"))) for one in stanzas]
+            except RequestRefused as refused:
+                said = [_undone_error(str(one.get("StanzaId"))) for one in stanzas]
                 said[number] = refused.answer.body or {}
                 pairs = zip(stanzas, said, strict=True)
                 return [{**one, "Response": answer} for one, answer in pairs], False
@@ -80,21 +86,23 @@ class ComposeAction:
             answer = self._composition.decompose(uri_of(request))
             if answer.status >= 400:
                 text = f"There is no system {uri_of(request) or request}."
-                raise Refused(400, "UnableToProcessStanzaRequest", text, str(stanza["StanzaId"]))
-            return error("Success", "The system was decomposed.", severity="OK")
+                raise RequestRefused(
+                    400, "UnableToProcessStanzaRequest", text, str(stanza["StanzaId"])
+                )
+            return error_body("Success", "The system was decomposed.", severity="OK")
         text = f"Stanzas of type {kind} are not processed here."
-        raise Refused(400, "UnableToProcessStanzaRequest", text, str(stanza.get("StanzaId")))
+        raise RequestRefused(400, "UnableToProcessStanzaRequest", text, str(stanza.get("StanzaId")))
 
     def _shown(self, uri: str, manifest: Json) -> Json:
         json = self._documents.get(uri) or {}
         if manifest.get("Expand") in ("All", "Relevant"):
-            return expanded(self._documents, json, uri, Expand(".", 2))
+            return expand_document(self._documents, json, uri, ExpandQuery(".", 2))
         return json
 
 
-def target(documents: Documents, service: str) -> str:
+def target(documents: DocumentTree, service: str) -> str:
     """Return where the Compose action is posted to, as the service advertises it."""
-    action = part(documents.get(service), "Actions", "#CompositionService.Compose", "target")
+    action = value_at(documents.get(service), "Actions", "#CompositionService.Compose", "target")
     return str(action) if action else ""
 
 
@@ -102,21 +110,21 @@ def _check(body: Json) -> None:
     if body.get("RequestType") not in REQUEST_TYPES:
         found = str(body.get("RequestType"))
         text = f"RequestType is {found}, expected one of {', '.join(REQUEST_TYPES)}."
-        raise Refused(400, "ActionParameterNotSupported", text, "RequestType", found)
+        raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestType", found)
     if body.get("RequestFormat", "Manifest") != "Manifest":
         text = "RequestFormat is not Manifest."
-        raise Refused(400, "ActionParameterNotSupported", text, "RequestFormat")
+        raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
 
 
 def _stanzas(manifest: Any) -> list[Json]:
-    stanzas = part(manifest, "Stanzas")
+    stanzas = value_at(manifest, "Stanzas")
     if not isinstance(stanzas, list) or not stanzas:
-        raise Refused(400, "EmptyManifest", "The manifest has no stanzas.")
+        raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
     if not all(isinstance(stanza, dict) for stanza in stanzas):
-        raise Refused(400, "PropertyValueTypeError", "A stanza is no object.", "Stanzas")
+        raise RequestRefused(400, "PropertyValueTypeError", "A stanza is no object.", "Stanzas")
     return stanzas
 
 
-def _undone(stanza: str) -> Json:
+def _undone_error(stanza: str) -> Json:
     text = "Not done, because another stanza cannot be done."
-    return error("UnableToProcessStanzaRequest", text, stanza)
+    return error_body("UnableToProcessStanzaRequest", text, stanza)

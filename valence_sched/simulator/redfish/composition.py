@@ -11,26 +11,26 @@ from valence_sched.simulator.redfish import assembly, blocks, constrained
 from valence_sched.simulator.redfish.capabilities import (
     CONSTRAINED,
     SPECIFIC,
-    Capability,
+    SimulatedCapability,
     capabilities,
     check_required,
-    over_limits,
+    limit_violation,
 )
 from valence_sched.simulator.server.documents import (
-    Answer,
-    Documents,
+    DocumentTree,
     Json,
-    added,
+    SimulatedReply,
     array_of,
-    part,
-    removed,
+    list_member,
+    unlist_member,
     uri_of,
     uris,
+    value_at,
 )
-from valence_sched.simulator.server.errors import Refused, missing
+from valence_sched.simulator.server.errors import RequestRefused, not_found
 
 
-class Plan(NamedTuple):
+class CompositionPlan(NamedTuple):
     """A composition that can be done: the blocks, and what was said of the system."""
 
     blocks: tuple[str, ...]
@@ -44,7 +44,7 @@ class Composition:
     before is somebody else's. ``reservations`` is block to reservation.
     """
 
-    def __init__(self, documents: Documents, *, double_book: bool = False) -> None:
+    def __init__(self, documents: DocumentTree, *, double_book: bool = False) -> None:
         self._documents, self._double_book = documents, double_book
         self.owners: dict[str, str] = {}
         self.reservations: dict[str, str] = {}
@@ -52,57 +52,61 @@ class Composition:
     @property
     def systems(self) -> str:
         """Return the URI of the collection of systems."""
-        return uri_of(part(self._documents.get(blocks.ROOT), "Systems"))
+        return uri_of(value_at(self._documents.get(blocks.ROOT), "Systems"))
 
     def targets(self) -> set[str]:
         """Return the collections to which a system is posted."""
         stated = {one.target for one in capabilities(self._documents)}
         return {uri for uri in (self.systems, *stated) if uri and uri in self._documents}
 
-    def plan(self, body: Json, client: str = "", reservation: str = "") -> Plan:
+    def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
         """Return what would be composed; nothing is changed.
 
         Raises:
             Refused: it cannot be.
         """
-        named = _named(body)
+        named = _named_blocks(body)
         every = capabilities(self._documents)
-        shapes = constrained.shapes(body)
+        shapes = constrained.device_requests(body)
         if not named and not shapes:
             text = "A system is composed of Links.ResourceBlocks, or of devices it is to have."
-            raise Refused(400, "CreateFailedMissingReqProperties", text, "Links/ResourceBlocks")
+            raise RequestRefused(
+                400, "CreateFailedMissingReqProperties", text, "Links/ResourceBlocks"
+            )
         for uri in named:
             self._check(uri, client, reservation)
         if not shapes:
             check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
-            return Plan(tuple(named), body)
-        return Plan(self._chosen(named, shapes, body, every, client, reservation), body)
+            return CompositionPlan(tuple(named), body)
+        return CompositionPlan(
+            self._choose_blocks(named, shapes, body, every, client, reservation), body
+        )
 
-    def compose(self, plan: Plan) -> str:
+    def compose(self, plan: CompositionPlan) -> str:
         """Compose and return the URI of the system."""
         uri = self._free_uri(str(plan.body.get("Name") or "Composed"))
         name = str(plan.body.get("Name") or uri.rpartition("/")[2])
         for block in plan.blocks:
-            blocks.join(self._documents, block, uri)
+            blocks.attach(self._documents, block, uri)
         assembly.put_system(self._documents, uri, name, plan.blocks, plan.body)
-        added(self._documents, self.systems, uri)
+        list_member(self._documents, self.systems, uri)
         return uri
 
-    def decompose(self, uri: str) -> Answer:
+    def decompose(self, uri: str) -> SimulatedReply:
         """Take a composed system apart: 204, or why not."""
         json = self._documents.get(uri)
         if json is None:
-            return missing(uri)
+            return not_found(uri)
         if json.get("SystemType") != "Composed":
             text = f"{uri} is no composed system and cannot be deleted."
-            raise Refused(405, "ResourceCannotBeDeleted", text)
-        for block in uris(part(json, "Links", "ResourceBlocks")):
-            blocks.part_from(self._documents, block, uri)
+            raise RequestRefused(405, "ResourceCannotBeDeleted", text)
+        for block in uris(value_at(json, "Links", "ResourceBlocks")):
+            blocks.detach(self._documents, block, uri)
             self.owners.pop(block, None)
-        removed(self._documents, self.systems, uri)
+        unlist_member(self._documents, self.systems, uri)
         assembly.remove_system(self._documents, uri)
-        return Answer(204)
+        return SimulatedReply(204)
 
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
         """Make a composed system one of these blocks: some join it, some leave.
@@ -111,16 +115,16 @@ class Composition:
             Refused: it cannot be; nothing is changed.
         """
         json = self._documents.get(uri) or {}
-        had = uris(part(json, "Links", "ResourceBlocks"))
+        had = uris(value_at(json, "Links", "ResourceBlocks"))
         come = [block for block in wanted if block not in had]
         for block in come:
             self._check(block, client, "")
         self._check_zones(wanted, capabilities(self._documents))
         for block in had:
             if block not in wanted:
-                blocks.part_from(self._documents, block, uri)
+                blocks.detach(self._documents, block, uri)
         for block in come:
-            blocks.join(self._documents, block, uri)
+            blocks.attach(self._documents, block, uri)
         assembly.put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
     def _check(self, uri: str, client: str, reservation: str) -> None:
@@ -132,23 +136,23 @@ class Composition:
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."
-            raise Refused(400, "ResourceBlockNotFound", text, uri)
+            raise RequestRefused(400, "ResourceBlockNotFound", text, uri)
         if not blocks.is_block(json):
-            raise Refused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
+            raise RequestRefused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
         blocks.check_sound(uri, json)
-        if not blocks.room(json) and not self._double_book:
+        if not blocks.has_room(json) and not self._double_book:
             text = f"The resource block {uri} is in use."
-            raise Refused(409, "ResourceBlockInUse", text, uri)
+            raise RequestRefused(409, "ResourceBlockInUse", text, uri)
         held = self.reservations.get(uri)
         if held and held != reservation:
             text = f"The resource block {uri} is reserved by {held}."
-            raise Refused(409, "SpecifiedResourceAlreadyReserved", text, uri, held)
+            raise RequestRefused(409, "SpecifiedResourceAlreadyReserved", text, uri, held)
         reserved = json["CompositionStatus"].get("Reserved") is True
         if reserved and not held and self.owners.get(uri) != client:
             text = f"The resource block {uri} is reserved by another client."
-            raise Refused(409, "ResourceBlockInUse", text, uri)
+            raise RequestRefused(409, "ResourceBlockInUse", text, uri)
 
-    def _check_zones(self, named: Sequence[str], every: Sequence[Capability]) -> None:
+    def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
         """Check that the blocks stand in one zone and keep its limits.
 
         Raises:
@@ -158,26 +162,26 @@ class Composition:
         common = [zone for zone, _, inside in zones if set(named) <= set(inside)]
         if zones and not common:
             text = f"No zone has all of the resource blocks {', '.join(named)}."
-            raise Refused(400, "IncompatibleZone", text, ", ".join(named))
+            raise RequestRefused(400, "IncompatibleZone", text, ", ".join(named))
         kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in named]
-        faults = [over_limits(every, zone, kinds) for zone in common or [""]]
+        faults = [limit_violation(every, zone, kinds) for zone in common or [""]]
         if all(faults):
             text = f"The limits do not allow {faults[0]}."
-            raise Refused(400, "PropertyValueError", text, "Links/ResourceBlocks")
+            raise RequestRefused(400, "PropertyValueError", text, "Links/ResourceBlocks")
 
-    def _chosen(
+    def _choose_blocks(
         self,
         named: Sequence[str],
-        shapes: Sequence[constrained.Shape],
+        shapes: Sequence[constrained.DeviceRequest],
         body: Json,
-        every: Sequence[Capability],
+        every: Sequence[SimulatedCapability],
         client: str,
         reservation: str,
     ) -> tuple[str, ...]:
         offers = [one for one in every if one.use_case == CONSTRAINED]
         if not offers:
             text = "Systems are composed of Links.ResourceBlocks only."
-            raise Refused(400, "PropertyUnknown", text, shapes[0].kind)
+            raise RequestRefused(400, "PropertyUnknown", text, shapes[0].kind)
         check_required(every, CONSTRAINED, body)
         affinity = body.get("@Redfish.ZoneAffinity")
         for zone, json, inside in blocks.zones(self._documents):
@@ -187,16 +191,16 @@ class Composition:
             if not set(named) <= set(inside):
                 continue
             free = [uri for uri in inside if uri in named or self._free(uri, client, reservation)]
-            found = constrained.chosen(self._documents, shapes, free, named)
+            found = constrained.choose_blocks(self._documents, shapes, free, named)
             kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in found]
-            if found and not over_limits(every, zone, kinds):
+            if found and not limit_violation(every, zone, kinds):
                 return found
-        raise Refused(400, "NoResourceMatch", "No zone has free resource blocks like that.")
+        raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks like that.")
 
     def _free(self, uri: str, client: str, reservation: str) -> bool:
         try:
             self._check(uri, client, reservation)
-        except Refused:
+        except RequestRefused:
             return False
         return True
 
@@ -210,20 +214,22 @@ class Composition:
         return uri
 
 
-def _named(body: Json) -> list[str]:
+def _named_blocks(body: Json) -> list[str]:
     """Return the blocks that a body names.
 
     Raises:
         Refused: what stands there is no array of links, or one twice.
     """
-    links = part(body, "Links", "ResourceBlocks")
+    links = value_at(body, "Links", "ResourceBlocks")
     if links is None:
         return []
     if not isinstance(links, list) or not all(uri_of(link) for link in links):
         text = "Links.ResourceBlocks is not an array of links."
-        raise Refused(400, "PropertyValueTypeError", text, str(links)[:200], "ResourceBlocks")
+        raise RequestRefused(
+            400, "PropertyValueTypeError", text, str(links)[:200], "ResourceBlocks"
+        )
     found = uris(links)
     if len(found) < len(links):
         text = "Links.ResourceBlocks names a resource block twice."
-        raise Refused(400, "PropertyValueConflict", text, "ResourceBlocks", "ResourceBlocks")
+        raise RequestRefused(400, "PropertyValueConflict", text, "ResourceBlocks", "ResourceBlocks")
     return found

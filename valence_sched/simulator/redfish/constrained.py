@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from valence_sched.simulator.redfish.assembly import COLLECTIONS, devices_of
-from valence_sched.simulator.server.documents import Documents, Json, array_of, members
-from valence_sched.simulator.server.errors import Refused
+from valence_sched.simulator.server.documents import DocumentTree, Json, array_of, linked_documents
+from valence_sched.simulator.server.errors import RequestRefused
 
 #: Properties of a shape in which more is as good, if the client accepts more.
 AMOUNTS = (
@@ -26,7 +26,7 @@ AMOUNTS = (
 )
 
 
-class Shape(NamedTuple):
+class DeviceRequest(NamedTuple):
     """Devices that a system is to have: kind, how many, properties, whether more will do."""
 
     kind: str
@@ -35,27 +35,29 @@ class Shape(NamedTuple):
     more: bool
 
 
-def shapes(body: Json) -> list[Shape]:
+def device_requests(body: Json) -> list[DeviceRequest]:
     """Return the devices that a body asks for.
 
     Raises:
         Refused: a count is no number.
     """
-    found: list[Shape] = []
+    found: list[DeviceRequest] = []
     for kind in COLLECTIONS:
         asked = body.get(kind)
         rows = asked.get("Members") if isinstance(asked, dict) else asked
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict):
-                found += _shapes(kind, row)
+                found += _device_requests(kind, row)
     return found
 
 
-def _shapes(kind: str, row: Json) -> Iterator[Shape]:
+def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
     count = row.get("@Redfish.RequestedCount", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
         text = f"@Redfish.RequestedCount of {kind} is {count!r}, expected 1 or more."
-        raise Refused(400, "PropertyValueTypeError", text, str(count), "@Redfish.RequestedCount")
+        raise RequestRefused(
+            400, "PropertyValueTypeError", text, str(count), "@Redfish.RequestedCount"
+        )
     more = row.get("@Redfish.AllowOverprovisioning") is True
     inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
     if isinstance(inner, list) and inner:
@@ -63,20 +65,23 @@ def _shapes(kind: str, row: Json) -> Iterator[Shape]:
             if isinstance(drive, dict):
                 yield from (
                     shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
-                    for shape in _shapes("Drives", drive)
+                    for shape in _device_requests("Drives", drive)
                 )
         return
     plain = {key: value for key, value in row.items() if "@" not in key}
-    yield Shape(kind, count, plain, more)
+    yield DeviceRequest(kind, count, plain, more)
 
 
-def chosen(
-    documents: Documents, wanted: Sequence[Shape], free: Sequence[str], named: Sequence[str]
+def choose_blocks(
+    documents: DocumentTree,
+    requests: Sequence[DeviceRequest],
+    free: Sequence[str],
+    named: Sequence[str],
 ) -> tuple[str, ...]:
     """Return blocks that together have the devices, empty when the greedy way finds none."""
-    devices = {uri: _flat(documents, uri) for uri in free}
+    devices = {uri: _flat_devices(documents, uri) for uri in free}
     found = list(named)
-    for shape in wanted:
+    for shape in requests:
         for uri in free:
             if _count(shape, devices, found) >= shape.wanted:
                 break
@@ -88,22 +93,24 @@ def chosen(
     return tuple(found)
 
 
-def _flat(documents: Documents, uri: str) -> list[tuple[str, Json]]:
+def _flat_devices(documents: DocumentTree, uri: str) -> list[tuple[str, Json]]:
     """Return the devices of a block, drives behind a storage as drives."""
     found = devices_of(documents, documents.get(uri) or {})
     flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
     for json in found["Storage"].values():
-        flat += [("Drives", drive) for _, drive in members(documents, json.get("Drives"))]
+        flat += [("Drives", drive) for _, drive in linked_documents(documents, json.get("Drives"))]
     for json in found["SimpleStorage"].values():
         flat += [("Drives", one) for one in array_of(json, "Devices") if isinstance(one, dict)]
     return flat
 
 
-def _count(shape: Shape, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]) -> int:
+def _count(
+    shape: DeviceRequest, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]
+) -> int:
     return sum(_fits(shape, kind, one) for uri in found for kind, one in devices[uri])
 
 
-def _fits(shape: Shape, kind: str, device: Json) -> bool:
+def _fits(shape: DeviceRequest, kind: str, device: Json) -> bool:
     return kind == shape.kind and all(
         _value_fits(key, value, device.get(key), shape.more)
         for key, value in shape.properties.items()

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 from valence_sched.simulator.redfish import blocks
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.server.documents import (
-    Answer,
-    Documents,
+    DocumentTree,
     Json,
-    added,
-    listed,
-    part,
-    removed,
+    SimulatedReply,
+    list_member,
+    member_uris,
+    unlist_member,
     uri_of,
     uris,
+    value_at,
 )
-from valence_sched.simulator.server.errors import Refused, missing
+from valence_sched.simulator.server.errors import RequestRefused, not_found
 
 DEFAULT_S = 3 * 3600.0
 
@@ -31,11 +31,11 @@ class Reservations:
     """The reservations of one pod manager; those it was recorded with begin when it starts."""
 
     def __init__(
-        self, documents: Documents, composition: Composition, clock: Callable[[], float]
+        self, documents: DocumentTree, composition: Composition, clock: Callable[[], float]
     ) -> None:
         self._documents, self._composition, self._clock = documents, composition, clock
         self._ends_s: dict[str, float] = {}
-        for uri in listed(documents, self.collection):
+        for uri in member_uris(documents, self.collection):
             self._ends_s[uri] = clock() + self._duration_s()
             for block in self.blocks(uri):
                 composition.reservations[block] = _id(uri)
@@ -43,20 +43,20 @@ class Reservations:
     @property
     def service(self) -> str:
         """Return the URI of the composition service, empty when there is none."""
-        return uri_of(part(self._documents.get(blocks.ROOT), "CompositionService"))
+        return uri_of(value_at(self._documents.get(blocks.ROOT), "CompositionService"))
 
     @property
     def collection(self) -> str:
         """Return the URI of the collection of reservations."""
         service = self._documents.get(self.service)
-        link = uri_of(part(service, "CompositionReservations"))
+        link = uri_of(value_at(service, "CompositionReservations"))
         return link or f"{self.service}/CompositionReservations"
 
     def blocks(self, uri: str) -> list[str]:
         """Return the blocks of a reservation."""
-        return uris(part(self._documents.get(uri), "ReservedResourceBlocks"))
+        return uris(value_at(self._documents.get(uri), "ReservedResourceBlocks"))
 
-    def known(self, id_: str) -> Json:
+    def get(self, id_: str) -> Json:
         """Return a reservation.
 
         Raises:
@@ -65,7 +65,7 @@ class Reservations:
         found = self._documents.get(f"{self.collection}/{id_}")
         if found is None or f"{self.collection}/{id_}" not in self._ends_s:
             text = f"There is no reservation {id_}, or it has expired."
-            raise Refused(400, "ActionParameterValueError", text, "ReservationId", id_)
+            raise RequestRefused(400, "ActionParameterValueError", text, "ReservationId", id_)
         return found
 
     def create(self, wanted: Iterable[str], manifest: Json, client: str) -> str:
@@ -87,25 +87,25 @@ class Reservations:
             "ReservedResourceBlocks": [{"@odata.id": block} for block in held],
             "Manifest": manifest,
         })  # fmt: skip
-        added(self._documents, self.collection, uri)
+        list_member(self._documents, self.collection, uri)
         self._ends_s[uri] = self._clock() + self._duration_s()
         for block in held:
             self._composition.reservations[block] = str(number)
             blocks.set_status(self._documents, block, Reserved=True)
         return str(number)
 
-    def delete(self, uri: str) -> Answer:
+    def delete(self, uri: str) -> SimulatedReply:
         """Give the blocks of a reservation free."""
         if self._ends_s.pop(uri, None) is None:
-            return missing(uri)
+            return not_found(uri)
         for block in self.blocks(uri):
             if self._composition.reservations.pop(block, None) is not None:
                 blocks.set_status(self._documents, block, Reserved=False)
-        removed(self._documents, self.collection, uri)
+        unlist_member(self._documents, self.collection, uri)
         self._documents.remove(uri)
-        return Answer(204)
+        return SimulatedReply(204)
 
-    def spend(self, id_: str) -> None:
+    def consume(self, id_: str) -> None:
         """End a reservation because it was applied."""
         self.delete(f"{self.collection}/{id_}")
 
@@ -116,8 +116,8 @@ class Reservations:
             self.delete(uri)
 
     def _duration_s(self) -> float:
-        stated = part(self._documents.get(self.service), "ReservationDuration")
-        return seconds(stated) if isinstance(stated, str) else DEFAULT_S
+        stated = value_at(self._documents.get(self.service), "ReservationDuration")
+        return parse_duration_s(stated) if isinstance(stated, str) else DEFAULT_S
 
     def _offer_collection(self) -> None:
         service = self._documents.get(self.service)
@@ -134,7 +134,7 @@ class Reservations:
             self._documents.put(self.service, {**service, **link})
 
 
-def seconds(duration: str) -> float:
+def parse_duration_s(duration: str) -> float:
     """Return an ISO 8601 duration without years and months; three hours for what is none."""
     found = _DURATION.fullmatch(duration)
     if not found or not any(found.groups()):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from valence_sched.simulator.server.documents import Answer, Json
+from valence_sched.simulator.server.documents import Json, SimulatedReply
 
 #: Says what is expected instead of a value; None when nothing is.
 Check = Callable[[Any], str | None]
@@ -16,10 +16,10 @@ def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
     """Return all that is wrong with a body, a line each; ``knows`` tells whether a URI is here."""
     if not isinstance(body, dict):
         return ["The body: expected an object"]
-    return [*_wrong(body, BODY, ""), *_clashes(body), *_strangers(body, knows)]
+    return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
 
 
-def resources(body: Json) -> dict[str, list[str]]:
+def requested_resources(body: Json) -> dict[str, list[str]]:
     """Return the URIs that the elements of each list of a valid body ask for by name."""
     return {
         key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
@@ -27,23 +27,23 @@ def resources(body: Json) -> dict[str, list[str]]:
     }
 
 
-def _wrong(value: Json, allowed: Mapping[str, Check], place: str) -> Iterator[str]:
+def _property_violations(value: Json, allowed: Mapping[str, Check], place: str) -> Iterator[str]:
     for key, item in value.items():
         if key not in allowed:
             yield f"{place}{key}: no such property"
         elif key in LISTS:
-            yield from _wrong_list(item, LISTS[key], f"{place}{key}")
+            yield from _list_violations(item, LISTS[key], f"{place}{key}")
         elif item is not None and (expected := allowed[key](item)):
             yield f"{place}{key}: expected {expected}"
 
 
-def _wrong_list(items: Any, allowed: Mapping[str, Check], place: str) -> Iterator[str]:
+def _list_violations(items: Any, allowed: Mapping[str, Check], place: str) -> Iterator[str]:
     if items is not None and not isinstance(items, list):
         yield f"{place}: expected an array"
         return
     for number, item in enumerate(items or ()):
         if isinstance(item, dict):
-            yield from _wrong(item, allowed, f"{place}[{number}].")
+            yield from _property_violations(item, allowed, f"{place}[{number}].")
         else:
             yield f"{place}[{number}]: expected an object"
 
@@ -59,7 +59,7 @@ def _clashes(body: Json) -> Iterator[str]:
             yield f"RemoteDrives[{number}].Master: no clone or snapshot over NVMeOverFabrics"
 
 
-def _strangers(body: Json, knows: Callable[[str], bool]) -> Iterator[str]:
+def _unknown_links(body: Json, knows: Callable[[str], bool]) -> Iterator[str]:
     for key in LISTS:
         items = body.get(key)
         for number, item in enumerate(items if isinstance(items, list) else ()):
@@ -147,32 +147,32 @@ BODY: Mapping[str, Check] = {
 
 
 RETRY_AFTER_S = 5
-DONE = Answer(204)
+NO_CONTENT = SimulatedReply(204)
 
 
-def invalid(violations: Iterable[str]) -> Answer:
+def invalid_reply(violations: Iterable[str]) -> SimulatedReply:
     """Return 400 with a message for each violation."""
     return _refusal(400, "InvalidPayload", "Request payload is invalid or missing", violations)
 
 
-def missing(uri: str) -> Answer:
+def missing_reply(uri: str) -> SimulatedReply:
     """Return 404 for what is no composed node."""
     return _refusal(404, "InvalidEndpoint", "No such composed node", [f"{uri} is not here"])
 
 
-def conflict(message: str, reasons: Iterable[str]) -> Answer:
+def conflict_reply(message: str, reasons: Iterable[str]) -> SimulatedReply:
     """Return 409 with its reasons."""
     return _refusal(409, "ResourcesStateMismatch", message, reasons)
 
 
-def away(uris: Iterable[str]) -> Answer:
+def unavailable_reply(uris: Iterable[str]) -> SimulatedReply:
     """Return 503 for assets that do not answer now; the client shall come again."""
     reasons = [f"{uri} does not answer" for uri in uris]
     headers = {"Retry-After": str(RETRY_AFTER_S)}
     return _refusal(503, "ServiceTemporarilyUnavailable", "An asset is away", reasons, headers)
 
 
-def broken() -> Answer:
+def server_error_reply() -> SimulatedReply:
     """Return 500 without a reason."""
     return _refusal(500, "UnknownException", "Something went wrong", ())
 
@@ -183,7 +183,7 @@ def _refusal(
     message: str,
     reasons: Iterable[str],
     headers: dict[str, str] | None = None,
-) -> Answer:
+) -> SimulatedReply:
     info: list[Json] = [{"Message": reason} for reason in reasons]
     error = {"code": f"Base.1.0.{code}", "message": message, "@Message.ExtendedInfo": info}
-    return Answer(status, {"error": error}, headers or {})
+    return SimulatedReply(status, {"error": error}, headers or {})

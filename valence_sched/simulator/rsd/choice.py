@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import objects
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_owners as devices
 from valence_sched.drivers.redfish.device_schema import (
     Device,
@@ -19,21 +19,21 @@ from valence_sched.drivers.redfish.device_schema import (
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.drivers.rsd.fabrics import Offer
-from valence_sched.drivers.rsd.reader import find
+from valence_sched.drivers.rsd.fabrics import FabricOffer
+from valence_sched.drivers.rsd.reader import find_resources
 from valence_sched.drivers.rsd.schema import RackSystem
-from valence_sched.drivers.rsd.status import Uses
+from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.rsd import matching as greedy
-from valence_sched.simulator.rsd.bodies import resources
-from valence_sched.simulator.server.documents import Documents, Json
+from valence_sched.simulator.rsd.bodies import requested_resources
+from valence_sched.simulator.server.documents import DocumentTree, Json
 
 AWAY = ("absent", "unavailableoffline", "standbyoffline", "disabled")
 
 D = TypeVar("D", bound=Device)
 
 
-class Chosen(NamedTuple):
+class ChosenSystem(NamedTuple):
     """A system with all its devices, and the pooled devices that go with it."""
 
     system: RackSystem
@@ -41,25 +41,27 @@ class Chosen(NamedTuple):
     pooled: list[str]
 
 
-class Choice:
+class SystemChooser:
     """The systems and pooled devices of a rack, as its documents are now."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
-        service = Service(documents.get, lambda note: None, documents)
-        self._found = find(service)
+        service = LinkedDocuments(documents.get, lambda note: None, documents)
+        self._found = find_resources(service)
         self._pooled = {offer.device.uri: offer for offer in self._found.offers}
-        uses = Uses(service, self._found.nodes, self._found.storages, set(self._pooled))
-        self._held = {
-            system.uri: devices.of_system(service, system) for system in self._found.systems
+        uses = RackUsage(service, self._found.nodes, self._found.storages, set(self._pooled))
+        self._devices = {
+            system.uri: devices.devices_of_system(service, system) for system in self._found.systems
         }
-        attached = {uri for held in self._held.values() for uri in held}
+        attached = {uri for held in self._devices.values() for uri in held}
         self._status: dict[str, Status] = {
-            **{system.uri: uses.of_system(system) for system in self._found.systems},
-            **{offer.device.uri: uses.of_offer(offer, attached) for offer in self._found.offers},
+            **{system.uri: uses.system_status(system) for system in self._found.systems},
+            **{
+                offer.device.uri: uses.offer_status(offer, attached) for offer in self._found.offers
+            },
         }
 
-    def choose(self, body: Json) -> tuple[Chosen | None, str]:
+    def choose(self, body: Json) -> tuple[ChosenSystem | None, str]:
         """Return what a valid body gets, None for nothing, and the counts after each filter."""
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
@@ -72,13 +74,13 @@ class Choice:
         system = there[0]
         taken = [*(self._processors(system, body) or ()), *(self._drives(system, body) or ())]
         pooled = [device.uri for device in taken if device.uri in self._pooled]
-        return Chosen(system, self._held[system.uri], pooled), told
+        return ChosenSystem(system, self._devices[system.uri], pooled), told
 
     def _filters(self, body: Json) -> Iterable[tuple[str, Callable[[RackSystem], bool]]]:
         return (
-            ("status", self._is_well),
+            ("status", self._is_healthy),
             ("resource", lambda system: self._has_named(system, body)),
-            ("chassis", lambda system: self._stands_in(system, body)),
+            ("chassis", lambda system: self._is_in_chassis(system, body)),
             ("processors", lambda system: self._processors(system, body) is not None),
             ("memory", lambda system: self._modules(system, body) is not None),
             ("local drives", lambda system: self._drives(system, body) is not None),
@@ -92,16 +94,19 @@ class Choice:
         is_online = (system.state or "").casefold() not in AWAY
         return is_online and used.compositions == 0 and system.uri not in hosts
 
-    def _is_well(self, system: RackSystem) -> bool:
+    def _is_healthy(self, system: RackSystem) -> bool:
         health = system.health or system.rollup or "OK"
         return (system.state or "Enabled").casefold() == "enabled" and health == "OK"
 
     def _has_named(self, system: RackSystem, body: Json) -> bool:
-        reachable = {*self._held[system.uri], *(offer.device.uri for offer in self._free(system))}
-        named = resources(body)
+        reachable = {
+            *self._devices[system.uri],
+            *(offer.device.uri for offer in self._free(system)),
+        }
+        named = requested_resources(body)
         return all(uri in reachable for key in named if key != "RemoteDrives" for uri in named[key])
 
-    def _stands_in(self, system: RackSystem, body: Json) -> bool:
+    def _is_in_chassis(self, system: RackSystem, body: Json) -> bool:
         asked = {
             item["Chassis"]["@odata.id"]
             for key in ("Processors", "Memory", "LocalDrives", "EthernetInterfaces")
@@ -128,28 +133,32 @@ class Choice:
         remote = [ProcessorDevice(it.uri, it.json, it.note) for it in pooled]
         asks = body.get("Processors") or []
         # What the system has itself is taken before what a fabric would have to bring.
-        return greedy.taken(
+        return greedy.match_devices(
             asks,
             [*there, *remote],
-            greedy.processor,
+            greedy.processor_matches,
             lambda it: (it.uri in self._pooled, greedy.processor_size(it)),
         )
 
     def _modules(self, system: RackSystem, body: Json) -> list[MemoryDevice] | None:
         there = self._own(system, MemoryDevice)
-        return greedy.taken(body.get("Memory") or [], there, greedy.module, greedy.module_size)
+        return greedy.match_devices(
+            body.get("Memory") or [], there, greedy.module_matches, greedy.module_size
+        )
 
     def _drives(self, system: RackSystem, body: Json) -> list[DriveDevice] | None:
         pooled = [o.device for o in self._free(system) if o.is_drive]
         remote = [DriveDevice(it.uri, it.json, it.note) for it in pooled]
         there = [it for it in self._own(system, DriveDevice) if it.uri not in self._pooled]
         asks = body.get("LocalDrives") or []
-        return greedy.taken(asks, [*there, *remote], greedy.drive, greedy.drive_size)
+        return greedy.match_devices(
+            asks, [*there, *remote], greedy.drive_matches, greedy.drive_size
+        )
 
     def _interfaces(self, system: RackSystem, body: Json) -> list[EthernetInterface] | None:
         there = self._own(system, EthernetInterface)
         asks = body.get("EthernetInterfaces") or []
-        return greedy.taken(asks, there, greedy.interface, greedy.interface_size)
+        return greedy.match_devices(asks, there, greedy.interface_matches, greedy.interface_size)
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
         cores = sum(
@@ -170,9 +179,9 @@ class Choice:
         )
 
     def _own(self, system: RackSystem, type_: type[D]) -> list[D]:
-        return [it for it in self._held[system.uri].values() if isinstance(it, type_)]
+        return [it for it in self._devices[system.uri].values() if isinstance(it, type_)]
 
-    def _free(self, system: RackSystem) -> list[Offer]:
+    def _free(self, system: RackSystem) -> list[FabricOffer]:
         reached = self._found.reach[system.uri].fabrics
         return [
             offer

@@ -17,17 +17,17 @@ from valence_sched.drivers.redfish.device_schema import (
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.simulator.rsd.tree import at
+from valence_sched.simulator.rsd.tree import value_at
 from valence_sched.simulator.server.documents import Json
 
 GIB = 2**30
 
 D = TypeVar("D", bound=Device)
-Suits = Callable[[D, Json], bool]
+Matches = Callable[[D, Json], bool]
 
 
-def taken(
-    asks: Iterable[Json], there: Sequence[D], suits: Suits[D], size: Callable[[D], object]
+def match_devices(
+    asks: Iterable[Json], there: Sequence[D], suits: Matches[D], size: Callable[[D], object]
 ) -> list[D] | None:
     """Return the device that each ask takes, the named ones first; None when one gets none."""
     left = sorted(there, key=size)  # type: ignore[arg-type]
@@ -44,20 +44,20 @@ def taken(
     return found
 
 
-def processor(device: ProcessorDevice, ask: Json) -> bool:
+def processor_matches(device: ProcessorDevice, ask: Json) -> bool:
     """Return whether a processor suits; its type is CPU unless the ask names another."""
     oem = ask.get("Oem") or {}
     asked: Json = oem.get("Intel_RackScale") or oem
-    own = at(device.json, "Oem", "Intel_RackScale")
-    told = at(own, "Capabilities")
+    own = value_at(device.json, "Oem", "Intel_RackScale")
+    told = value_at(own, "Capabilities")
     told = told if isinstance(told, list) else []
     return (
-        _is(device.type or "CPU", ask.get("ProcessorType") or "CPU")
-        and _is(device.model, ask.get("Model"))
-        and _is(device.instruction_set, ask.get("InstructionSet"))
-        and _has(device.cores, ask.get("TotalCores"))
-        and _has(device.speed_mhz, ask.get("AchievableSpeedMHz"))
-        and _is(at(own, "Brand"), asked.get("Brand"))
+        _equals(device.type or "CPU", ask.get("ProcessorType") or "CPU")
+        and _equals(device.model, ask.get("Model"))
+        and _equals(device.instruction_set, ask.get("InstructionSet"))
+        and _at_least(device.cores, ask.get("TotalCores"))
+        and _at_least(device.speed_mhz, ask.get("AchievableSpeedMHz"))
+        and _equals(value_at(own, "Brand"), asked.get("Brand"))
         and all(word in told for word in asked.get("Capabilities") or ())
     )
 
@@ -67,15 +67,15 @@ def processor_size(device: ProcessorDevice) -> tuple[str, int, int]:
     return (device.model or "", device.cores or 0, device.speed_mhz or 0)
 
 
-def module(device: MemoryDevice, ask: Json) -> bool:
+def module_matches(device: MemoryDevice, ask: Json) -> bool:
     """Return whether a memory module suits."""
     return (
-        _has(device.capacity_mib, ask.get("CapacityMiB"))
-        and _is(device.device_type, ask.get("MemoryDeviceType"))
-        and _is(device.type, ask.get("MemoryType"))
-        and _has(device.speed_mhz, ask.get("SpeedMHz"))
-        and _is(device.json.get("Manufacturer"), ask.get("Manufacturer"))
-        and _has(device.json.get("DataWidthBits"), ask.get("DataWidthBits"))
+        _at_least(device.capacity_mib, ask.get("CapacityMiB"))
+        and _equals(device.device_type, ask.get("MemoryDeviceType"))
+        and _equals(device.type, ask.get("MemoryType"))
+        and _at_least(device.speed_mhz, ask.get("SpeedMHz"))
+        and _equals(device.json.get("Manufacturer"), ask.get("Manufacturer"))
+        and _at_least(device.json.get("DataWidthBits"), ask.get("DataWidthBits"))
     )
 
 
@@ -84,16 +84,16 @@ def module_size(device: MemoryDevice) -> int:
     return device.capacity_mib or 0
 
 
-def drive(device: DriveDevice, ask: Json) -> bool:
+def drive_matches(device: DriveDevice, ask: Json) -> bool:
     """Return whether a drive suits; one behind a switch has endpoints."""
     gib = ask.get("CapacityGiB")
     behind = ask.get("FabricSwitch")
     return (
-        _has(device.capacity_bytes, None if gib is None else gib * GIB)
-        and _is(device.media, ask.get("Type"))
-        and _is(device.protocol, ask.get("Interface"))
-        and _has(device.rpm, ask.get("MinRPM"))
-        and _is(device.json.get("SerialNumber"), ask.get("SerialNumber"))
+        _at_least(device.capacity_bytes, None if gib is None else gib * GIB)
+        and _equals(device.media, ask.get("Type"))
+        and _equals(device.protocol, ask.get("Interface"))
+        and _at_least(device.rpm, ask.get("MinRPM"))
+        and _equals(device.json.get("SerialNumber"), ask.get("SerialNumber"))
         and (behind is None or behind == bool(device.endpoints))
     )
 
@@ -103,9 +103,9 @@ def drive_size(device: DriveDevice) -> int:
     return device.capacity_bytes or 0
 
 
-def interface(device: EthernetInterface, ask: Json) -> bool:
+def interface_matches(device: EthernetInterface, ask: Json) -> bool:
     """Return whether a network interface suits."""
-    return _has(device.speed_mbps, ask.get("SpeedMbps"))
+    return _at_least(device.speed_mbps, ask.get("SpeedMbps"))
 
 
 def interface_size(device: EthernetInterface) -> int:
@@ -113,9 +113,9 @@ def interface_size(device: EthernetInterface) -> int:
     return device.speed_mbps or 0
 
 
-def _is(found: str | None, asked: str | None) -> bool:
+def _equals(found: str | None, asked: str | None) -> bool:
     return asked is None or found == asked
 
 
-def _has(found: Any, asked: float | None) -> bool:
+def _at_least(found: Any, asked: float | None) -> bool:
     return asked is None or (isinstance(found, int | float) and found >= asked)

@@ -15,7 +15,7 @@ from valence_sched.drivers.redfish.device_schema import (
     ProcessorDevice,
 )
 from valence_sched.simulator.rsd import tree
-from valence_sched.simulator.rsd.choice import Chosen
+from valence_sched.simulator.rsd.choice import ChosenSystem
 from valence_sched.simulator.server.documents import Json
 
 RESETS = (
@@ -24,7 +24,9 @@ RESETS = (
 )  # fmt: skip
 
 
-def document(uri: str, body: Json, chosen: Chosen, volumes: Iterable[str], version: str) -> Json:
+def node_document(
+    uri: str, body: Json, chosen: ChosenSystem, volumes: Iterable[str], version: str
+) -> Json:
     """Return the document of a node that was allocated just now."""
     id_ = uri.rpartition("/")[2]
     there = chosen.devices.values()
@@ -52,11 +54,11 @@ def document(uri: str, body: Json, chosen: Chosen, volumes: Iterable[str], versi
 
 def assets(node: Json) -> list[str]:
     """Return what a node cannot be without: its system, and the devices outside of it."""
-    systems = [uri for uri in links(tree.at(node, "Links", "ComputerSystem")) if uri]
+    systems = [uri for uri in links(tree.value_at(node, "Links", "ComputerSystem")) if uri]
     rest = [
         uri
         for key in ("Processors", "LocalDrives")
-        for uri in links(tree.at(node, "Links", key))
+        for uri in links(tree.value_at(node, "Links", key))
         if uri and not any(uri.startswith(f"{system}/") for system in systems)
     ]
     return list(dict.fromkeys([*systems, *rest]))
@@ -64,10 +66,10 @@ def assets(node: Json) -> list[str]:
 
 def volumes(node: Json) -> list[str]:
     """Return the volumes and targets that a node links."""
-    return [uri for uri in links(tree.at(node, "Links", "RemoteDrives")) if uri]
+    return [uri for uri in links(tree.value_at(node, "Links", "RemoteDrives")) if uri]
 
 
-def _links(chosen: Chosen, volumes: Iterable[str]) -> Json:
+def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
     def of(type_: type[Device]) -> list[Json]:
         own = [
             uri for uri, it in chosen.devices.items() if isinstance(it, type_) and "#" not in uri

@@ -13,9 +13,9 @@ from typing import Any
 from valence_sched.simulator.rsd import bodies as replies
 from valence_sched.simulator.rsd import nodes, tree
 from valence_sched.simulator.rsd import volumes as rsd_volumes
-from valence_sched.simulator.rsd.bodies import resources, violations
-from valence_sched.simulator.rsd.choice import AWAY, Choice
-from valence_sched.simulator.server.documents import Answer, Documents, Json
+from valence_sched.simulator.rsd.bodies import requested_resources, violations
+from valence_sched.simulator.rsd.choice import AWAY, SystemChooser
+from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply
 
 _POWER = {
     "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
@@ -23,7 +23,7 @@ _POWER = {
 }  # fmt: skip
 
 
-class Rsd:
+class NodesService:
     """The Nodes service over some documents.
 
     ``assemble_s`` is how long Assemble takes by the clock. Locations are absolute below ``host``
@@ -32,7 +32,7 @@ class Rsd:
 
     def __init__(
         self,
-        documents: Documents,
+        documents: DocumentTree,
         clock: Callable[[], float],
         *,
         assemble_s: float = 1.0,
@@ -43,11 +43,11 @@ class Rsd:
         self._due: dict[str, float] = {}
         self._before: dict[str, str] = {}
         self._status: dict[str, Any] = {}
-        self._broken: list[str] = []
+        self._broken_verbs: list[str] = []
 
     def break_next(self, verb: str) -> None:
         """Let the next call of a verb (``allocate``, ``delete`` …) answer 500 and do nothing."""
-        self._broken.append(verb)
+        self._broken_verbs.append(verb)
 
     def lose(self, uri: str) -> None:
         """Let an asset be away; nodes that have it fail until it comes back."""
@@ -67,9 +67,9 @@ class Rsd:
     def tick(self) -> None:
         """Bring the states of all nodes up to now."""
         for uri in self._nodes():
-            self._settle(uri, self._node(uri))
+            self._update_state(uri, self._node(uri))
 
-    def reply(self, method: str, uri: str, body: Any = None) -> Answer | None:
+    def reply(self, method: str, uri: str, body: Any = None) -> SimulatedReply | None:
         """Answer a request, None when it is not for the Nodes service.
 
         Actions are told by the last part of their URI, so targets are found as documents name
@@ -91,22 +91,22 @@ class Rsd:
         verbs = {"Assemble": self.assemble, "ForceDelete": self.force_delete}
         return verbs[verb](uri) if verb in verbs else None
 
-    def allocate(self, body: Any) -> Answer:
+    def allocate(self, body: Any) -> SimulatedReply:
         """Allocate a node: 201 with its Location, 400, 409 with the counts, or 503."""
-        if refusal := self._stopped("allocate"):
+        if refusal := self._injected_fault("allocate"):
             return refusal
         collections = tree.root_links(self._documents, "Nodes")
         if not collections:
-            return replies.missing(tree.ROOT)
+            return replies.missing_reply(tree.ROOT)
         if wrong := violations(body, lambda uri: uri in self._documents):
-            return replies.invalid(wrong)
-        named = {uri for some in resources(body).values() for uri in some}
+            return replies.invalid_reply(wrong)
+        named = {uri for some in requested_resources(body).values() for uri in some}
         if away := sorted(filter(self._is_away, named)):
-            return replies.away(away)
-        chosen, counts = Choice(self._documents).choose(body)
+            return replies.unavailable_reply(away)
+        chosen, counts = SystemChooser(self._documents).choose(body)
         if chosen is None:
             none = "There are no computer systems available for this allocation request."
-            return replies.conflict("Conflict during allocation", [none, counts])
+            return replies.conflict_reply("Conflict during allocation", [none, counts])
         volumes: list[str] = []
         for asked in body.get("RemoteDrives") or ():
             uri = rsd_volumes.cut(self._documents, asked)
@@ -115,15 +115,15 @@ class Rsd:
                     rsd_volumes.give_back(self._documents, volume)
                 what = f"{asked['CapacityGiB']} GiB over {asked.get('Protocol') or 'any protocol'}"
                 reason = f"There is no storage pool with room for {what}."
-                return replies.conflict("Conflict during allocation", [reason])
+                return replies.conflict_reply("Conflict during allocation", [reason])
             volumes.append(uri)
         collection = collections[0]
         uri = f"{collection}/{tree.free_id(self._documents, collection)}"
-        node = nodes.document(uri, body, chosen, volumes, self._version())
+        node = nodes.node_document(uri, body, chosen, volumes, self._version())
         tree.add_member(self._documents, collection, node)
-        return Answer(201, None, {"Location": f"{self._host}{uri}"})
+        return SimulatedReply(201, None, {"Location": f"{self._host}{uri}"})
 
-    def assemble(self, uri: str) -> Answer:
+    def assemble(self, uri: str) -> SimulatedReply:
         """Begin to assemble an allocated node: 204, and 409 in every other state."""
         uri = _node_uri(uri)
         if refusal := self._refusal(uri, "assemble"):
@@ -131,49 +131,49 @@ class Rsd:
         node = self._node(uri)
         if (state := node.get("ComposedNodeState")) != "Allocated":
             reason = f"Only an Allocated node can be assembled; this one is {state}."
-            return replies.conflict("Assembly action could not be completed", [reason])
+            return replies.conflict_reply("Assembly action could not be completed", [reason])
         host, *devices = nodes.assets(node) or [""]
         tree.connect(self._documents, [*devices, *nodes.volumes(node)], host)
         self._due[uri] = self._clock() + self._assemble_s
         self._put(uri, ComposedNodeState="Assembling")
-        return replies.DONE
+        return replies.NO_CONTENT
 
-    def reset(self, uri: str, body: Any) -> Answer:
+    def reset(self, uri: str, body: Any) -> SimulatedReply:
         """Reset a node that is assembled: 204, 400 for an unknown type, 409 in other states."""
         uri = _node_uri(uri)
         if refusal := self._refusal(uri, "reset"):
             return refusal
         kind = body.get("ResetType") if isinstance(body, dict) else None
         if kind not in nodes.RESETS:
-            return replies.invalid([f"ResetType: expected one of {', '.join(nodes.RESETS)}"])
+            return replies.invalid_reply([f"ResetType: expected one of {', '.join(nodes.RESETS)}"])
         node = self._node(uri)
         if (state := node.get("ComposedNodeState")) != "Assembled":
             reason = f"Only an Assembled node can be reset; this one is {state}."
-            return replies.conflict("Reset action could not be completed", [reason])
+            return replies.conflict_reply("Reset action could not be completed", [reason])
         power = _POWER.get(kind, node.get("PowerState"))
         if kind == "PushPowerButton":
             power = "Off" if node.get("PowerState") == "On" else "On"
         self._power(uri, power)
-        return replies.DONE
+        return replies.NO_CONTENT
 
-    def delete(self, uri: str) -> Answer:
+    def delete(self, uri: str) -> SimulatedReply:
         """Delete a node and free all it has: 204; 409 while it assembles, 503 without an asset."""
         uri = _node_uri(uri)
         if refusal := self._refusal(uri, "delete"):
             return refusal
         if self._node(uri).get("ComposedNodeState") == "Assembling":
             reason = "A node that is Assembling cannot be deleted."
-            return replies.conflict("The node could not be disassembled", [reason])
+            return replies.conflict_reply("The node could not be disassembled", [reason])
         return self._free(uri)
 
-    def force_delete(self, uri: str) -> Answer:
+    def force_delete(self, uri: str) -> SimulatedReply:
         """Delete a node in whatever state, though assets of it are away: 204."""
         uri = _node_uri(uri)
-        if refusal := self._stopped("force_delete"):
+        if refusal := self._injected_fault("force_delete"):
             return refusal
-        return self._free(uri) if uri in self._nodes() else replies.missing(uri)
+        return self._free(uri) if uri in self._nodes() else replies.missing_reply(uri)
 
-    def _free(self, uri: str) -> Answer:
+    def _free(self, uri: str) -> SimulatedReply:
         node = self._node(uri)
         self._power(uri, "Off")
         assets, volumes = nodes.assets(node), nodes.volumes(node)
@@ -186,28 +186,28 @@ class Rsd:
             tree.remove_member(self._documents, collection, uri)
         self._due.pop(uri, None)
         self._before.pop(uri, None)
-        return replies.DONE
+        return replies.NO_CONTENT
 
-    def _refusal(self, uri: str, verb: str) -> Answer | None:
+    def _refusal(self, uri: str, verb: str) -> SimulatedReply | None:
         """Return why nothing can be done with a node now, None when something can."""
-        if refusal := self._stopped(verb):
+        if refusal := self._injected_fault(verb):
             return refusal
         if uri not in self._nodes():
-            return replies.missing(uri)
+            return replies.missing_reply(uri)
         away = [it for it in nodes.assets(self._node(uri)) if self._is_away(it)]
-        return replies.away(away) if away else None
+        return replies.unavailable_reply(away) if away else None
 
     def _node(self, uri: str) -> Json:
         return self._documents.get(uri) or {}
 
-    def _stopped(self, verb: str) -> Answer | None:
+    def _injected_fault(self, verb: str) -> SimulatedReply | None:
         self.tick()
-        if verb not in self._broken:
+        if verb not in self._broken_verbs:
             return None
-        self._broken.remove(verb)
-        return replies.broken()
+        self._broken_verbs.remove(verb)
+        return replies.server_error_reply()
 
-    def _settle(self, uri: str, node: Json) -> None:
+    def _update_state(self, uri: str, node: Json) -> None:
         state = node.get("ComposedNodeState")
         if any(self._is_away(asset) for asset in nodes.assets(node)):
             if state != "Failed":
@@ -225,7 +225,7 @@ class Rsd:
                 self._power(uri, "On")
 
     def _is_away(self, uri: str) -> bool:
-        state = tree.at(self._documents.get(uri), "Status", "State")
+        state = tree.value_at(self._documents.get(uri), "Status", "State")
         return uri not in self._documents or str(state or "").casefold() in AWAY
 
     def _power(self, uri: str, power: Any) -> None:
@@ -243,7 +243,7 @@ class Rsd:
 
     def _version(self) -> str:
         root = self._documents.get(tree.ROOT)
-        return str(tree.at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
+        return str(tree.value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
 
 
 def _node_uri(uri: str) -> str:
@@ -257,7 +257,7 @@ def _status(health: str) -> Json:
 
 def _erase(device: Json) -> None:
     """Erase a pooled device, unless it says that it keeps what is on it."""
-    rack = tree.at(device, "Oem", "Intel_RackScale")
+    rack = tree.value_at(device, "Oem", "Intel_RackScale")
     if not isinstance(rack, dict):
         return
     erased = rack.get("EraseOnDetach") is not False

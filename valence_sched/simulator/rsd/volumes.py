@@ -12,24 +12,24 @@ from collections.abc import Iterator
 from functools import partial
 
 from valence_sched.drivers.fields import links, objects
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.device_schema import DriveDevice
 from valence_sched.drivers.rsd.schema import StoragePool, StorageService
 from valence_sched.drivers.rsd.stocks import GIB, stocks
 from valence_sched.simulator.rsd import tree
-from valence_sched.simulator.server.documents import Documents, Json
-from valence_sched.view.stocks import left
+from valence_sched.simulator.server.documents import DocumentTree, Json
+from valence_sched.view.stocks import free_amount
 
 WELL = {"State": "Enabled", "Health": "OK"}
 
 
-def cut(documents: Documents, asked: Json) -> str | None:
+def cut(documents: DocumentTree, asked: Json) -> str | None:
     """Cut what a RemoteDrive asks for; return what a node links, None where no pool has room."""
     size_gib, protocol = asked["CapacityGiB"], asked.get("Protocol")
     for storage in _storages(documents):
-        service = Service(documents.get, lambda note: None, documents)
+        service = LinkedDocuments(documents.get, lambda note: None, documents)
         for stock in stocks(service, [storage], ()):
-            if left(stock) < size_gib:
+            if free_amount(stock) < size_gib:
                 continue
             is_pool = "Capacity" in (documents.get(stock.uri) or {})
             if protocol not in (None, _protocol(documents, storage) if is_pool else "iSCSI"):
@@ -40,7 +40,7 @@ def cut(documents: Documents, asked: Json) -> str | None:
     return None
 
 
-def give_back(documents: Documents, uri: str) -> None:
+def give_back(documents: DocumentTree, uri: str) -> None:
     """Remove a volume, or a target with its logical drives; what they held is free again."""
     json = documents.get(uri)
     if json is None:
@@ -53,7 +53,7 @@ def give_back(documents: Documents, uri: str) -> None:
                 tree.remove_member(documents, collection, uri)
 
 
-def _storages(documents: Documents) -> Iterator[StorageService]:
+def _storages(documents: DocumentTree) -> Iterator[StorageService]:
     seen: set[str] = set()
     for name in ("StorageServices", "Services"):
         for collection in tree.root_links(documents, name):
@@ -64,7 +64,7 @@ def _storages(documents: Documents) -> Iterator[StorageService]:
                     yield StorageService(uri, json, lambda note: None)
 
 
-def _protocol(documents: Documents, storage: StorageService) -> str:
+def _protocol(documents: DocumentTree, storage: StorageService) -> str:
     """Return what a storage service speaks: the type of the fabric where its endpoints are."""
     ends = tree.link(storage.json, "Endpoints")
     for fabric in tree.fabrics(documents):
@@ -74,7 +74,7 @@ def _protocol(documents: Documents, storage: StorageService) -> str:
 
 
 def _cut_volume(
-    documents: Documents, storage: StorageService, pool: str, size_gib: float
+    documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
 ) -> str | None:
     collection = tree.link(storage.json, "Volumes")
     if collection is None or collection not in documents:
@@ -100,7 +100,7 @@ def _cut_volume(
 
 
 def _cut_logical_drive(
-    documents: Documents, storage: StorageService, group: str, size_gib: float
+    documents: DocumentTree, storage: StorageService, group: str, size_gib: float
 ) -> str | None:
     drives = tree.link(storage.json, "LogicalDrives")
     targets = tree.link(storage.json, "RemoteTargets")
@@ -132,17 +132,17 @@ def _cut_logical_drive(
     return str(target["@odata.id"])
 
 
-def _end_volume(documents: Documents, storage: StorageService, volume: Json) -> None:
+def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) -> None:
     size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, lambda note: None)) or 0
     for source in objects(volume.get("CapacitySources")):
         for pool in links(source.get("ProvidingPools")):
             tree.change(documents, pool, lambda json: _consume(json, -size))
 
 
-def _end_target(documents: Documents, storage: StorageService, target: Json) -> None:
+def _end_target(documents: DocumentTree, storage: StorageService, target: Json) -> None:
     drives = tree.link(storage.json, "LogicalDrives") or ""
     for address in objects(target.get("Addresses")):
-        for unit in objects(tree.at(address, "iSCSI", "TargetLUN")):
+        for unit in objects(tree.value_at(address, "iSCSI", "TargetLUN")):
             for uri in links(unit.get("LogicalDrive")):
                 tree.remove_member(documents, drives, uri)
                 for group in tree.members(documents, drives):
@@ -150,13 +150,15 @@ def _end_target(documents: Documents, storage: StorageService, target: Json) -> 
 
 
 def _consume(pool: Json, size: int) -> None:
-    data = tree.at(pool, "Capacity", "Data")
+    data = tree.value_at(pool, "Capacity", "Data")
     if isinstance(data, dict):
         used = StoragePool.used_bytes.of(StoragePool("", pool, lambda note: None))
         data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 
 def _forget(drive: Json, uri: str) -> None:
-    used = tree.at(drive, "Links", "UsedBy")
+    used = tree.value_at(drive, "Links", "UsedBy")
     if isinstance(used, list):
-        drive["Links"]["UsedBy"] = [link for link in used if tree.at(link, "@odata.id") != uri]
+        drive["Links"]["UsedBy"] = [
+            link for link in used if tree.value_at(link, "@odata.id") != uri
+        ]

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from valence_sched.simulator.server.errors import error, refused
-from valence_sched.simulator.server.podm import Reply, SimulatedPodm, encoded
-from valence_sched.simulator.server.reads import Asked
+from valence_sched.simulator.server.errors import error_body, refusal
+from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, encode_reply
+from valence_sched.simulator.server.reads import HttpRequest
 
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 HUGE_BYTES = 1 << 30
-DEEP = 100_000
+NESTING_DEPTH = 100_000
 _PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64 KiB
 
 
-class Seen(NamedTuple):
+class SeenRequest(NamedTuple):
     """One request that came in: method, path with query, and the status that went out.
 
     The status is 0 where the connection was cut, and -1 where no answer has come yet.
@@ -39,10 +39,10 @@ class Traffic:
     writes: int = 0
     at_once: int = 0
     most_at_once: int = 0
-    last: deque[Seen] = field(default_factory=lambda: deque(maxlen=100_000))
+    last: deque[SeenRequest] = field(default_factory=lambda: deque(maxlen=100_000))
 
 
-class App:
+class SimulatorApp:
     """One pod manager behind HTTP; every answer comes ``latency_s`` late."""
 
     def __init__(self, podm: SimulatedPodm, latency_s: float = 0.0, *, keep: int = 0) -> None:
@@ -57,7 +57,7 @@ class App:
         traffic.most_at_once = max(traffic.most_at_once, traffic.at_once)
         status = -1
         try:
-            response = await self._answered(request)
+            response = await self._respond(request)
             status = 0 if response is None else response.status
             return _cut(request) if response is None else response
         except ConnectionError:  # the client has had enough
@@ -65,66 +65,74 @@ class App:
             return _cut(request)
         finally:
             traffic.at_once -= 1
-            traffic.last.append(Seen(request.method, request.path_qs, status))
+            traffic.last.append(SeenRequest(request.method, request.path_qs, status))
 
-    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse | None:
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse | None:
         """Return the response, None when the connection is to be cut."""
         body = await request.read() if request.can_read_body else b""
         headers = {name.lower(): value for name, value in request.headers.items()}
-        ask = Asked(request.method, request.path, dict(request.query), headers, body)
-        if self._dead(ask):
+        ask = HttpRequest(request.method, request.path, dict(request.query), headers, body)
+        if self._is_dead(ask):
             return None
         await self._wait(ask, request.path_qs)
-        if (broken := await self._broken(ask, request)) is not None:
+        if (broken := await self._fault_response(ask, request)) is not None:
             return broken
         reply = self.podm.reply(ask)
-        if self._take("drop-reply", ask, request.path_qs):
+        if self._takes_fault("drop-reply", ask, request.path_qs):
             return None
         content = reply.body
-        if self._take("malformed", ask, request.path_qs):
+        if self._takes_fault("malformed", ask, request.path_qs):
             content = content[: max(1, len(content) // 2)]
         return web.Response(status=reply.status, body=content, headers=reply.headers)
 
-    def _dead(self, ask: Asked) -> bool:
+    def _is_dead(self, http_request: HttpRequest) -> bool:
         """Return whether the pod manager has died of too many writes; logins are none."""
         most = self.podm.faults.number("die-after")
-        if ask.method in WRITES and not ask.path.startswith(self.podm.sessions.collection):
+        if http_request.method in WRITES and not http_request.path.startswith(
+            self.podm.sessions.collection
+        ):
             self.traffic.writes += 1
         return most is not None and self.traffic.writes > most
 
-    async def _wait(self, ask: Asked, path_qs: str) -> None:
+    async def _wait(self, http_request: HttpRequest, path_qs: str) -> None:
         if self._latency_s:
             await asyncio.sleep(self._latency_s)
-        fault = self.podm.faults.take("delay", ask.method, ask.path, path_qs)
+        fault = self.podm.faults.take("delay", http_request.method, http_request.path, path_qs)
         if fault:
             await asyncio.sleep(fault.number / 1000)
-        if self._take("hang", ask, path_qs):
+        if self._takes_fault("hang", http_request, path_qs):
             await asyncio.Event().wait()
 
-    async def _broken(self, ask: Asked, request: web.BaseRequest) -> web.StreamResponse | None:
+    async def _fault_response(
+        self, http_request: HttpRequest, request: web.BaseRequest
+    ) -> web.StreamResponse | None:
         """Return the response that a fault rule gives in place of the right one, if one does."""
         path_qs = request.path_qs
-        if fault := self.podm.faults.take("status", ask.method, ask.path, path_qs):
+        if fault := self.podm.faults.take(
+            "status", http_request.method, http_request.path, path_qs
+        ):
             text = "This service is told to answer so."
-            return _response(encoded(refused(fault.number, "GeneralError", text)))
-        if self._take("html", ask, path_qs):
+            return _response(encode_reply(refusal(fault.number, "GeneralError", text)))
+        if self._takes_fault("html", http_request, path_qs):
             page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
             return web.Response(text=page, content_type="text/html")
-        if self._take("lie", ask, path_qs):
-            body = error("InternalError", "The request failed, whatever its status says.")
+        if self._takes_fault("lie", http_request, path_qs):
+            body = error_body("InternalError", "The request failed, whatever its status says.")
             return web.json_response(body)
-        if self._take("deep", ask, path_qs):
-            nested = b'{"Members":' + b"[" * DEEP + b"]" * DEEP + b"}"
+        if self._takes_fault("deep", http_request, path_qs):
+            nested = b'{"Members":' + b"[" * NESTING_DEPTH + b"]" * NESTING_DEPTH + b"}"
             return web.Response(body=nested, content_type="application/json")
-        if self._take("huge", ask, path_qs):
-            return await _streamed(request)
+        if self._takes_fault("huge", http_request, path_qs):
+            return await _stream_huge(request)
         return None
 
-    def _take(self, name: str, ask: Asked, path_qs: str) -> bool:
-        return self.podm.faults.take(name, ask.method, ask.path, path_qs) is not None
+    def _takes_fault(self, name: str, http_request: HttpRequest, path_qs: str) -> bool:
+        return (
+            self.podm.faults.take(name, http_request.method, http_request.path, path_qs) is not None
+        )
 
 
-def _response(reply: Reply) -> web.Response:
+def _response(reply: EncodedReply) -> web.Response:
     return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
 
 
@@ -135,7 +143,7 @@ def _cut(request: web.BaseRequest) -> web.Response:
     return web.Response()
 
 
-async def _streamed(request: web.BaseRequest) -> web.StreamResponse:
+async def _stream_huge(request: web.BaseRequest) -> web.StreamResponse:
     """Send a list that goes on until the client has had enough, or 1 GB."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)

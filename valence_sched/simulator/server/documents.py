@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SimulatedReply:
     """An HTTP answer: status, JSON body (None for none) and headers."""
 
     status: int
@@ -25,7 +25,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Documents:
+class DocumentTree:
     """Redfish documents that change; a URI is found without regard to a trailing slash.
 
     ``changes`` counts every change of any of them.
@@ -64,7 +64,7 @@ class Documents:
         """Return all documents as they stand, to go back to."""
         return dict(self._documents)
 
-    def go_back(self, copy: Mapping[str, Json]) -> None:
+    def restore(self, copy: Mapping[str, Json]) -> None:
         """Make the documents what they were when the copy was taken."""
         self._documents = dict(copy)
         self.changes += 1
@@ -98,7 +98,7 @@ def uris(links: Any) -> list[str]:
     return list(dict.fromkeys(uri for uri in found if uri))
 
 
-def part(json: Json | None, *keys: str) -> Any:
+def value_at(json: Json | None, *keys: str) -> Any:
     """Return what stands inside nested objects, None when it is not there."""
     value: Any = json
     for key in keys:
@@ -108,22 +108,22 @@ def part(json: Json | None, *keys: str) -> Any:
 
 def object_of(json: Json | None, key: str) -> Json:
     """Return the object at a key, an empty one when there is none."""
-    found = part(json, key)
+    found = value_at(json, key)
     return found if isinstance(found, dict) else {}
 
 
 def array_of(json: Json | None, key: str) -> list[Any]:
     """Return the array at a key, an empty one when there is none."""
-    found = part(json, key)
+    found = value_at(json, key)
     return found if isinstance(found, list) else []
 
 
-def listed(documents: Documents, collection: str) -> list[str]:
+def member_uris(documents: DocumentTree, collection: str) -> list[str]:
     """Return the members of a collection, none when it is not there."""
-    return uris(part(documents.get(collection), "Members"))
+    return uris(value_at(documents.get(collection), "Members"))
 
 
-def members(documents: Documents, links: Any) -> list[tuple[str, Json]]:
+def linked_documents(documents: DocumentTree, links: Any) -> list[tuple[str, Json]]:
     """Return the documents that links lead to; a collection stands for its members."""
     found: dict[str, Json] = {}
     for uri in uris(links):
@@ -138,17 +138,17 @@ def members(documents: Documents, links: Any) -> list[tuple[str, Json]]:
     return list(found.items())
 
 
-def added(documents: Documents, collection: str, uri: str) -> None:
+def list_member(documents: DocumentTree, collection: str, uri: str) -> None:
     """Add a member to a collection, if that is there."""
     _change(documents, collection, uri, [uri])
 
 
-def removed(documents: Documents, collection: str, uri: str) -> None:
+def unlist_member(documents: DocumentTree, collection: str, uri: str) -> None:
     """Remove a member from a collection, if they are there."""
     _change(documents, collection, uri, [])
 
 
-def _change(documents: Documents, collection: str, uri: str, more: Iterable[str]) -> None:
+def _change(documents: DocumentTree, collection: str, uri: str, more: Iterable[str]) -> None:
     json = documents.get(collection)
     if json is None:
         return

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from valence_sched.simulator.server.documents import Answer, Json
+from valence_sched.simulator.server.documents import Json, SimulatedReply
 
 #: The registry of each message that is sent; every other is of Base.
-COMPOSITION = (
+COMPOSITION_MESSAGES = (
     "ResourceBlockInUse",
     "EmptyManifest",
     "UnableToProcessStanzaRequest",
@@ -19,45 +19,45 @@ COMPOSITION = (
 )
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be done; nothing was changed."""
 
     def __init__(self, status: int, id_: str, text: str, *args: str) -> None:
         super().__init__(text)
-        self.answer = refused(status, id_, text, *args)
+        self.answer = refusal(status, id_, text, *args)
 
 
-def refused(status: int, id_: str, text: str, *args: str) -> Answer:
+def refusal(status: int, id_: str, text: str, *args: str) -> SimulatedReply:
     """Return an answer with one message: its id without registry, its text and arguments."""
-    return Answer(status, error(id_, text, *args))
+    return SimulatedReply(status, error_body(id_, text, *args))
 
 
-def error(id_: str, text: str, *args: str, severity: str = "Critical") -> Json:
+def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> Json:
     """Return the body of an error with one message."""
     message = {
         "@odata.type": "#Message.v1_2_0.Message",
-        "MessageId": named(id_),
+        "MessageId": message_id(id_),
         "Message": text,
         "MessageArgs": list(args),
         "MessageSeverity": severity,
         "Severity": severity,
         "Resolution": "None." if severity == "OK" else "Correct the request and send it again.",
     }
-    return {"error": {"code": named(id_), "message": text, "@Message.ExtendedInfo": [message]}}
+    return {"error": {"code": message_id(id_), "message": text, "@Message.ExtendedInfo": [message]}}
 
 
-def named(id_: str) -> str:
+def message_id(id_: str) -> str:
     """Return a message id with its registry."""
-    registry = "Composition.1.1.3" if id_ in COMPOSITION else "Base.1.18.1"
+    registry = "Composition.1.1.3" if id_ in COMPOSITION_MESSAGES else "Base.1.18.1"
     return f"{registry}.{id_}"
 
 
-def missing(uri: str) -> Answer:
+def not_found(uri: str) -> SimulatedReply:
     """Return the answer about a resource that is not there."""
-    return refused(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
+    return refusal(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
 
 
-def forbidden_method(method: str, uri: str) -> Answer:
+def method_not_allowed(method: str, uri: str) -> SimulatedReply:
     """Return the answer about a method that a resource does not know."""
     text = f"{uri} does not know the method {method}."
-    return Answer(405, error("OperationNotAllowed", text), {"Allow": "GET, HEAD"})
+    return SimulatedReply(405, error_body("OperationNotAllowed", text), {"Allow": "GET, HEAD"})

@@ -6,15 +6,15 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from valence_sched.simulator.server.documents import Documents, Json
-from valence_sched.simulator.server.errors import Refused
+from valence_sched.simulator.server.documents import DocumentTree, Json
+from valence_sched.simulator.server.errors import RequestRefused
 
 MAX_LEVELS = 6
 #: Links that one answer replaces at most; the rest stay links.
 MAX_DOCUMENTS = 20_000
 
 #: What this service says of itself in its root.
-ADVERTISED: Json = {
+EXPAND_FEATURES: Json = {
     "ExpandAll": True,
     "Levels": True,
     "MaxLevels": MAX_LEVELS,
@@ -26,14 +26,14 @@ _FORM = re.compile(r"([.~*])(?:\(\$levels=(\d{1,9})\))?")
 _FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
 
 
-class Expand(NamedTuple):
+class ExpandQuery(NamedTuple):
     """What an ``$expand`` asks for: ``.`` no Links, ``~`` only Links, ``*`` both; how deep."""
 
     kind: str
     levels: int
 
 
-def asked(value: str, offered: Json) -> Expand:
+def parse_expand(value: str, offered: Json) -> ExpandQuery:
     """Return what the value of ``$expand`` asks for, as far as the root offers it.
 
     Raises:
@@ -42,25 +42,27 @@ def asked(value: str, offered: Json) -> Expand:
     found = _FORM.fullmatch(value)
     if not found:
         text = f"{value} is no value of $expand."
-        raise Refused(400, "QueryParameterValueFormatError", text, value, "$expand")
+        raise RequestRefused(400, "QueryParameterValueFormatError", text, value, "$expand")
     kind, levels = found[1], int(found[2] or 1)
     stated = offered.get("MaxLevels", 1)
     most = stated if offered.get("Levels") and isinstance(stated, int) else 1
     if not offered.get(_FLAGS[kind]):
-        raise Refused(501, "QueryNotSupported", f"$expand={kind} is not supported.")
+        raise RequestRefused(501, "QueryNotSupported", f"$expand={kind} is not supported.")
     if not 1 <= levels <= most:
         text = f"{levels} levels are out of the range 1 to {most}."
-        raise Refused(400, "QueryParameterOutOfRange", text, str(levels), "$expand", f"1..{most}")
-    return Expand(kind, levels)
+        raise RequestRefused(
+            400, "QueryParameterOutOfRange", text, str(levels), "$expand", f"1..{most}"
+        )
+    return ExpandQuery(kind, levels)
 
 
-def expanded(documents: Documents, json: Json, uri: str, expand: Expand) -> Json:
+def expand_document(documents: DocumentTree, json: Json, uri: str, expand: ExpandQuery) -> Json:
     """Return a document with the documents it links; a link back to an outer one stays."""
     return _Expansion(documents, expand).document(json, expand.levels, (uri,))
 
 
 class _Expansion:
-    def __init__(self, documents: Documents, expand: Expand) -> None:
+    def __init__(self, documents: DocumentTree, expand: ExpandQuery) -> None:
         self._documents, self._kind = documents, expand.kind
         self._left = MAX_DOCUMENTS
 
@@ -75,13 +77,13 @@ class _Expansion:
         if not isinstance(value, dict):
             return value
         if len(value) == 1 and isinstance(link := value.get("@odata.id"), str):
-            return self._followed(value, link, levels, above, in_links)
+            return self._follow(value, link, levels, above, in_links)
         return {
             key: self._value(part, levels, above, in_links or key == "Links")
             for key, part in value.items()
         }
 
-    def _followed(
+    def _follow(
         self, link: Json, uri: str, levels: int, above: tuple[str, ...], in_links: bool
     ) -> Json:
         wanted = self._kind == "*" or (self._kind == "~") == in_links

@@ -20,7 +20,7 @@ _MOST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FaultRule:
     """A kind of fault: its name, what follows the name, and what happens."""
 
     name: str
@@ -30,35 +30,35 @@ class Rule:
 
 #: ``WHERE`` is [METHOD:]PATH; what stands in brackets may be left out.
 RULES = (
-    Rule("refuse", "", "its port takes no connection"),
-    Rule("hang", "WHERE", "no answer ever comes"),
-    Rule("delay", "MS:WHERE", "the answer comes so many milliseconds later"),
-    Rule("status", "CODE:WHERE[:TIMES]", "this status with a Redfish error, nothing is done"),
-    Rule("malformed", "WHERE", "the body ends in its middle"),
-    Rule("html", "WHERE", "a page of HTML with status 200, nothing is done"),
-    Rule("huge", "WHERE", "a body that does not end before 1 GB"),
-    Rule("deep", "WHERE", "JSON nested 100,000 deep"),
-    Rule("drop-reply", "WHERE", "all is done, then the connection is cut"),
-    Rule("lie", "WHERE", "status 200 with an error in the body, nothing is done"),
-    Rule("die-after", "N", "after N writes every connection is cut unanswered"),
-    Rule("closed-root", "", "the service root, too, needs a login"),
-    Rule("session-limit", "N", "no more than N sessions at a time"),
-    Rule("no-expand", "", "$expand is neither offered nor known (501)"),
-    Rule("expand-404", "", "$expand is offered, and answers 404"),
-    Rule("expand-ignored", "", "$expand is offered, and does nothing"),
-    Rule("expand-drops", "", "$expand leaves Id and Name out of every expanded member"),
-    Rule("page-missing", "N", "page N of every collection answers 404 (see --page-size)"),
-    Rule("foreign-link", "", "the list of blocks links one on another host"),
-    Rule("dangle", "", "the list of blocks links one that is not there"),
-    Rule("async", "", "every composition answers 202 with a task monitor"),
-    Rule("task-exception", "", "every task ends in Exception, nothing is composed"),
-    Rule("empty-create", "", "composing answers 201 and composes nothing"),
-    Rule("double-book", "", "a busy block is composed again"),
-    Rule("steal", "BLOCK", "somebody else takes the block just before the next composition"),
-    Rule("failed-node", "", "what is composed comes out as failed"),
-    Rule("ghost", "", "deleting a node answers 204, and the node stays"),
-    Rule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
-    Rule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
+    FaultRule("refuse", "", "its port takes no connection"),
+    FaultRule("hang", "WHERE", "no answer ever comes"),
+    FaultRule("delay", "MS:WHERE", "the answer comes so many milliseconds later"),
+    FaultRule("status", "CODE:WHERE[:TIMES]", "this status with a Redfish error, nothing is done"),
+    FaultRule("malformed", "WHERE", "the body ends in its middle"),
+    FaultRule("html", "WHERE", "a page of HTML with status 200, nothing is done"),
+    FaultRule("huge", "WHERE", "a body that does not end before 1 GB"),
+    FaultRule("deep", "WHERE", "JSON nested 100,000 deep"),
+    FaultRule("drop-reply", "WHERE", "all is done, then the connection is cut"),
+    FaultRule("lie", "WHERE", "status 200 with an error in the body, nothing is done"),
+    FaultRule("die-after", "N", "after N writes every connection is cut unanswered"),
+    FaultRule("closed-root", "", "the service root, too, needs a login"),
+    FaultRule("session-limit", "N", "no more than N sessions at a time"),
+    FaultRule("no-expand", "", "$expand is neither offered nor known (501)"),
+    FaultRule("expand-404", "", "$expand is offered, and answers 404"),
+    FaultRule("expand-ignored", "", "$expand is offered, and does nothing"),
+    FaultRule("expand-drops", "", "$expand leaves Id and Name out of every expanded member"),
+    FaultRule("page-missing", "N", "page N of every collection answers 404 (see --page-size)"),
+    FaultRule("foreign-link", "", "the list of blocks links one on another host"),
+    FaultRule("dangle", "", "the list of blocks links one that is not there"),
+    FaultRule("async", "", "every composition answers 202 with a task monitor"),
+    FaultRule("task-exception", "", "every task ends in Exception, nothing is composed"),
+    FaultRule("empty-create", "", "composing answers 201 and composes nothing"),
+    FaultRule("double-book", "", "a busy block is composed again"),
+    FaultRule("steal", "BLOCK", "somebody else takes the block just before the next composition"),
+    FaultRule("failed-node", "", "what is composed comes out as failed"),
+    FaultRule("ghost", "", "deleting a node answers 204, and the node stays"),
+    FaultRule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
+    FaultRule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
 )  # fmt: skip
 
 _BY_NAME = {rule.name: rule for rule in RULES}
@@ -125,11 +125,11 @@ def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
     """
     every = [_fault(rule, podms) for rule in rules]
     return {
-        id_: Faults(_again(fault) for fault in every if fault.podm in ("", id_)) for id_ in podms
+        id_: Faults(_copy(fault) for fault in every if fault.podm in ("", id_)) for id_ in podms
     }
 
 
-def _again(fault: Fault) -> Fault:
+def _copy(fault: Fault) -> Fault:
     """Return a fault of its own for each pod manager, since it counts."""
     return Fault(fault.name, fault.number, fault.method, fault.path, fault.times, fault.podm)
 

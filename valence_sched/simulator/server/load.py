@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from valence_sched.drivers.files.tree import Tree
+from valence_sched.drivers.files.tree import RecordedTree
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import DuplicateId, InputError
@@ -13,33 +13,33 @@ from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.redfish.blocks import ROOT, blocks
 from valence_sched.simulator.server.documents import (
-    Documents,
+    DocumentTree,
     Json,
     array_of,
-    listed,
+    member_uris,
     object_of,
-    part,
     uri_of,
+    value_at,
 )
-from valence_sched.simulator.server.expand import ADVERTISED
+from valence_sched.simulator.server.expand import EXPAND_FEATURES
 from valence_sched.simulator.server.faults import Faults
 
 #: What the root links when the tree has it and no root of its own.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
-def furnish(documents: Documents, faults: Faults) -> None:
+def complete(documents: DocumentTree, faults: Faults) -> None:
     """Complete the documents of a pod manager, and put in them what a fault rule puts there."""
     root = documents.get(ROOT) or _root(documents)
     features = dict(object_of(root, "ProtocolFeaturesSupported"))
-    features.setdefault("ExpandQuery", ADVERTISED)
+    features.setdefault("ExpandQuery", EXPAND_FEATURES)
     if "no-expand" in faults:
         del features["ExpandQuery"]
     documents.put(ROOT, {**root, "ProtocolFeaturesSupported": features})
     if "Systems" not in root and any(True for _ in blocks(documents)):
         _put_systems(documents)
     collection = _blocks_collection(documents)
-    members = listed(documents, collection)
+    members = member_uris(documents, collection)
     if "foreign-link" in faults:
         host = "https://elsewhere.example.net"
         _add(documents, collection, host + (members[0] if members else f"{collection}/1"))
@@ -47,7 +47,7 @@ def furnish(documents: Documents, faults: Faults) -> None:
         _add(documents, collection, f"{collection}/There-Is-None")
 
 
-def _root(documents: Documents) -> Json:
+def _root(documents: DocumentTree) -> Json:
     root: Json = {
         "@odata.type": "#ServiceRoot.v1_16_1.ServiceRoot",
         "@odata.id": ROOT,
@@ -61,7 +61,7 @@ def _root(documents: Documents) -> Json:
     return root
 
 
-def _put_systems(documents: Documents) -> None:
+def _put_systems(documents: DocumentTree) -> None:
     uri = f"{ROOT}/Systems"
     documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
     if uri not in documents:
@@ -74,13 +74,13 @@ def _put_systems(documents: Documents) -> None:
         })  # fmt: skip
 
 
-def _blocks_collection(documents: Documents) -> str:
+def _blocks_collection(documents: DocumentTree) -> str:
     root = documents.get(ROOT)
-    service = documents.get(uri_of(part(root, "CompositionService")))
-    return uri_of(part(service, "ResourceBlocks")) or uri_of(part(root, "ResourceBlocks"))
+    service = documents.get(uri_of(value_at(root, "CompositionService")))
+    return uri_of(value_at(service, "ResourceBlocks")) or uri_of(value_at(root, "ResourceBlocks"))
 
 
-def _add(documents: Documents, collection: str, link: str) -> None:
+def _add(documents: DocumentTree, collection: str, link: str) -> None:
     """Add a member without a second look: this one is meant to be wrong."""
     json = documents.get(collection)
     if json is not None:
@@ -89,7 +89,9 @@ def _add(documents: Documents, collection: str, link: str) -> None:
         documents.put(collection, changed)
 
 
-def documented(records: Iterable[Record], problems: list[str]) -> Iterator[tuple[str, Documents]]:
+def load_documents(
+    records: Iterable[Record], problems: list[str]
+) -> Iterator[tuple[str, DocumentTree]]:
     """Yield id and documents of every pod manager; ``problems`` gets a line for what is left out.
 
     Raises:
@@ -112,13 +114,15 @@ def documented(records: Iterable[Record], problems: list[str]) -> Iterator[tuple
             problems.append(str(error))
 
 
-def _documents(record: Record, podm: FullPodm, problems: list[str]) -> Documents:
+def _documents(record: Record, podm: FullPodm, problems: list[str]) -> DocumentTree:
     if record.tree is None:
-        return Documents(documents_of(podm))
-    return Documents(dict(of_tree(record.tree, record.file, problems)))
+        return DocumentTree(documents_of(podm))
+    return DocumentTree(dict(tree_documents(record.tree, record.file, problems)))
 
 
-def of_tree(tree: Tree, file: str, problems: list[str]) -> Iterator[tuple[str, Json]]:
+def tree_documents(
+    tree: RecordedTree, file: str, problems: list[str]
+) -> Iterator[tuple[str, Json]]:
     """Yield URI and content of every document; ``problems`` as for :func:`documented`."""
     for uri in tree.documents:
         try:

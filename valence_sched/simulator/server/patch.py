@@ -7,8 +7,14 @@ from typing import Any
 
 from valence_sched.simulator.redfish import blocks
 from valence_sched.simulator.redfish.composition import Composition
-from valence_sched.simulator.server.documents import Answer, Documents, Json, part, uris
-from valence_sched.simulator.server.errors import Refused, missing
+from valence_sched.simulator.server.documents import (
+    DocumentTree,
+    Json,
+    SimulatedReply,
+    uris,
+    value_at,
+)
+from valence_sched.simulator.server.errors import RequestRefused, not_found
 
 POOLS = ("Free", "Active", "Unassigned")
 
@@ -23,15 +29,15 @@ WRITABLE = {
 _STATUS = ("Reserved", "SharingEnabled")
 
 
-def patched(
-    documents: Documents,
+def patch_document(
+    documents: DocumentTree,
     composition: Composition,
     uri: str,
     body: Json,
     client: str,
     *,
     replaces: bool = False,
-) -> Answer:
+) -> SimulatedReply:
     """Change a document: 200 with what it is now. ``replaces`` loses what was not sent.
 
     Raises:
@@ -39,22 +45,22 @@ def patched(
     """
     json = documents.get(uri)
     if json is None:
-        return missing(uri)
+        return not_found(uri)
     kind = _kind(json)
     for name, value in body.items():
         if name not in WRITABLE[kind] and value != json.get(name):
             text = f"The property {name} cannot be written."
-            raise Refused(400, "PropertyNotWritable", text, name)
+            raise RequestRefused(400, "PropertyNotWritable", text, name)
     change = dict(body)
     if kind == "block":
         change = _checked_block(json, change, replaces)
         _keep_owner(composition, uri, json, change, client)
     if kind == "system" and "Links" in change:
-        wanted = uris(part(change.pop("Links"), "ResourceBlocks"))
+        wanted = uris(value_at(change.pop("Links"), "ResourceBlocks"))
         composition.change(uri, wanted, client)
         json = documents.get(uri) or json
     documents.put(uri, {**json, **change})
-    return Answer(200, documents.get(uri))
+    return SimulatedReply(200, documents.get(uri))
 
 
 def _kind(json: Json) -> str:
@@ -70,13 +76,15 @@ def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
     """Return what a change of a block makes of its properties."""
     if "Pool" in change and change["Pool"] not in POOLS:
         text = f"Pool is {change['Pool']}, expected one of {', '.join(POOLS)}."
-        raise Refused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
+        raise RequestRefused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
     if "CompositionStatus" not in change:
         return change
     sent, status = change["CompositionStatus"], json["CompositionStatus"]
     if not isinstance(sent, dict):
         text = "CompositionStatus is no object."
-        raise Refused(400, "PropertyValueTypeError", text, str(sent)[:200], "CompositionStatus")
+        raise RequestRefused(
+            400, "PropertyValueTypeError", text, str(sent)[:200], "CompositionStatus"
+        )
     for name, value in sent.items():
         _check_status(name, value, status)
     return {**change, "CompositionStatus": sent if replaces else {**status, **sent}}
@@ -87,18 +95,18 @@ def _check_status(name: str, value: Any, status: Json) -> None:
         return
     if name not in _STATUS:
         text = f"The property {name} cannot be written."
-        raise Refused(400, "PropertyNotWritable", text, name)
+        raise RequestRefused(400, "PropertyNotWritable", text, name)
     if not isinstance(value, bool) and (value is not None or name != "Reserved"):
         text = f"{name} is neither true nor false."
-        raise Refused(400, "PropertyValueTypeError", text, str(value)[:200], name)
+        raise RequestRefused(400, "PropertyValueTypeError", text, str(value)[:200], name)
     if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
         text = "SharingEnabled cannot be changed while the block is composed."
-        raise Refused(400, "PropertyNotWritable", text, name)
+        raise RequestRefused(400, "PropertyNotWritable", text, name)
 
 
 def _keep_owner(composition: Composition, uri: str, json: Json, change: Json, client: str) -> None:
     """Remember who reserved a block; it stays with whom reserved it first."""
-    now = part(change, "CompositionStatus", "Reserved")
+    now = value_at(change, "CompositionStatus", "Reserved")
     if "CompositionStatus" not in change or now == json["CompositionStatus"].get("Reserved"):
         return
     if now is True:

@@ -11,23 +11,23 @@ import msgspec
 
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.server import writes
-from valence_sched.simulator.server.documents import Answer, Documents, etag_of
-from valence_sched.simulator.server.errors import Refused, error, forbidden_method
+from valence_sched.simulator.server.documents import DocumentTree, SimulatedReply, etag_of
+from valence_sched.simulator.server.errors import RequestRefused, error_body, method_not_allowed
 from valence_sched.simulator.server.faults import Faults
-from valence_sched.simulator.server.load import furnish
-from valence_sched.simulator.server.reads import Asked, Reads
-from valence_sched.simulator.server.sessions import Login, Sessions
-from valence_sched.simulator.server.sessions import furnish as furnish_sessions
+from valence_sched.simulator.server.load import complete
+from valence_sched.simulator.server.reads import HttpRequest, Reads
+from valence_sched.simulator.server.sessions import Account, Sessions
+from valence_sched.simulator.server.sessions import add_session_service as furnish_sessions
 
 #: Documents that nobody must log in for.
-OPEN = ("/redfish", "/redfish/v1")
+PUBLIC_PATHS = ("/redfish", "/redfish/v1")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimulatorSettings:
     """How a simulated pod manager behaves where its recording says nothing."""
 
-    login: Login = field(default_factory=Login)
+    login: Account = field(default_factory=Account)
     page_size: int = 0
     session_limit: int = 64
     session_timeout_s: float = 300.0
@@ -35,7 +35,7 @@ class Settings:
     clock: Callable[[], float] = time.time
 
 
-class Reply(msgspec.Struct, frozen=True):
+class EncodedReply(msgspec.Struct, frozen=True):
     """An answer as it goes over the wire."""
 
     status: int
@@ -49,15 +49,15 @@ class SimulatedPodm:
     def __init__(
         self,
         id_: str,
-        documents: Documents,
-        settings: Settings | None = None,
+        documents: DocumentTree,
+        settings: SimulatorSettings | None = None,
         faults: Faults | None = None,
     ) -> None:
         self.id, self.documents = id_, documents
         self.faults = faults or Faults()
-        self.settings = settings = settings or Settings()
+        self.settings = settings = settings or SimulatorSettings()
         limit = self.faults.number("session-limit")
-        furnish(documents, self.faults)
+        complete(documents, self.faults)
         self.sessions = Sessions(
             documents,
             settings.clock,
@@ -68,7 +68,7 @@ class SimulatedPodm:
         )
         self.writes = writes.Writes(documents, self.faults, settings.clock, settings.task_s)
         self._reads = Reads(documents, self.faults, self.writes.tasks, settings.page_size)
-        self._cache: dict[str, Reply] = {}
+        self._cache: dict[str, EncodedReply] = {}
         self._cached_changes = -1
 
     @property
@@ -76,89 +76,98 @@ class SimulatedPodm:
         """Return the composing part, which knows who reserved what."""
         return self.writes.composition
 
-    def reply(self, ask: Asked) -> Reply:
+    def reply(self, http_request: HttpRequest) -> EncodedReply:
         """Answer a request."""
         self.sessions.tick()
         self.writes.tick()
         try:
-            user = self._user(ask)
+            user = self._user(http_request)
             if user is None:
-                return encoded(_unauthorized())
-            if ask.method in ("GET", "HEAD"):
-                return self._got(ask)
-            return encoded(self._written(ask, user))
-        except Refused as no:
-            return encoded(no.answer)
+                return encode_reply(_unauthorized())
+            if http_request.method in ("GET", "HEAD"):
+                return self._read(http_request)
+            return encode_reply(self._write(http_request, user))
+        except RequestRefused as no:
+            return encode_reply(no.answer)
 
-    def _user(self, ask: Asked) -> str | None:
+    def _user(self, http_request: HttpRequest) -> str | None:
         """Return who asks; nobody in particular for what is open to all, None for a stranger."""
-        user = self.sessions.user(ask.headers)
+        user = self.sessions.user(http_request.headers)
         if user is not None:
             return user
-        path = ask.path.rstrip("/")
+        path = http_request.path.rstrip("/")
         login = path in (self.sessions.collection, f"{self.sessions.collection}/Members")
-        if ask.method == "POST" and login:
+        if http_request.method == "POST" and login:
             return ""
         closed = "closed-root" in self.faults and path != "/redfish"
-        read = ask.method in ("GET", "HEAD") and path in OPEN
+        read = http_request.method in ("GET", "HEAD") and path in PUBLIC_PATHS
         return "" if read and not closed else None
 
-    def _got(self, ask: Asked) -> Reply:
+    def _read(self, http_request: HttpRequest) -> EncodedReply:
         """Answer a read; what does not name the sessions is kept while only they change."""
         changes = self.documents.changes - self.sessions.changes
         if self._cached_changes != changes:
             self._cache.clear()
             self._cached_changes = changes
-        key = f"{ask.path}?{ask.query}" if ask.query else ask.path
+        key = (
+            f"{http_request.path}?{http_request.query}" if http_request.query else http_request.path
+        )
         reply = self._cache.get(key)
         if reply is None:
-            reply = encoded(self._reads.answer(ask))
+            reply = encode_reply(self._reads.answer(http_request))
             if self.sessions.collection.encode() not in reply.body:
                 self._cache[key] = reply
         tag = reply.headers.get("ETag")
-        if tag and tag in [one.strip() for one in ask.headers.get("if-none-match", "").split(",")]:
-            return Reply(304, b"", {"ETag": tag})
+        if tag and tag in [
+            one.strip() for one in http_request.headers.get("if-none-match", "").split(",")
+        ]:
+            return EncodedReply(304, b"", {"ETag": tag})
         return reply
 
-    def _written(self, ask: Asked, user: str) -> Answer:
-        path = ask.path.rstrip("/")
-        if ask.method == "DELETE" and path.startswith(f"{self.sessions.collection}/"):
+    def _write(self, http_request: HttpRequest, user: str) -> SimulatedReply:
+        path = http_request.path.rstrip("/")
+        if http_request.method == "DELETE" and path.startswith(f"{self.sessions.collection}/"):
             return self.sessions.delete(path)
-        if ask.method == "POST" and path.removesuffix("/Members") == self.sessions.collection:
-            return self.sessions.create(writes.json_of(ask.body))
-        if ask.method in ("POST", "PATCH", "DELETE"):
-            self._check_tag(ask, path)
-            return self.writes.answer(ask.method, path, ask.body, ask.headers, user)
-        return forbidden_method(ask.method, path)
+        if (
+            http_request.method == "POST"
+            and path.removesuffix("/Members") == self.sessions.collection
+        ):
+            return self.sessions.create(writes.json_of(http_request.body))
+        if http_request.method in ("POST", "PATCH", "DELETE"):
+            self._check_tag(http_request, path)
+            return self.writes.answer(
+                http_request.method, path, http_request.body, http_request.headers, user
+            )
+        return method_not_allowed(http_request.method, path)
 
-    def _check_tag(self, ask: Asked, path: str) -> None:
+    def _check_tag(self, http_request: HttpRequest, path: str) -> None:
         """Check ``If-Match``.
 
         Raises:
             Refused: the document has changed, or the header is wanted and missing.
         """
-        wanted = ask.headers.get("if-match")
-        if wanted is None and ask.method != "POST" and "if-match" in self.faults:
-            raise Refused(428, "PreconditionRequired", "If-Match is required.")
+        wanted = http_request.headers.get("if-match")
+        if wanted is None and http_request.method != "POST" and "if-match" in self.faults:
+            raise RequestRefused(428, "PreconditionRequired", "If-Match is required.")
         if wanted is None or wanted.strip() == "*" or path not in self.documents:
             return
         if self.documents.etag(path) not in [one.strip() for one in wanted.split(",")]:
-            raise Refused(412, "PreconditionFailed", "The resource has changed.")
+            raise RequestRefused(412, "PreconditionFailed", "The resource has changed.")
 
 
-def encoded(answer: Answer) -> Reply:
+def encode_reply(answer: SimulatedReply) -> EncodedReply:
     """Return an answer as it goes over the wire, with the entity tag of a body."""
     headers = {"OData-Version": "4.0", **answer.headers}
     if answer.body is None:
-        return Reply(answer.status, b"", headers)
+        return EncodedReply(answer.status, b"", headers)
     body = msgspec.json.encode(answer.body)
     headers["Content-Type"] = "application/json"
     if answer.status == 200:
         headers["ETag"] = etag_of(body)
-    return Reply(answer.status, body, headers)
+    return EncodedReply(answer.status, body, headers)
 
 
-def _unauthorized() -> Answer:
+def _unauthorized() -> SimulatedReply:
     text = "Log in first: with a session, or with basic authentication."
     headers = {"WWW-Authenticate": 'Basic realm="redfish"'}
-    return Answer(401, error("ResourceAtUriUnauthorized", text), headers)
+    return SimulatedReply(401, error_body("ResourceAtUriUnauthorized", text), headers)

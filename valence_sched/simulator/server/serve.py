@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
 from valence_sched.simulator.redfish.blocks import blocks
-from valence_sched.simulator.server.documents import Documents
+from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.faults import Faults, faults_of
-from valence_sched.simulator.server.load import documented
-from valence_sched.simulator.server.podm import Settings, SimulatedPodm
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.simulator.server.load import load_documents
+from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
 
 if TYPE_CHECKING:
-    from valence_sched.simulator.server.app import App
+    from valence_sched.simulator.server.app import SimulatorApp
 
 #: Called once with the id and the URL of every pod manager, when all of them listen.
 Ready = Callable[[list[tuple[str, str]]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServeOptions:
     """Which pod managers are served (none named means all), where and how.
 
     Port 0 is any that is free.
@@ -41,10 +41,12 @@ class Service:
     page_size: int = 0
     session_limit: int = 64
     session_timeout_s: float = 300.0
-    login: Login = field(default_factory=Login)
+    login: Account = field(default_factory=Account)
 
 
-def serve(records: Iterable[Record], problems: list[str], service: Service, ready: Ready) -> None:
+def serve(
+    records: Iterable[Record], problems: list[str], options: ServeOptions, ready: Ready
+) -> None:
     """Serve until the process is told to stop.
 
     Raises:
@@ -60,27 +62,29 @@ def serve(records: Iterable[Record], problems: list[str], service: Service, read
             raise
         text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
         raise SchedulerError(text) from None
-    found = dict(documented(records, problems))
+    found = dict(load_documents(records, problems))
     if not found:
         raise InputError("the inventory", "$", "no pod manager", "at least one")
-    for id_ in service.podms:
+    for id_ in options.podms:
         if id_ not in found:
             raise UnknownName("pod manager", id_, found)
-    if service.podms:
-        found = {id_: found[id_] for id_ in dict.fromkeys(service.podms)}
-    faults = faults_of(service.fail, list(found))
+    if options.podms:
+        found = {id_: found[id_] for id_ in dict.fromkeys(options.podms)}
+    faults = faults_of(options.fail, list(found))
     _check_blocks(found, faults)
-    settings = Settings(
-        login=service.login,
-        page_size=service.page_size,
-        session_limit=service.session_limit,
-        session_timeout_s=service.session_timeout_s,
+    settings = SimulatorSettings(
+        login=options.login,
+        page_size=options.page_size,
+        session_limit=options.session_limit,
+        session_timeout_s=options.session_timeout_s,
     )
     apps = [
-        app.App(SimulatedPodm(id_, documents, settings, faults[id_]), service.latency_ms / 1000)
+        app.SimulatorApp(
+            SimulatedPodm(id_, documents, settings, faults[id_]), options.latency_ms / 1000
+        )
         for id_, documents in found.items()
     ]
-    sockets = bound(len(apps), service.port)
+    sockets = bind_sockets(len(apps), options.port)
     named = [
         (one.podm.id, url_of(sock.getsockname()[1]))
         for one, sock in zip(apps, sockets, strict=True)
@@ -88,7 +92,7 @@ def serve(records: Iterable[Record], problems: list[str], service: Service, read
     asyncio.run(run(apps, sockets, lambda: ready(named)))
 
 
-def _check_blocks(found: Mapping[str, Documents], faults: Mapping[str, Faults]) -> None:
+def _check_blocks(found: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
     """Refuse a block in a fault rule that none of the pod managers has whom the rule is for."""
     for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
         meant = [found[id_] for id_, one in faults.items() if name in one.paths("steal")]
@@ -106,7 +110,7 @@ def url_of(port: int) -> str:
     return f"http://{HOST}:{port}/redfish/v1"
 
 
-def bound(count: int, port: int = 0) -> list[socket.socket]:
+def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
     """Return sockets on consecutive ports from ``port``, or on any that are free when it is 0.
 
     Raises:
@@ -132,7 +136,9 @@ def bound(count: int, port: int = 0) -> list[socket.socket]:
 
 
 @contextlib.asynccontextmanager
-async def listening(apps: Sequence[App], sockets: Sequence[socket.socket]) -> AsyncIterator[None]:
+async def listen(
+    apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
+) -> AsyncIterator[None]:
     """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
     from aiohttp import web  # an extra: only for those who serve
 
@@ -155,13 +161,13 @@ async def listening(apps: Sequence[App], sockets: Sequence[socket.socket]) -> As
 
 
 async def run(
-    apps: Sequence[App], sockets: Sequence[socket.socket], ready: Callable[[], None]
+    apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket], ready: Callable[[], None]
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``ready`` is called once all listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with listening(apps, sockets):
+    async with listen(apps, sockets):
         ready()
         await stop.wait()

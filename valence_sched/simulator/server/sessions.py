@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from valence_sched.simulator.server.documents import (
-    Answer,
-    Documents,
+    DocumentTree,
     Json,
-    added,
-    listed,
+    SimulatedReply,
+    list_member,
+    member_uris,
     object_of,
-    part,
-    removed,
+    unlist_member,
     uri_of,
+    value_at,
 )
-from valence_sched.simulator.server.errors import missing, refused
+from valence_sched.simulator.server.errors import not_found, refusal
 
 SERVICE = "/redfish/v1/SessionService"
 
@@ -29,13 +29,13 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class Account:
     """Who may log in; without a name anybody may, and nobody must."""
 
     username: str = ""
     password: str = field(default="", repr=False)
 
-    def knows(self, username: str, password: str) -> bool:
+    def matches(self, username: str, password: str) -> bool:
         """Return whether this is the user."""
         known = hmac.compare_digest(self.username.encode(), username.encode())
         right = hmac.compare_digest(self.password.encode(), password.encode())
@@ -57,9 +57,9 @@ class Sessions:
 
     def __init__(
         self,
-        documents: Documents,
+        documents: DocumentTree,
         clock: Clock,
-        login: Login,
+        login: Account,
         *,
         limit: int = 64,
         timeout_s: float = 300.0,
@@ -89,21 +89,21 @@ class Sessions:
             except (binascii.Error, ValueError):
                 return None
             username, _, password = plain.partition(":")
-            return username if self._login.knows(username, password) else None
+            return username if self._login.matches(username, password) else None
         return None if self._login.username else ""
 
-    def create(self, body: Json) -> Answer:
+    def create(self, body: Json) -> SimulatedReply:
         """Log in: 201 with the token, or why not."""
         username, password = body.get("UserName"), body.get("Password")
         if not isinstance(username, str) or not isinstance(password, str):
             text = "A session needs UserName and Password."
-            return refused(400, "CreateFailedMissingReqProperties", text, "UserName")
-        if not self._login.knows(username, password):
+            return refusal(400, "CreateFailedMissingReqProperties", text, "UserName")
+        if not self._login.matches(username, password):
             text = "Nobody with this name and password is known here."
-            return refused(401, "ResourceAtUriUnauthorized", text)
+            return refusal(401, "ResourceAtUriUnauthorized", text)
         if len(self._open) >= self._limit:
             text = f"There are {len(self._open)} sessions, and no more are allowed."
-            return refused(503, "SessionLimitExceeded", text)
+            return refusal(503, "SessionLimitExceeded", text)
         self._count += 1
         uri = f"{self.collection}/{self._count}"
         session = _Session(username, secrets.token_hex(16), self._clock())
@@ -117,19 +117,19 @@ class Sessions:
         }
         before = self._documents.changes
         self._documents.put(uri, json)
-        added(self._documents, self.collection, uri)
+        list_member(self._documents, self.collection, uri)
         self.changes += self._documents.changes - before
-        return Answer(201, json, {"Location": uri, "X-Auth-Token": session.token})
+        return SimulatedReply(201, json, {"Location": uri, "X-Auth-Token": session.token})
 
-    def delete(self, uri: str) -> Answer:
+    def delete(self, uri: str) -> SimulatedReply:
         """Log out."""
         if self._open.pop(uri.rstrip("/"), None) is None:
-            return missing(uri)
+            return not_found(uri)
         before = self._documents.changes
         self._documents.remove(uri)
-        removed(self._documents, self.collection, uri)
+        unlist_member(self._documents, self.collection, uri)
         self.changes += self._documents.changes - before
-        return Answer(204)
+        return SimulatedReply(204)
 
     def tick(self) -> None:
         """End the sessions that were not used for long."""
@@ -139,10 +139,10 @@ class Sessions:
                 self.delete(uri)
 
 
-def furnish(documents: Documents, timeout_s: float) -> str:
+def add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     """Give a tree a session service without sessions; return the URI of their collection."""
     root = documents.get("/redfish/v1") or {}
-    service_uri = uri_of(part(root, "SessionService")) or SERVICE
+    service_uri = uri_of(value_at(root, "SessionService")) or SERVICE
     service = documents.get(service_uri) or {
         "@odata.type": "#SessionService.v1_1_9.SessionService",
         "@odata.id": service_uri,
@@ -150,8 +150,8 @@ def furnish(documents: Documents, timeout_s: float) -> str:
         "Name": "Session Service",
         "ServiceEnabled": True,
     }
-    uri = uri_of(part(service, "Sessions")) or f"{service_uri}/Sessions"
-    for old in listed(documents, uri):
+    uri = uri_of(value_at(service, "Sessions")) or f"{service_uri}/Sessions"
+    for old in member_uris(documents, uri):
         documents.remove(old)
     documents.put(
         service_uri,

@@ -7,16 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from valence_sched.simulator.redfish import blocks
-from valence_sched.simulator.redfish.composition import Composition, Plan
-from valence_sched.simulator.server.documents import Answer, Documents, Json, added, part
-from valence_sched.simulator.server.errors import error
+from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
+from valence_sched.simulator.server.documents import (
+    DocumentTree,
+    Json,
+    SimulatedReply,
+    list_member,
+    value_at,
+)
+from valence_sched.simulator.server.errors import error_body
 
 SERVICE = "/redfish/v1/TaskService"
 
 
 @dataclass(slots=True)
 class _Task:
-    plan: Plan
+    plan: CompositionPlan
     due_s: float
     before: dict[str, Json]
     system: str = ""
@@ -28,7 +34,7 @@ class Tasks:
 
     def __init__(
         self,
-        documents: Documents,
+        documents: DocumentTree,
         composition: Composition,
         clock: Callable[[], float],
         *,
@@ -39,28 +45,28 @@ class Tasks:
         self._duration_s, self._fail = duration_s, fail
         self._tasks: dict[str, _Task] = {}
 
-    def start(self, plan: Plan) -> Answer:
+    def start(self, plan: CompositionPlan) -> SimulatedReply:
         """Begin to compose: 202 with the task monitor; the blocks are Composing meanwhile."""
         if not self._tasks:
-            self._furnish()
+            self._add_task_service()
         id_ = str(len(self._tasks) + 1)
         before = {uri: self._documents.get(uri) or {} for uri in plan.blocks}
         self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
         for uri in plan.blocks:
             blocks.set_status(self._documents, uri, CompositionState="Composing")
-        added(self._documents, f"{SERVICE}/Tasks", f"{SERVICE}/Tasks/{id_}")
+        list_member(self._documents, f"{SERVICE}/Tasks", f"{SERVICE}/Tasks/{id_}")
         return self._running(id_, self._put(id_))
 
-    def monitor(self, uri: str) -> Answer | None:
+    def monitor(self, uri: str) -> SimulatedReply | None:
         """Return how a task stands, None when the URI is no task monitor."""
         start, _, id_ = uri.rpartition("/")
         if start != f"{SERVICE}/TaskMonitors" or id_ not in self._tasks:
             return None
         task = self._tasks[id_]
         if task.failed:
-            return Answer(500, error("InternalError", "The composition failed."))
+            return SimulatedReply(500, error_body("InternalError", "The composition failed."))
         if task.system:
-            return Answer(201, self._documents.get(task.system), {"Location": task.system})
+            return SimulatedReply(201, self._documents.get(task.system), {"Location": task.system})
         return self._running(id_, self._documents.get(f"{SERVICE}/Tasks/{id_}") or {})
 
     def tick(self) -> None:
@@ -70,7 +76,7 @@ class Tasks:
             if task.system or task.failed or task.due_s > now:
                 continue
             for uri, json in task.before.items():
-                state = part(json, "CompositionStatus", "CompositionState")
+                state = value_at(json, "CompositionStatus", "CompositionState")
                 blocks.set_status(self._documents, uri, CompositionState=state)
             if self._fail:
                 task.failed = True
@@ -78,9 +84,9 @@ class Tasks:
                 task.system = self._composition.compose(task.plan)
             self._put(id_)
 
-    def _running(self, id_: str, json: Json) -> Answer:
+    def _running(self, id_: str, json: Json) -> SimulatedReply:
         headers = {"Location": f"{SERVICE}/TaskMonitors/{id_}", "Retry-After": "1"}
-        return Answer(202, json, headers)
+        return SimulatedReply(202, json, headers)
 
     def _put(self, id_: str) -> Json:
         task = self._tasks[id_]
@@ -96,12 +102,12 @@ class Tasks:
             "TaskMonitor": f"{SERVICE}/TaskMonitors/{id_}",
         }
         if task.failed:
-            failure = error("InternalError", "The composition failed.")
+            failure = error_body("InternalError", "The composition failed.")
             json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
         self._documents.put(uri, json)
         return json
 
-    def _furnish(self) -> None:
+    def _add_task_service(self) -> None:
         self._documents.put(SERVICE, {
             "@odata.type": "#TaskService.v1_2_1.TaskService",
             "@odata.id": SERVICE,

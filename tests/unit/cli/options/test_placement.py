@@ -5,9 +5,9 @@ import argparse
 import unittest
 
 from valence_sched.errors import UsageError
-from valence_sched.model.request import Names
+from valence_sched.model.request import NameRequirements
 from valence_sched_cli.options import placement
-from valence_sched_cli.options.placement import Terms
+from valence_sched_cli.options.placement import NameConstraints
 
 
 class TestParsing(unittest.TestCase):
@@ -15,43 +15,45 @@ class TestParsing(unittest.TestCase):
 
     def test_each_form(self):
         for parse, text, expected in (
-            (placement.resource, "VCPU=4", ("VCPU", 4)),
-            (placement.resource, "CUSTOM_X=1", ("CUSTOM_X", 1)),
-            (placement.traits, "A", Terms(("A",))),
-            (placement.traits, "A, B", Terms(("A", "B"))),
-            (placement.traits, "!A", Terms((), ("A",))),
-            (placement.traits, "A,!B,in:C,D", Terms(("A",), ("B",), (("C", "D"),))),
-            (placement.traits, "in:A,B", Terms(any_of=(("A", "B"),))),
-            (placement.forbidden, "A,B", Terms(forbidden=("A", "B"))),
-            (placement.aggregates, "a", Terms(("a",))),
-            (placement.aggregates, "in:a,b", Terms(any_of=(("a", "b"),))),
-            (placement.aggregates, "!a", Terms(forbidden=("a",))),
-            (placement.aggregates, "!in:a,b", Terms(forbidden=("a", "b"))),
+            (placement.parse_resource, "VCPU=4", ("VCPU", 4)),
+            (placement.parse_resource, "CUSTOM_X=1", ("CUSTOM_X", 1)),
+            (placement.parse_traits, "A", NameConstraints(("A",))),
+            (placement.parse_traits, "A, B", NameConstraints(("A", "B"))),
+            (placement.parse_traits, "!A", NameConstraints((), ("A",))),
+            (placement.parse_traits, "A,!B,in:C,D", NameConstraints(("A",), ("B",), (("C", "D"),))),
+            (placement.parse_traits, "in:A,B", NameConstraints(any_of=(("A", "B"),))),
+            (placement.parse_forbidden, "A,B", NameConstraints(forbidden=("A", "B"))),
+            (placement.parse_aggregates, "a", NameConstraints(("a",))),
+            (placement.parse_aggregates, "in:a,b", NameConstraints(any_of=(("a", "b"),))),
+            (placement.parse_aggregates, "!a", NameConstraints(forbidden=("a",))),
+            (placement.parse_aggregates, "!in:a,b", NameConstraints(forbidden=("a", "b"))),
         ):
             with self.subTest(text):
                 self.assertEqual(expected, parse(text))
 
     def test_a_trait_may_have_in_in_its_name(self):
-        self.assertEqual(Terms(("CUSTOM_main:x",)), placement.traits("CUSTOM_main:x"))
+        self.assertEqual(
+            NameConstraints(("CUSTOM_main:x",)), placement.parse_traits("CUSTOM_main:x")
+        )
 
     def test_what_means_nothing_is_refused(self):
         for parse, text, words in (
-            (placement.resource, "VCPU", "is not CLASS=N"),
-            (placement.resource, "VCPU=0", "no whole number from 1 on"),
-            (placement.resource, "VCPU=1.5", "no whole number from 1 on"),
-            (placement.resource, "VCPUS=1", "did you mean 'VCPU'?"),
-            (placement.resource, "IPV4_ADDRESS=1", "has no counterpart here"),
-            (placement.traits, "", "an empty name"),
-            (placement.traits, "A,,B", "an empty name"),
-            (placement.traits, "!", "an empty name"),
-            (placement.traits, "in:", "an empty name"),
-            (placement.traits, "in:A,!B", "'!B' has no place here"),
-            (placement.traits, "!in:A,B", "is !A,!B"),
-            (placement.forbidden, "!A", "'!A' has no place here"),
-            (placement.forbidden, "in:A,B", "'in:A,B': none of several is A,B"),
-            (placement.aggregates, "a,b", "in:a,b is one of them"),
-            (placement.aggregates, "!", "an empty name"),
-            (placement.aggregates, "!!a", "has no place here"),
+            (placement.parse_resource, "VCPU", "is not CLASS=N"),
+            (placement.parse_resource, "VCPU=0", "no whole number from 1 on"),
+            (placement.parse_resource, "VCPU=1.5", "no whole number from 1 on"),
+            (placement.parse_resource, "VCPUS=1", "did you mean 'VCPU'?"),
+            (placement.parse_resource, "IPV4_ADDRESS=1", "has no counterpart here"),
+            (placement.parse_traits, "", "an empty name"),
+            (placement.parse_traits, "A,,B", "an empty name"),
+            (placement.parse_traits, "!", "an empty name"),
+            (placement.parse_traits, "in:", "an empty name"),
+            (placement.parse_traits, "in:A,!B", "'!B' has no place here"),
+            (placement.parse_traits, "!in:A,B", "is !A,!B"),
+            (placement.parse_forbidden, "!A", "'!A' has no place here"),
+            (placement.parse_forbidden, "in:A,B", "'in:A,B': none of several is A,B"),
+            (placement.parse_aggregates, "a,b", "in:a,b is one of them"),
+            (placement.parse_aggregates, "!", "an empty name"),
+            (placement.parse_aggregates, "!!a", "has no place here"),
         ):
             with self.subTest(f"{parse.__name__} {text}"):
                 with self.assertRaises(argparse.ArgumentTypeError) as caught:
@@ -63,15 +65,21 @@ class TestNames(unittest.TestCase):
     """Those of the flavor and those of the shell."""
 
     def test_they_must_all_hold_and_each_is_said_once(self):
-        flavor = Names(("A",), ("X",), (("P", "Q"),))
-        terms = [Terms(("A", "B")), Terms((), ("Y",)), Terms(any_of=(("R",),))]
-        expected = Names(("A", "B"), ("X", "Y"), (("P", "Q"), ("R",)))
-        self.assertEqual(expected, placement.joined("trait", flavor, terms))
-        self.assertEqual(flavor, placement.joined("trait", flavor, []))
+        flavor = NameRequirements(("A",), ("X",), (("P", "Q"),))
+        terms = [
+            NameConstraints(("A", "B")),
+            NameConstraints((), ("Y",)),
+            NameConstraints(any_of=(("R",),)),
+        ]
+        expected = NameRequirements(("A", "B"), ("X", "Y"), (("P", "Q"), ("R",)))
+        self.assertEqual(expected, placement.merge_names("trait", flavor, terms))
+        self.assertEqual(flavor, placement.merge_names("trait", flavor, []))
 
     def test_for_and_against_is_refused(self):
         with self.assertRaises(UsageError) as caught:
-            placement.joined("trait", Names(("A",)), [Terms(forbidden=("A",))])
+            placement.merge_names(
+                "trait", NameRequirements(("A",)), [NameConstraints(forbidden=("A",))]
+            )
         self.assertEqual("trait 'A' is both required and forbidden", str(caught.exception))
 
 

@@ -6,7 +6,7 @@ import re
 import unittest
 from unittest import mock
 
-from valence_sched_cli.output.explanation import Warm, colourful, heat_table
+from valence_sched_cli.output.explanation import HeatCell, heat_table, supports_colour
 
 
 class Terminal(io.StringIO):
@@ -26,20 +26,20 @@ class TestHeat(unittest.TestCase):
         self.addCleanup(patched.stop)
 
     def background(self, heat):
-        (seen,) = re.findall(r"48;2;(\d+);(\d+);", heat_table(("A",), [(Warm("x", heat),)]))
+        (seen,) = re.findall(r"48;2;(\d+);(\d+);", heat_table(("A",), [(HeatCell("x", heat),)]))
         return tuple(map(int, seen))
 
     def test_a_terminal_gets_colours_and_a_pipe_does_not(self):
-        self.assertTrue(colourful(Terminal()))
-        self.assertFalse(colourful(io.StringIO()))
-        self.assertFalse(colourful(object()))
+        self.assertTrue(supports_colour(Terminal()))
+        self.assertFalse(supports_colour(io.StringIO()))
+        self.assertFalse(supports_colour(object()))
 
     def test_an_objection_counts(self):
         for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")):
             with self.subTest(name=name), mock.patch.dict("os.environ", {name: value}):
-                self.assertFalse(colourful(Terminal()))
+                self.assertFalse(supports_colour(Terminal()))
         with mock.patch.dict("os.environ", {"NO_COLOR": ""}):  # empty is not set: no-color.org
-            self.assertTrue(colourful(Terminal()))
+            self.assertTrue(supports_colour(Terminal()))
 
     def test_0_is_red_and_1_is_green_and_beyond_is_no_more(self):
         self.assertEqual((240, 60), self.background(0.0))

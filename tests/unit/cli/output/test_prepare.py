@@ -24,18 +24,18 @@ class TestTitles(unittest.TestCase):
     """Names are compared as the formatters do it."""
 
     def test_a_column_is_known_in_any_case_and_with_underscores(self):
-        prepare.check(["id", "created_at", " Created At"], ["ID", "Created At"])
+        prepare.check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
 
     def test_one_unknown_column_among_known_ones_is_refused_with_the_nearest(self):
         with self.assertRaises(UsageError) as caught:
-            prepare.check(["ID", "Zonee"], ["ID", "Zone", "Zone"])
+            prepare.check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
         self.assertEqual("--column: no column named 'Zonee' (did you mean 'Zone'?)",
                          str(caught.exception))  # fmt: skip
 
     def test_one_column_in_common_is_enough_to_print(self):
-        self.assertTrue(prepare.shares([], []))
-        self.assertTrue(prepare.shares(["uri", "node"], ["Node"]))
-        self.assertFalse(prepare.shares(["uri"], ["Node"]))
+        self.assertTrue(prepare.has_any_column([], []))
+        self.assertTrue(prepare.has_any_column(["uri", "node"], ["Node"]))
+        self.assertFalse(prepare.has_any_column(["uri"], ["Node"]))
 
 
 class TestCommands(unittest.TestCase):
@@ -49,7 +49,7 @@ class TestCommands(unittest.TestCase):
         self.assertLessEqual(READ_ONLY, set(printing))
         for name in sorted(set(printing) - READ_ONLY):
             with self.subTest(name):
-                self.assertIsNot(base.Podm.column_names, printing[name].column_names)
+                self.assertIsNot(base.PodmCommand.column_names, printing[name].column_names)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ import unittest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valence_sched.config.foreign.base import Where
-from valence_sched.config.foreign.detect import form
+from valence_sched.config.foreign.base import DocumentCursor
+from valence_sched.config.foreign.detect import parse_flavor
 from valence_sched.errors import SchedulerError
 from valence_sched.model.flavor import Flavor
 
@@ -38,7 +38,7 @@ class TestRead(unittest.TestCase):
     @given(DOCUMENTS)
     def test_it_is_a_flavor_or_an_error_of_one_line(self, document):
         try:
-            found = form(document, Where("f"), dict)
+            found = parse_flavor(document, DocumentCursor("f"), dict)
         except SchedulerError as error:
             self.assertTrue(str(error).startswith("f: $"), error)
             self.assertNotIn("\n", str(error))

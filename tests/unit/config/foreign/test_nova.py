@@ -3,8 +3,8 @@
 
 import unittest
 
-from valence_sched.config.foreign.base import Form, Where
-from valence_sched.config.foreign.detect import form
+from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
+from valence_sched.config.foreign.detect import parse_flavor
 from valence_sched.errors import InputError
 from valence_sched.model.compile import GIB
 
@@ -12,8 +12,8 @@ SMALL = {"name": "n", "vcpus": 4, "ram": 2048, "disk": 0}
 CORES, MEMORY = ("processor", "cores", 4), ("memory", "capacity_mib", 2048)
 
 
-def read(specs: dict | None = None, **more) -> Form:
-    return form(SMALL | {"extra_specs": specs or {}} | more, Where("f"), dict)
+def read(specs: dict | None = None, **more) -> ForeignFlavor:
+    return parse_flavor(SMALL | {"extra_specs": specs or {}} | more, DocumentCursor("f"), dict)
 
 
 def needs(specs: dict | None = None, **more) -> list[tuple]:
@@ -129,7 +129,7 @@ class TestDocuments(unittest.TestCase):
             "id": "7", "properties": specs, "access_project_ids": None, "swap": 0,
             "OS-FLV-EXT-DATA:ephemeral": 9, "rxtx_factor": 1.0, "description": None,
         }  # fmt: skip
-        found = [form(document, Where("f"), dict) for document in (api, client)]
+        found = [parse_flavor(document, DocumentCursor("f"), dict) for document in (api, client)]
         self.assertEqual(found[0], found[1])
         self.assertEqual(("n", "7"), (found[0].flavor.name, found[0].flavor.uuid))
 
@@ -147,7 +147,7 @@ class TestDocuments(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(line):
                 with self.assertRaises(InputError) as caught:
-                    form(document, Where("f"), dict)
+                    parse_flavor(document, DocumentCursor("f"), dict)
                 self.assertTrue(str(caught.exception).startswith(line), str(caught.exception))
 
 

@@ -6,12 +6,12 @@ import unittest
 from valence_sched.config.foreign import placement
 from valence_sched.model.compile import GIB
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import ProcessorAsk, Properties
-from valence_sched.model.need import Ask, Bond, Need, Test
+from valence_sched.model.flavor_properties import ProcessorSpec, Properties
+from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 
 
 def needs(**amounts: int) -> list[tuple]:
-    flavor = Flavor(name="f", properties=placement.properties(amounts))
+    flavor = Flavor(name="f", properties=placement.compile_amounts(amounts))
     return [
         (need.kind, need.measure, need.resource or need.amount,
          *(test.value for test in need.tests))
@@ -46,19 +46,19 @@ class TestClasses(unittest.TestCase):
     def test_every_class_that_is_known_asks_for_something_or_says_why_not(self):
         for name in placement.STANDARD:
             with self.subTest(name):
-                self.assertIsNone(placement.fault(name))
+                self.assertIsNone(placement.resource_class_problem(name))
                 self.assertEqual(1, len(needs(**{name: 1})))
         for name, hint in placement.REFUSED.items():
             with self.subTest(name):
-                self.assertIn(hint, placement.fault(name))
+                self.assertIn(hint, placement.resource_class_problem(name))
 
     def test_other_names_are_refused_with_the_nearest(self):
         for name, nearest in (("VCPUS", "VCPU"), ("vcpu", "VCPU"), ("DISK", "DISK_GB")):
             with self.subTest(name):
-                self.assertIn(f"did you mean {nearest!r}?", placement.fault(name))
+                self.assertIn(f"did you mean {nearest!r}?", placement.resource_class_problem(name))
         for name in ("", "CUSTOM_", "X", "pci_device"):
             with self.subTest(name):
-                self.assertIn("no resource class named", placement.fault(name))
+                self.assertIn("no resource class named", placement.resource_class_problem(name))
 
 
 class TestMore(unittest.TestCase):
@@ -66,19 +66,19 @@ class TestMore(unittest.TestCase):
 
     def test_totals_are_added_up_and_devices_come_beside(self):
         drive = Need(kind="drive", measure="devices", amount=1)
-        bond = Bond("same", "switch", ("drive",))
-        found = placement.more(Ask((cores(8), drive), (bond,)), (cores(4), drive))
-        self.assertEqual(Ask((drive, cores(12), drive), (bond,)), found)
+        bond = TopologyConstraint("same", "switch", ("drive",))
+        found = placement.add_needs(Alternative((cores(8), drive), (bond,)), (cores(4), drive))
+        self.assertEqual(Alternative((drive, cores(12), drive), (bond,)), found)
 
     def test_a_total_with_tests_stays_and_the_sum_is_of_all(self):
         flavor = Flavor(
-            name="f", properties=Properties(processor=ProcessorAsk(total_cores=8, model="Xeon"))
+            name="f", properties=Properties(processor=ProcessorSpec(total_cores=8, model="Xeon"))
         )
-        found = placement.more(flavor.asks[0], (cores(4),))
+        found = placement.add_needs(flavor.alternatives[0], (cores(4),))
         self.assertEqual((*flavor.needs, cores(12)), found.needs)
 
     def test_nothing_to_add_to_is_no_obstacle(self):
-        self.assertEqual(Ask((cores(4),)), placement.more(Ask(), (cores(4),)))
+        self.assertEqual(Alternative((cores(4),)), placement.add_needs(Alternative(), (cores(4),)))
 
 
 if __name__ == "__main__":

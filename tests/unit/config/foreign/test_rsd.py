@@ -3,14 +3,14 @@
 
 import unittest
 
-from valence_sched.config.foreign.base import Form, Where
-from valence_sched.config.foreign.detect import form
+from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
+from valence_sched.config.foreign.detect import parse_flavor
 from valence_sched.errors import InputError
 from valence_sched.model.compile import GIB
 
 
-def read(**body) -> Form:
-    return form(body, Where("f"), dict)
+def read(**body) -> ForeignFlavor:
+    return parse_flavor(body, DocumentCursor("f"), dict)
 
 
 def needs(**body) -> list[tuple]:

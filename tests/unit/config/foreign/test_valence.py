@@ -3,8 +3,8 @@
 
 import unittest
 
-from valence_sched.config.foreign.base import Where
-from valence_sched.config.foreign.detect import form
+from valence_sched.config.foreign.base import DocumentCursor
+from valence_sched.config.foreign.detect import parse_flavor
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
@@ -18,7 +18,7 @@ def known() -> dict[str, Flavor]:
 
 
 def read(document) -> Flavor:
-    return form(document, Where("f"), known).flavor
+    return parse_flavor(document, DocumentCursor("f"), known).flavor
 
 
 def needs(**properties) -> list[tuple]:

@@ -49,7 +49,7 @@ class ValenceSamplesTest(unittest.TestCase):
     def read(self, name: str) -> list[Flavor]:
         data = {"name": "known", "uuid": VIA, "properties": {"memory": {"capacity_mib": 2048}}}
         known = {"known": convert(data, Flavor, "known")}
-        return files.flavors((SAMPLES / name).read_bytes(), name, lambda: known)
+        return files.parse_flavors((SAMPLES / name).read_bytes(), name, lambda: known)
 
     def test_requests_are_read_exactly_as_they_are(self):
         for name, flavors in REQUESTS.items():

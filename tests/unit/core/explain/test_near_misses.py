@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from valence_sched.core.explain import near_misses
-from valence_sched.model.explanation import Miss
+from valence_sched.model.explanation import NearMiss
 from valence_sched.testing import request
 
 COMPOSED = {"status": {"state": "Composed", "compositions": 1, "active": True}}
@@ -33,7 +33,7 @@ def pod(**words: Any) -> dict[str, Any]:
             **words}  # fmt: skip
 
 
-def misses(*podms: dict[str, Any], **words: Any) -> tuple[Miss, ...]:
+def misses(*podms: dict[str, Any], **words: Any) -> tuple[NearMiss, ...]:
     decision = engine_of(*podms).select_destinations(request(ASKED, **words))
     return decision.explanation.nearest_misses
 
@@ -142,10 +142,10 @@ class TestHardware(unittest.TestCase):
 
     def test_the_view_is_untouched(self):
         decision = engine_of(pod()).select_destinations(request(ASKED))
-        before = decision.view.census.free.copy(), list(decision.view.shelves[0].slots)
+        before = decision.view.block_counts.free.copy(), list(decision.view.block_tables[0].slots)
         _ = decision.explanation
-        self.assertEqual(before[0].tolist(), decision.view.census.free.tolist())
-        self.assertEqual(before[1], decision.view.shelves[0].slots)
+        self.assertEqual(before[0].tolist(), decision.view.block_counts.free.tolist())
+        self.assertEqual(before[1], decision.view.block_tables[0].slots)
 
 
 class TestWords(unittest.TestCase):

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
-from valence_sched.core.alternatives import Part
-from valence_sched.core.decider import Engine
+from valence_sched.core.alternatives import Attempt
+from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain import weight_sensitivity
-from valence_sched.core.explain.amount_sensitivity import Amounts
-from valence_sched.model.explanation import Flip
+from valence_sched.core.explain.amount_sensitivity import AmountSearch
+from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Need
-from valence_sched.model.policy import FilterUse, Overrides, Pick, Policy, WeigherUse
+from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Request, sealed
 from valence_sched.testing import request, view
 
@@ -44,7 +44,7 @@ def decided(policy: Policy, asked: Request, *podms: dict[str, Any]) -> Decision:
     return engine(view(*podms), policy).select_destinations(asked)
 
 
-def of(decision: Decision, sort: str) -> list[Flip]:
+def of(decision: Decision, sort: str) -> list[Sensitivity]:
     return [flip for flip in decision.explanation.flips if flip.of == sort]
 
 
@@ -91,7 +91,7 @@ class TestWeights(unittest.TestCase):
 
     def test_the_smallest_change_comes_first(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
-        sizes = [weight_sensitivity.size(flip) for flip in decision.explanation.flips]
+        sizes = [weight_sensitivity.relative_size(flip) for flip in decision.explanation.flips]
         self.assertEqual(sorted(sizes), sizes)
 
     def test_a_weight_that_counts_for_nothing_may_be_raised_from_0(self):
@@ -116,11 +116,9 @@ class TestWeights(unittest.TestCase):
 
     def test_a_flip_that_does_not_verify_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
-        case = decision.case
-        mine = decision.batch.placed[0].chosen.row
-        self.assertIsNone(
-            weight_sensitivity._verified(case, mine, 0, case.bound.weighers[0].weight)
-        )
+        case = decision.context
+        mine = decision.batch.nodes[0].chosen.row
+        self.assertIsNone(weight_sensitivity._verify(case, mine, 0, case.bound.weighers[0].weight))
 
     def test_drawn_lots_are_told_and_no_weight_is_blamed(self):
         decision = decided(two_wishes(1, 1, pick=Pick(2)), request(CORES), *self.podms)
@@ -263,21 +261,21 @@ class TestAmounts(unittest.TestCase):
 
     def test_the_tries_are_counted_and_what_is_cut_short_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
-        amounts = Amounts(decision.case, decision.batch.placed[0].chosen.row)
+        amounts = AmountSearch(decision.context, decision.batch.nodes[0].chosen.row)
         amounts._tries = 10**6
-        self.assertEqual(([], True), (list(amounts.flips()), amounts.bitten))
+        self.assertEqual(([], True), (list(amounts.changes()), amounts.out_of_tries))
 
     def test_the_view_forgets_what_was_tried(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
-        before = set(decision.view._kept)
+        before = set(decision.view._memo)
         _ = decision.explanation
-        self.assertEqual(before, set(decision.view._kept) & before)
-        self.assertLess(len(decision.view._kept) - len(before), 4)
+        self.assertEqual(before, set(decision.view._memo) & before)
+        self.assertLess(len(decision.view._memo) - len(before), 4)
 
     def test_where_all_or_nothing_is_asked_no_need_is_blamed_for_the_number(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         asked = msgspec.structs.replace(decision.request, count=99)
-        many = Part(dataclasses.replace(decision.case, request=asked), decision.batch)
+        many = Attempt(dataclasses.replace(decision.context, request=asked), decision.batch)
         explanation = Decision([many]).explanation
         self.assertEqual((), explanation.flips)
         self.assertIn("one node would fit", explanation.notes[0])
@@ -313,7 +311,7 @@ class TestEveryFlip(unittest.TestCase):
                 changed, again = with_weight(policy, flip.name, flip.becomes), asked
             else:
                 changed, again = policy, with_amount(asked, flip.name, flip.becomes)
-            fresh = Engine(view(*podms), [changed]).select_destinations(again)
+            fresh = Decider(view(*podms), [changed]).select_destinations(again)
             here = None if flip.podm is None else (flip.podm, flip.pool)
             self.assertEqual(here, chosen(fresh), flip)
             self.assertNotEqual(chosen(decision), chosen(fresh), flip)
@@ -336,7 +334,7 @@ class TestEveryFlip(unittest.TestCase):
                 if least is not None and abs(weight - use.weight) > least - 0.0005:
                     continue
                 changed = with_weight(policy, use.name, weight)
-                fresh = Engine(site, [changed]).select_destinations(asked)
+                fresh = Decider(site, [changed]).select_destinations(asked)
                 self.assertEqual(chosen(decision), chosen(fresh), (use.name, weight, found))
 
     @settings(deadline=None, max_examples=30)
@@ -346,7 +344,7 @@ class TestEveryFlip(unittest.TestCase):
         decision = decided(two_wishes(1, 1), asked, *podms)
         for flip in of(decision, "need"):
             before = flip.becomes - (1 if flip.becomes > flip.was else -1)
-            fresh = Engine(view(*podms), [two_wishes(1, 1)])
+            fresh = Decider(view(*podms), [two_wishes(1, 1)])
             again = fresh.select_destinations(with_amount(asked, flip.name, before))
             self.assertEqual(chosen(decision), chosen(again), flip)
 
@@ -360,7 +358,7 @@ class TestOverrides(unittest.TestCase):
                     min_size=1, max_size=5))  # fmt: skip
     def test_the_parts_of_a_score_add_up_to_it(self, drawn):
         """By the weights that count for the row; so the differences add up to the margin."""
-        other = Overrides({"gold": 5.0, "old": 0.0}, {"x": 0.5})
+        other = WeightOverrides({"gold": 5.0, "old": 0.0}, {"x": 0.5})
         uses = (WeigherUse("room", 1.0), WeigherUse("failures", 2.0, overrides=other))
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)
         podms = [{**podm(str(n), free, 2, 0.7 / (n + 1)), "zone": zone, "aggregates": aggregates}
@@ -373,7 +371,7 @@ class TestOverrides(unittest.TestCase):
             self.assertAlmostEqual(explanation.runner_up.margin, found, 5)
 
     def test_no_weight_is_tried_and_a_note_says_so(self):
-        other = Overrides({"gold": 5.0})
+        other = WeightOverrides({"gold": 5.0})
         uses = (WeigherUse("room", 1.0), WeigherUse("failures", 1.0, overrides=other))
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)
         decision = decided(policy, request(CORES), podm("a", 9, 0, 0.1), podm("b", 1, 8, 0.9))

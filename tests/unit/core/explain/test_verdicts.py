@@ -4,7 +4,7 @@
 import copy
 import unittest
 
-from valence_sched.core.fit.fit import Plan
+from valence_sched.core.fit.fit import Fitter
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
 from valence_sched.testing import request, view
@@ -61,7 +61,7 @@ def fits(properties: dict, *blocks: dict, **words) -> bool:
     asked = request(properties)
     named = [{"uri": str(n), "devices": block} for n, block in enumerate(blocks)]
     seen = view({"id": "a", "blocks": named, **words})
-    found = Plan(asked.needs, seen.kinds, asked.bonds).fit(seen, 0)
+    found = Fitter(asked.needs, seen.kinds, asked.bonds).fit(seen, 0)
     if found is not None:
         assert capacity(seen, asked)[0] and devices(seen, asked)[0], "a filter rejects what fits"
     return found is not None

@@ -11,14 +11,14 @@ from typing import Any
 
 from tests.unit.core.fit import brute
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import Bond, Need
+from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import price
 
 Block = tuple[Sequence[str], Devices, dict[str, str]]
 
 
 def least_price(
-    needs: Sequence[Need], bonds: Sequence[Bond], limits: dict, free: Sequence[Block]
+    needs: Sequence[Need], bonds: Sequence[TopologyConstraint], limits: dict, free: Sequence[Block]
 ) -> int | None:
     """Return the least price of any subset of the free blocks that makes the bound node."""
     found = None
@@ -36,7 +36,9 @@ def least_price(
     return found
 
 
-def makes(needs: Sequence[Need], bonds: Sequence[Bond], blocks: Sequence[Block]) -> bool:
+def makes(
+    needs: Sequence[Need], bonds: Sequence[TopologyConstraint], blocks: Sequence[Block]
+) -> bool:
     """Whether devices of these blocks can be counted so that every need and bond is met."""
     choices = [list(_counted(need, blocks)) for need in needs]
     return _some(needs, bonds, blocks, choices, [])

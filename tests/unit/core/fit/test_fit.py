@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import A100, AMOUNTS, GPU, POOLS, STOCKS, near_site, need, quietly, sites
-from valence_sched.core.fit.demands import asked_price
-from valence_sched.core.fit.fit import Fit, Plan
+from valence_sched.core.fit.demands import price_of_needs
+from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
 from valence_sched.model.inventory import Accelerator, Devices, Status, Stock
@@ -40,7 +40,7 @@ class TestFit(unittest.TestCase):
         for seed in range(300):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
-            plan = Plan(needs, seen.kinds)
+            plan = Fitter(needs, seen.kinds)
             made += [plan.fit(seen, row) for row in range(len(seen))]
         self.assertGreater(sum(found is None for found in made), 100)
         self.assertGreater(sum(found is not None and len(found.blocks) > 1 for found in made), 100)
@@ -48,7 +48,7 @@ class TestFit(unittest.TestCase):
     def agrees(self, podms: list[dict], needs: tuple[Need, ...]) -> None:
         """Check every pool against brute force."""
         seen = view(*podms)
-        plan = Plan(needs, seen.kinds)
+        plan = Fitter(needs, seen.kinds)
         for row in range(len(seen)):
             podm, pool = podms[row // 2], podms[row // 2]["pools"][row % 2]
             free = self.free_blocks(podm, pool["id"])
@@ -61,7 +61,7 @@ class TestFit(unittest.TestCase):
                 self.assertGreater(wanted, had, label)
             else:
                 self.assertEqual(least, self.recheck(seen, row, podm, pool, needs, found))
-                self.assertEqual(max(0, least - asked_price(plan.needs)), found.waste)
+                self.assertEqual(max(0, least - price_of_needs(plan.needs)), found.waste)
                 self.assert_filters_pass(seen, row, needs)
 
     @staticmethod
@@ -78,7 +78,7 @@ class TestFit(unittest.TestCase):
         """Check from the inventory's own words that the blocks make the node; return the price."""
         self.assertEqual(row, found.row)
         self.assertEqual(len(set(found.blocks)), len(found.blocks))
-        uris = [seen.shelves[seen.podm_of[row]].uris[number] for number in found.blocks]
+        uris = [seen.block_tables[seen.podm_of[row]].uris[number] for number in found.blocks]
         blocks = [block for block in podm["blocks"] if block["uri"] in uris]
         self.assertEqual(len(uris), len(blocks))
         for block in blocks:
@@ -153,17 +153,17 @@ class TestFit(unittest.TestCase):
         asked = request({"processor": {"total_cores": 10}})
         alone, beside = view(pool), view(other, pool)
         self.assertEqual(
-            fit(asked, alone).blocks, Plan(asked.needs, beside.kinds).fit(beside, 1).blocks
+            fit(asked, alone).blocks, Fitter(asked.needs, beside.kinds).fit(beside, 1).blocks
         )
 
     def test_a_fraction_of_a_core_is_rounded_up_never_down(self):
         half = Need(kind="processor", measure="cores", amount=8.5)
         seen = view({"id": "a", "blocks": [cpu("c", 8)]})
-        self.assertIsNone(Plan((half,), seen.kinds).fit(seen, 0))
+        self.assertIsNone(Fitter((half,), seen.kinds).fit(seen, 0))
 
     def test_the_same_question_is_searched_once_however_many_pools_ask_it(self):
         seen = view(*({"id": str(n), "blocks": [cpu("a", 8), cpu("b", 8)]} for n in range(50)))
-        plan = Plan(request({"processor": {"total_cores": 16}}).needs, seen.kinds)
+        plan = Fitter(request({"processor": {"total_cores": 16}}).needs, seen.kinds)
         self.assertEqual([(0, 1)] * 50, [plan.fit(seen, row).blocks for row in range(50)])
         self.assertEqual(1, len(plan._answers))
 
@@ -222,7 +222,7 @@ class TestStocks(unittest.TestCase):
             Need(kind="stock", measure="amount", resource=name, amount=amount, count=count)
             for name, amount, count in amounts
         ))  # fmt: skip
-        plan = Plan(asked.needs, seen.kinds)
+        plan = Fitter(asked.needs, seen.kinds)
         nouns = [msgspec.convert(stock, Stock, strict=False) for stock in stocks]
         for row, pool in enumerate(POOLS):
             here = [stock for stock in nouns if pool in stock.pools]
@@ -268,8 +268,8 @@ def cpu(uri: str, cores: int) -> dict:
 
 
 def fit(asked: Request, seen: View) -> Fit | None:
-    return Plan(asked.needs, seen.kinds).fit(seen, 0)
+    return Fitter(asked.needs, seen.kinds).fit(seen, 0)
 
 
 def shortfall(asked: Request, seen: View) -> tuple[str, float, float]:
-    return Plan(asked.needs, seen.kinds).shortfall(seen, 0)
+    return Fitter(asked.needs, seen.kinds).shortfall(seen, 0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
 from valence_sched.core.fit import set_cover
-from valence_sched.core.fit.set_cover import Item, cheapest, most
+from valence_sched.core.fit.set_cover import Item, cheapest_cover, upper_bound
 
 DEMANDS = 3
 ITEMS = st.lists(
@@ -51,7 +51,7 @@ class TestCheapest(unittest.TestCase):
     @given(ITEMS, ASKED, CAPS)
     def test_it_is_the_least_price_of_all_choices_that_cover(self, items, asked, caps):
         prices = [price(items, c) for c in choices(items) if covers(items, c, asked, caps)]
-        found = cheapest(items, asked, caps)
+        found = cheapest_cover(items, asked, caps)
         if found is None:
             self.assertEqual([], prices)
             return
@@ -68,17 +68,17 @@ class TestCheapest(unittest.TestCase):
                 for counts in choices(items)
                 if covers(items, counts, (0,) * DEMANDS, caps)
             ]
-            self.assertLessEqual(max(gifts), most(items, demand, caps))
+            self.assertLessEqual(max(gifts), upper_bound(items, demand, caps))
 
     def test_whether_there_is_a_cover_is_never_given_up_on(self):
         """Even when improving a cover would be, the first one is found."""
         before, set_cover.IMPROVE_STATES = set_cover.IMPROVE_STATES, 0
         self.addCleanup(setattr, set_cover, "IMPROVE_STATES", before)
         items = [Item(1, 10 + n, (2**n, 1), (0,)) for n in range(12)]
-        found = cheapest(items, (1365, 6), (6,))  # 1365 is every second bit of twelve
+        found = cheapest_cover(items, (1365, 6), (6,))  # 1365 is every second bit of twelve
         self.assertTrue(covers(items, tuple(found), (1365, 6), (6,)))
-        self.assertIsNone(cheapest(items, (4096, 0), (12,)))
+        self.assertIsNone(cheapest_cover(items, (4096, 0), (12,)))
 
     def test_equal_questions_get_equal_answers(self):
         items = [Item(3, 5, (1, 0)), Item(3, 5, (1, 0)), Item(2, 7, (0, 1))]
-        self.assertEqual([[3, 1, 1]] * 3, [cheapest(items, (4, 1)) for _ in range(3)])
+        self.assertEqual([[3, 1, 1]] * 3, [cheapest_cover(items, (4, 1)) for _ in range(3)])

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from tests.unit.core.fit import brute, brute_topology
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
 from valence_sched.core.fit import topology
-from valence_sched.core.fit.demands import asked_price
-from valence_sched.core.fit.fit import Fit, Plan
+from valence_sched.core.fit.demands import price_of_needs
+from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import Bond, Need
+from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.testing import request, view
 from valence_sched.view.block_kinds import price
 
 PLACES = ("root", "rack")
 
 
-def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[Bond, ...]]:
+def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyConstraint, ...]]:
     """Return a podm of one pool whose blocks tell places, needs, and bonds between them."""
     some = random.choice
     makes = {
@@ -60,7 +60,7 @@ def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[Bond, ...]
         relation = some(["same", "apart"])
         if relation == "apart" and of == ("cpu",):
             relation = "same"
-        bonds.append(Bond(relation, some(PLACES), of))
+        bonds.append(TopologyConstraint(relation, some(PLACES), of))
     unknown = some(["reject", "reject", "allow"])
     asked = tuple(msgspec.structs.replace(one, unknown=unknown) for one in needs)
     return {"id": "a", "pools": [{"id": "p", "limits": limit}],
@@ -82,14 +82,16 @@ class TestBrute(unittest.TestCase):
         for seed in range(300):
             podm, needs, bonds = bound_site(Random(seed))
             seen = view(podm)
-            bound = Plan(needs, seen.kinds, bonds).fit(seen, 0)
-            made[bound is not None, Plan(needs, seen.kinds).fit(seen, 0) is not None] += 1
+            bound = Fitter(needs, seen.kinds, bonds).fit(seen, 0)
+            made[bound is not None, Fitter(needs, seen.kinds).fit(seen, 0) is not None] += 1
         self.assertGreater(made[True, True], 60)
         self.assertGreater(made[False, True], 40, "the bonds forbid too little")
 
-    def agrees(self, podm: dict, needs: tuple[Need, ...], bonds: tuple[Bond, ...]) -> None:
+    def agrees(
+        self, podm: dict, needs: tuple[Need, ...], bonds: tuple[TopologyConstraint, ...]
+    ) -> None:
         seen = view(podm)
-        plan = Plan(needs, seen.kinds, bonds)
+        plan = Fitter(needs, seen.kinds, bonds)
         free = [self.block(block) for block in podm["blocks"]]
         limits = podm["pools"][0]["limits"]
         least = brute_topology.least_price(needs, bonds, limits, free)
@@ -104,7 +106,7 @@ class TestBrute(unittest.TestCase):
         self.assertTrue(brute_topology.makes(needs, bonds, chosen), (podm, needs, bonds, found))
         self.assertTrue(brute.within(limits, [types for types, _, _ in chosen]))
         self.assertEqual(least, sum(price(devices) for _, devices, _ in chosen))
-        self.assertEqual(max(0, least - asked_price(plan.needs)), found.waste)
+        self.assertEqual(max(0, least - price_of_needs(plan.needs)), found.waste)
 
     @staticmethod
     def block(block: dict) -> brute_topology.Block:
@@ -124,13 +126,13 @@ def fit(properties: dict, *blocks: dict, unknown: str = "reject") -> Fit | None:
     asked = request(properties)
     seen = view({"id": "a", "blocks": list(blocks)})
     needs = tuple(msgspec.structs.replace(one, unknown=unknown) for one in asked.needs)
-    return Plan(needs, seen.kinds, asked.bonds).fit(seen, 0)
+    return Fitter(needs, seen.kinds, asked.bonds).fit(seen, 0)
 
 
 def shortfall(properties: dict, *blocks: dict) -> tuple[str, float, float]:
     asked = request(properties)
     seen = view({"id": "a", "blocks": list(blocks)})
-    plan = Plan(asked.needs, seen.kinds, asked.bonds)
+    plan = Fitter(asked.needs, seen.kinds, asked.bonds)
     assert plan.fit(seen, 0) is None
     return plan.shortfall(seen, 0)
 
@@ -191,21 +193,21 @@ class TestPlaces(unittest.TestCase):
     def test_taking_a_node_leaves_the_next_one_its_own_root(self):
         seen = view({"id": "a", "blocks": gpus("x", "y", "y", "x", "z")})
         asked = request(TWO)
-        plan = Plan(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         first = plan.fit(seen, 0)
-        shelf = seen.shelves[0].less(first.blocks, ())
-        seen.shelves[0] = shelf
+        shelf = seen.block_tables[0].allocate(first.blocks, ())
+        seen.block_tables[0] = shelf
         second = plan.fit(seen, 0)
         self.assertEqual({0, 1, 2, 3}, {*first.blocks, *second.blocks})
-        seen.shelves[0] = shelf.less(second.blocks, ())
+        seen.block_tables[0] = shelf.allocate(second.blocks, ())
         self.assertIsNone(plan.fit(seen, 0))
 
     def test_pools_that_differ_in_names_only_share_one_search(self):
         podms = [{"id": str(n), "blocks": gpus(f"x{n}", f"y{n}", f"y{n}")} for n in range(20)]
         seen, asked = view(*podms), request(TWO)
-        plan = Plan(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         self.assertEqual([(1, 2)] * 20, [plan.fit(seen, row).blocks for row in range(20)])
-        self.assertEqual(1, len(plan._places._answers))
+        self.assertEqual(1, len(plan._topology._answers))
 
     def test_many_roots_alike_are_tried_once(self):
         """A thousand roots of one card each: two sorts of name stand apart, none are together."""

@@ -21,10 +21,10 @@ from cryptography.x509.oid import NameOID
 from tests.unit.drivers.crawl.test_live import DIALECTS, NOON, TREES, LiveTest
 from tests.unit.drivers.served import PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
-from valence_sched.drivers.crawl.pool import Settings, Target, read
+from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 TREE = TREES["shared-blocks"]
 BLOCKS = sorted(uri for uri in TREE if re.search(r"/ResourceBlocks/[^/]+$", uri))
@@ -250,7 +250,7 @@ class LoginTest(FaultsTest):
             with self.subTest(password):
                 word = "Basic " + base64.b64encode(USER.encode() + b":" + sent).decode()
                 server = self.serve(TREE)
-                known = Registered(name="x", url=server.url, username=USER, auth="basic")
+                known = Registration(name="x", url=server.url, username=USER, auth="basic")
                 with Connection(known, password, Deadline(5)) as connection:
                     connection.log_in(None)
                     connection.get("/redfish/v1")
@@ -298,10 +298,10 @@ class LoginTest(FaultsTest):
         slow = self.serve(TREE, login=LOGIN, rules=[on("/CompositionService$", stuck)])
         fast = self.serve(TREE)
         targets = [
-            Target(Registered(name="fast", url=fast.url)),
-            Target(Registered(name="slow", url=slow.url, username=USER), PASSWORD),
+            ReadTarget(Registration(name="fast", url=fast.url)),
+            ReadTarget(Registration(name="slow", url=slow.url, username=USER), PASSWORD),
         ]
-        readings = read(targets, DIALECTS, Settings(timeout_s=60), clock=lambda: NOON)
+        readings = read(targets, DIALECTS, ReadSettings(timeout_s=60), clock=lambda: NOON)
         next(readings)
         arrived.wait(10)
         self.assertEqual(1, len(slow.sessions))
@@ -525,7 +525,7 @@ class SecretsTest(FaultsTest):
         for rule in rules:
             for auth in ("auto", "basic", "session"):
                 server = self.serve(TREE, login=LOGIN, rules=rule)
-                target = Target(Registered(name="x", url=server.url, username=USER), PASSWORD)
+                target = ReadTarget(Registration(name="x", url=server.url, username=USER), PASSWORD)
                 lines += [repr(target)]
                 for reading in self.read(server, timeout_s=0.8, known={"auth": auth}):
                     lines += [repr(reading), str(reading.failure), *reading.problems]

@@ -14,7 +14,7 @@ import msgspec
 from tests.unit.drivers.crawl.test_faults import hang, on, status
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
 from valence_sched.drivers.crawl.expand import unfold
-from valence_sched.drivers.crawl.pool import CROWD
+from valence_sched.drivers.crawl.pool import BUSY_PODMS
 
 TREE = TREES["rack-mockup"]
 
@@ -118,13 +118,13 @@ class ExpandTest(LiveTest):
             server.rules.append(enter)
             return most
 
-        servers = [self.serve(dressed(TREE), expand=6) for _ in range(2 * CROWD)]
+        servers = [self.serve(dressed(TREE), expand=6) for _ in range(2 * BUSY_PODMS)]
         peaks = [peak(server) for server in servers]
         self.read(servers[0])
         self.assertGreater(peaks[0][0], 1)
         peaks[0][0] = 0
         self.read(*servers)
-        self.assertLess(len([most for (most,) in peaks if most > 1]), CROWD)
+        self.assertLess(len([most for (most,) in peaks if most > 1]), BUSY_PODMS)
 
     def test_documents_are_taken_out_of_another_and_links_stay(self):
         inner = {"@odata.id": "/b", "@odata.type": "#B", "Id": "b", "Name": "B", "Size": {"x": 1}}

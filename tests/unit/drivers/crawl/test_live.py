@@ -10,20 +10,20 @@ import msgspec
 
 from tests.unit.drivers.served import PASSWORD, USER, Server, trees
 from valence_sched.drivers.crawl import pool
-from valence_sched.drivers.crawl.crawler import Crawl
-from valence_sched.drivers.crawl.document_cache import Kept
-from valence_sched.drivers.crawl.expand import Documents
-from valence_sched.drivers.crawl.passes import understood
-from valence_sched.drivers.crawl.pool import Settings, Target, read
-from valence_sched.drivers.dialect import told
+from valence_sched.drivers.crawl.crawler import Crawler
+from valence_sched.drivers.crawl.document_cache import DocumentCache
+from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.passes import read_in_passes
+from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.dialect import dialect_name
 from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline
-from valence_sched.drivers.links import folded, path_of
+from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.drivers.redfish.reader import redfish
 from valence_sched.drivers.rsd.reader import rsd
 from valence_sched.model.inventory import to_json
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 DIALECTS = {"redfish": redfish, "rsd": rsd}
@@ -47,8 +47,8 @@ class LiveTest(unittest.TestCase):
 
     def read(self, *servers, at=NOON, timeout_s=20.0, known=None, **settings):
         targets = [
-            Target(
-                Registered(
+            ReadTarget(
+                Registration(
                     **{
                         "name": f"podm-{index}",
                         "url": server if isinstance(server, str) else server.url,
@@ -60,7 +60,7 @@ class LiveTest(unittest.TestCase):
             )
             for index, server in enumerate(servers)
         ]
-        pace = Settings(timeout_s=timeout_s, **settings)
+        pace = ReadSettings(timeout_s=timeout_s, **settings)
         return list(read(targets, DIALECTS, pace, clock=lambda: at))
 
     def recorded(self, documents):
@@ -103,8 +103,8 @@ class IdentityTest(LiveTest):
                 (reading,) = self.read(server)
                 asked = [path_of(path) for path in server.gets()]
                 self.assertEqual(sorted(set(asked)), sorted(asked))
-                there = {folded(uri) for uri in asked if is_object(server.document(uri))}
-                self.assertEqual({folded(uri) for uri in reading.documents}, there)
+                there = {fold_uri(uri) for uri in asked if is_object(server.document(uri))}
+                self.assertEqual({fold_uri(uri) for uri in reading.documents}, there)
                 self.assertEqual(len(asked), reading.requests)
 
     def test_all_that_the_reader_wants_is_declared(self):
@@ -112,12 +112,14 @@ class IdentityTest(LiveTest):
             with self.subTest(name):
                 server = self.serve({})
                 self.at_home(documents, server)
-                known = Registered(name="podm", url=server.url)
+                known = Registration(name="podm", url=server.url)
                 with Connection(known, None, Deadline(20)) as connection:
                     root = connection.get("/redfish/v1").json("/redfish/v1")
-                    kept = Kept(None, server.url, None, 0)
-                    crawl = Crawl(Documents(connection), kept, connection.host, 1, lambda *_: False)
-                    understood(crawl, redfish(), root, "podm", connection.host)
+                    kept = DocumentCache(None, server.url, None, 0)
+                    crawl = Crawler(
+                        ExpandReader(connection), kept, connection.host, 1, lambda *_: False
+                    )
+                    read_in_passes(crawl, redfish(), root, "podm", connection.host)
                 self.assertEqual(0, crawl.unplanned)
 
 
@@ -138,10 +140,10 @@ class SiteTest(LiveTest):
                 gate.set()
 
         targets = [
-            Target(Registered(name=name, url=server.url))
+            ReadTarget(Registration(name=name, url=server.url))
             for name, server in zip("zyxw", [slow, *fast], strict=True)
         ]
-        found = [r.podm.id for r in read(targets, DIALECTS, Settings(), progress)]
+        found = [r.podm.id for r in read(targets, DIALECTS, ReadSettings(), progress)]
         self.assertEqual(list("zyxw"), found)
         self.assertEqual([(1, 4), (2, 4), (3, 4), (4, 4)], said)
 
@@ -182,10 +184,10 @@ class SiteTest(LiveTest):
         self.assertEqual(("redfish", "2026-03-01T12:00:00Z"), (podm.driver, podm.read_at))
 
     def test_the_service_root_tells_the_dialect(self):
-        self.assertEqual("redfish", told(None))
-        self.assertEqual("redfish", told({"Oem": {"Intel": {}}, "Nodes": 3}))
-        self.assertEqual("rsd", told({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}))
-        self.assertEqual("redfish", told({"Oem": {"Intel_RackScale": {}}}))
+        self.assertEqual("redfish", dialect_name(None))
+        self.assertEqual("redfish", dialect_name({"Oem": {"Intel": {}}, "Nodes": 3}))
+        self.assertEqual("rsd", dialect_name({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}))
+        self.assertEqual("redfish", dialect_name({"Oem": {"Intel_RackScale": {}}}))
 
     def test_nothing_to_read_is_nothing_read(self):
         self.assertEqual([], self.read())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from valence_sched.drivers import bounds
 from valence_sched.drivers.files import tree as mockup
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.recorded import records
 from valence_sched.model.inventory import (
     Accelerator,
@@ -236,7 +236,7 @@ class LinksTest(unittest.TestCase):
 
     def test_a_link_that_is_no_url_is_named_as_it_stands(self):
         notes: list[str] = []
-        service = Service(lambda _: None, notes.append, host="podm.example")
+        service = LinkedDocuments(lambda _: None, notes.append, host="podm.example")
         for link in ("http://[::1", "file:///etc/passwd"):
             self.assertIsNone(service.uri(link, "/redfish/v1/Systems"))
         only = "for a link, expected links to podm.example only"

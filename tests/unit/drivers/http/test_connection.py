@@ -16,7 +16,7 @@ from valence_sched.drivers.http.errors import Deadline, Unreachable
 from valence_sched.drivers.http.proxy import base_url
 from valence_sched.drivers.http.retry import retry_after_s
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 SYSTEMS, TASK = "/redfish/v1/Systems", "/redfish/v1/TaskService/TaskMonitors/1"
 
@@ -26,9 +26,9 @@ class ConnectionTest(unittest.TestCase):
         self.server = Server(TREE, login=LOGIN, rules=rules)
         self.addCleanup(self.server.close)
         known = {"name": "p", "url": self.server.url, "username": USER} | known
-        connection = Connection(Registered(**known), PASSWORD, Deadline(timeout_s))
+        connection = Connection(Registration(**known), PASSWORD, Deadline(timeout_s))
         self.addCleanup(connection.close)
-        connection.log_in(connection.ask("/redfish/v1").json("/redfish/v1"))
+        connection.log_in(connection.get_anonymous("/redfish/v1").json("/redfish/v1"))
         return connection
 
     def sent(self, method):
@@ -98,7 +98,7 @@ class ConnectionTest(unittest.TestCase):
                     once(on("TaskMonitors", status(200, b'{"TaskState": "Running"}'))),
                     on("TaskMonitors", status(201, b'{"@odata.id": "/made"}')),
                 )
-                answer = connection.task(connection.post(SYSTEMS, {}), poll_s=0.01)
+                answer = connection.wait_for_task(connection.post(SYSTEMS, {}), poll_s=0.01)
                 self.assertEqual((201, {"@odata.id": "/made"}), (answer.status, answer.json("x")))
 
     def test_a_task_without_end_ends_at_the_deadline(self):
@@ -108,13 +108,13 @@ class ConnectionTest(unittest.TestCase):
                 on("Systems", on_and_on, "POST"), on("TaskMonitors", on_and_on), timeout_s=0.6
             )
             with self.assertRaisesRegex(Unreachable, "within 0.6 s"):
-                connection.task(connection.post(SYSTEMS, {}), poll_s=0.01)
+                connection.wait_for_task(connection.post(SYSTEMS, {}), poll_s=0.01)
 
     def test_a_task_that_is_nowhere_or_elsewhere_is_refused(self):
         for location in ({}, {"Location": "http://evil.example/task"}):
             connection = self.connect(on("Systems", status(202, b"{}", **location), "POST"))
             with self.assertRaises((PodmError, InputError)):
-                connection.task(connection.post(SYSTEMS, {}))
+                connection.wait_for_task(connection.post(SYSTEMS, {}))
 
     def test_it_is_closed_with_its_session_and_can_be_closed_twice(self):
         connection = self.connect()
@@ -136,11 +136,11 @@ class ConnectionTest(unittest.TestCase):
             "http://[::1]:80": "http://[::1]:80",
         }
         for url, expected in good.items():
-            self.assertEqual(expected, base_url(Registered(name="p", url=url)))
+            self.assertEqual(expected, base_url(Registration(name="p", url=url)))
         for url in ("h", "ftp://h", "https://", "https://h:x", "https://[", "file:///etc/passwd",
                     "https://h/podm1/redfish/v1", "https://h/redfish/v2"):  # fmt: skip
             with self.assertRaisesRegex(PodmError, "https://"):
-                base_url(Registered(name="p", url=url))
+                base_url(Registration(name="p", url=url))
 
 
 class WaitsTest(unittest.TestCase):

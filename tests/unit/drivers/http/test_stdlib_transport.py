@@ -12,8 +12,8 @@ import threading
 import zlib
 from unittest import TestCase, mock
 
-from valence_sched.drivers.http.errors import Slow, Trust, Unreachable, unreachable
-from valence_sched.drivers.http.stdlib_transport import Lines
+from valence_sched.drivers.http.errors import Slow, TlsContexts, Unreachable, unreachable_error
+from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 
 
 def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
@@ -23,7 +23,7 @@ def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
 
 
 class LinesTest(TestCase):
-    def serve(self, *connections: list[bytes]) -> Lines:
+    def serve(self, *connections: list[bytes]) -> StdlibTransport:
         """Serve each connection its answers, then close it."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
@@ -40,12 +40,16 @@ class LinesTest(TestCase):
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        lines = Lines(f"http://127.0.0.1:{listener.getsockname()[1]}", True, Trust())
+        lines = StdlibTransport(
+            f"http://127.0.0.1:{listener.getsockname()[1]}", True, TlsContexts()
+        )
         self.addCleanup(thread.join, 5)
         self.addCleanup(lines.close)
         return lines
 
-    def ask(self, lines: Lines, path: str = "/a", most: int = 1000, timeout_s: float = 5) -> bytes:
+    def ask(
+        self, lines: StdlibTransport, path: str = "/a", most: int = 1000, timeout_s: float = 5
+    ) -> bytes:
         return lines.ask("GET", path, {"Accept": "*/*"}, timeout_s, most).body
 
     def test_one_line_serves_several_requests(self) -> None:
@@ -71,7 +75,7 @@ class LinesTest(TestCase):
         lines = self.serve([answer(b"half", length=8)])
         with self.assertRaises(Unreachable) as caught:
             self.ask(lines)
-        self.assertTrue(caught.exception.again)
+        self.assertTrue(caught.exception.retryable)
         self.assertTrue(caught.exception.sent)
 
     def test_of_too_long_a_body_one_byte_too_many_is_read_and_the_line_is_closed(self) -> None:
@@ -101,20 +105,22 @@ class LinesTest(TestCase):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
         with self.assertRaises(Unreachable) as caught:
-            self.ask(Lines(f"http://127.0.0.1:{port}", True, Trust()))
+            self.ask(StdlibTransport(f"http://127.0.0.1:{port}", True, TlsContexts()))
         self.assertFalse(caught.exception.sent)
-        self.assertTrue(caught.exception.again)
+        self.assertTrue(caught.exception.retryable)
 
     def test_an_ipv6_address_without_a_port_is_asked_whole_at_the_usual_one(self) -> None:
         for scheme, port in (("http", 80), ("https", 443)):
             with mock.patch("socket.create_connection", side_effect=ConnectionRefusedError) as at:
                 with self.assertRaises(Unreachable):
-                    self.ask(Lines(f"{scheme}://[fd00::17]", False, Trust()))
+                    self.ask(StdlibTransport(f"{scheme}://[fd00::17]", False, TlsContexts()))
                 self.assertEqual(("fd00::17", port), at.call_args.args[0])
 
     def test_tls_that_is_cut_may_come_the_next_time_and_is_not_about_trust(self) -> None:
-        error = unreachable(ssl.SSLEOFError(8, "[SSL] EOF in violation of protocol (_ssl.c:1006)"))
-        self.assertTrue(error.again)
+        error = unreachable_error(
+            ssl.SSLEOFError(8, "[SSL] EOF in violation of protocol (_ssl.c:1006)")
+        )
+        self.assertTrue(error.retryable)
         self.assertIn("eof in violation of protocol (is it up", str(error))
 
     def test_what_is_under_way_is_cut(self) -> None:

@@ -6,19 +6,19 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
-from valence_sched.drivers.connect import ConnectedWire
+from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline
 from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.redfish.composer import RedfishHands
+from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import Outcome, Wanted
-from valence_sched.model.registration import Registered
-from valence_sched.testing.served import Served, served
+from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.registration import Registration
+from valence_sched.testing.served import ServedPodm, served
 
 SITE = str(Path(__file__).parents[4] / "examples" / "site.json")
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
-NODE = Wanted(
+NODE = CompositionRequest(
     name="node-1",
     pool="row-a",
     blocks=(f"{BLOCKS}/Compute-02", f"{BLOCKS}/GPU-02"),
@@ -32,11 +32,11 @@ def quiet(_state: str) -> None:
 class Bench:
     """One served pod manager and the hands on it."""
 
-    def __init__(self, served_: Served, connection: Connection) -> None:
+    def __init__(self, served_: ServedPodm, connection: Connection) -> None:
         self.podm, self.connection = served_, connection
-        self.hands = RedfishHands(ConnectedWire(connection), lambda: Patience(2))
+        self.hands = RedfishComposer(HttpSession(connection), lambda: Patience(2))
 
-    def compose(self, wanted: Wanted = NODE) -> Outcome:
+    def compose(self, wanted: CompositionRequest = NODE) -> CompositionResult:
         return self.hands.compose(wanted, quiet)
 
     def state(self, block: str) -> str:
@@ -52,7 +52,7 @@ class Bench:
 def bench(*fail: str) -> Iterator[Bench]:
     with served(SITE, fail=fail) as podms:
         podm = podms["gpu-east"]
-        entry = Registered(name=podm.id, url=podm.url)
+        entry = Registration(name=podm.id, url=podm.url)
         with Connection(entry, None, Deadline(20)) as connection:
             yield Bench(podm, connection)
 
@@ -71,27 +71,27 @@ class TestRedfishHands(unittest.TestCase):
             node = here.compose().node
             self.assertEqual("absent", here.hands.remove(NODE, node, quiet).state)
             self.assertEqual(["Unused"] * 2, [here.state(uri) for uri in NODE.blocks])
-            self.assertEqual([], here.hands.taken(NODE))
+            self.assertEqual([], here.hands.conflicts(NODE))
 
     def test_what_is_free_is_told_block_by_block(self):
         with bench() as here:
-            self.assertEqual([], here.hands.taken(NODE))
+            self.assertEqual([], here.hands.conflicts(NODE))
             here.compose()
-            first, _ = here.hands.taken(NODE)
+            first, _ = here.hands.conflicts(NODE)
             self.assertIn("Compute-02: found Composed", first)
             self.assertIn("by /redfish/v1/Systems/", first)
 
     def test_a_block_that_is_not_there_is_taken(self):
         with bench() as here:
-            wanted = Wanted(name="n", blocks=(f"{BLOCKS}/None",))
-            self.assertEqual([f"{BLOCKS}/None: found no such block"], here.hands.taken(wanted))
+            wanted = CompositionRequest(name="n", blocks=(f"{BLOCKS}/None",))
+            self.assertEqual([f"{BLOCKS}/None: found no such block"], here.hands.conflicts(wanted))
 
     def test_reserved_blocks_are_seen_by_others_and_can_be_let_go(self):
         with bench() as here:
             self.assertTrue(here.hands.reserve(NODE))
-            self.assertIn("reserved", here.hands.taken(NODE)[0])
+            self.assertIn("reserved", here.hands.conflicts(NODE)[0])
             here.hands.unreserve(NODE)
-            self.assertEqual([], here.hands.taken(NODE))
+            self.assertEqual([], here.hands.conflicts(NODE))
 
     def test_a_write_is_sent_once(self):
         with bench() as here:
@@ -143,7 +143,9 @@ class TestFaults(unittest.TestCase):
     def test_a_busy_block_composed_again_is_not_our_node(self):
         with bench("double-book") as here:
             here.compose()
-            outcome = here.compose(Wanted(name="node-2", pool="row-a", blocks=NODE.blocks))
+            outcome = here.compose(
+                CompositionRequest(name="node-2", pool="row-a", blocks=NODE.blocks)
+            )
             self.assertEqual("left", outcome.state)
             self.assertRegex(outcome.reason, "part of .*node-1")
 

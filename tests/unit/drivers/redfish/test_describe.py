@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import TestCase
 
-from valence_sched.drivers.redfish.describe import Alike
+from valence_sched.drivers.redfish.describe import ContentMemo
 from valence_sched.drivers.redfish.device_schema import DriveDevice, ProcessorDevice
 
 
@@ -14,7 +14,7 @@ class TestAlike(TestCase):
     def setUp(self) -> None:
         self.seen: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self.alike = Alike(self._understood)
+        self.alike = ContentMemo(self._understood)
 
     def _understood(self, drive: DriveDevice) -> int | None:
         self.seen.append(drive.json)
@@ -37,7 +37,7 @@ class TestAlike(TestCase):
         self.assertEqual([1, None], [self._of("a", CapacityBytes=value) for value in (1, True)])
 
     def test_types_are_told_apart(self) -> None:
-        kinds: Alike[Any, str] = Alike(lambda device: type(device).__name__)
+        kinds: ContentMemo[Any, str] = ContentMemo(lambda device: type(device).__name__)
         found = [kinds.of(type_("a", {}, print)) for type_ in (DriveDevice, ProcessorDevice)]
         self.assertEqual(["DriveDevice", "ProcessorDevice"], found)
 

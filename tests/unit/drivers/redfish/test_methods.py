@@ -11,9 +11,9 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import Grant
-from valence_sched.model.composition import Wanted
-from valence_sched.model.registration import Registered
-from valence_sched.simulator.server.podm import Settings
+from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.registration import Registration
+from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.testing.served import served
 
 SPECIFIC = "ComputerSystemComposition"
@@ -40,9 +40,9 @@ class WithTree(unittest.TestCase):
 
     @contextlib.contextmanager
     def bench(self, documents: dict, *fail: str, **settings) -> Iterator[Bench]:
-        words = {"settings": Settings(**settings)} if settings else {}
+        words = {"settings": SimulatorSettings(**settings)} if settings else {}
         with served(documents={"p": documents}, fail=fail, **words) as podms:
-            entry = Registered(name="p", url=podms["p"].url)
+            entry = Registration(name="p", url=podms["p"].url)
             with Connection(entry, None, Deadline(20)) as connection:
                 yield Bench(podms["p"], connection)
 
@@ -77,7 +77,7 @@ class TestRequired(WithTree):
 
     def test_what_nobody_has_a_value_for_is_refused_before_any_effect(self):
         with self.bench(self.ruled(**{f"Tenant{REQUIRED}": True})) as here:
-            self.assertRegex(here.hands.refuses(NODE), "requires 'Tenant' to compose")
+            self.assertRegex(here.hands.refusal(NODE), "requires 'Tenant' to compose")
             self.assertEqual("absent", here.compose().state)
             self.assertEqual({"GET"}, {seen.method for seen in here.podm.requests})
 
@@ -90,14 +90,18 @@ class TestRefused(WithTree):
     """What this pod manager cannot make at all."""
 
     def test_an_amount_of_memory_is_refused_in_one_line(self):
-        wanted = Wanted(name="n", blocks=NODE.blocks, grants=(Grant(f"{V}/Chassis/1/Domain", 8),))
+        wanted = CompositionRequest(
+            name="n", blocks=NODE.blocks, grants=(Grant(f"{V}/Chassis/1/Domain", 8),)
+        )
         with self.bench(self.tree) as here:
-            self.assertRegex(here.hands.refuses(wanted), "only whole blocks are composed")
+            self.assertRegex(here.hands.refusal(wanted), "only whole blocks are composed")
 
     def test_an_amount_that_an_operator_declares_is_counted_and_not_composed(self):
-        wanted = Wanted(name="n", blocks=NODE.blocks, grants=(Grant("declared:watts", 8),))
+        wanted = CompositionRequest(
+            name="n", blocks=NODE.blocks, grants=(Grant("declared:watts", 8),)
+        )
         with self.bench(self.tree) as here:
-            self.assertIsNone(here.hands.refuses(wanted))
+            self.assertIsNone(here.hands.refusal(wanted))
 
 
 class TestManifest(WithTree):
@@ -157,7 +161,7 @@ class TestMarks(WithTree):
             node = here.compose().node
             self.assertEqual([False, False], self.reserved(here))
             here.hands.remove(NODE, node, quiet)
-            self.assertEqual([], here.hands.taken(NODE))
+            self.assertEqual([], here.hands.conflicts(NODE))
 
     def test_an_etag_that_is_refused_for_nothing_is_left_out(self):
         with self.bench(self.tree, f"status:412:PATCH:{NODE.blocks[0]}:1") as here:
@@ -170,14 +174,14 @@ class TestFound(WithTree):
     def located(self, location: str) -> str:
         """Compose, with the header Location as this; return the state."""
         with self.bench(self.copy()) as here:
-            compose = here.podm.app.podm.writes._composed
+            compose = here.podm.app.podm.writes._compose
 
             def answer(*words):
                 found = compose(*words)
                 where = location.replace("NODE", found.headers["Location"].rpartition("/")[2])
                 return type(found)(found.status, None, {"Location": where})
 
-            here.podm.app.podm.writes._composed = answer
+            here.podm.app.podm.writes._compose = answer
             outcome = here.compose()
             self.assertTrue(outcome.node is None or outcome.node.endswith("node-1"), outcome)
             return outcome.state
@@ -197,25 +201,25 @@ class TestFound(WithTree):
 
     def test_another_system_is_never_taken_for_ours(self):
         with self.bench(self.copy()) as here:
-            other = Wanted(name="node-other", pool="row-a", blocks=NODE.blocks[:1])
+            other = CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks[:1])
             uri = here.compose(other).node
             self.assertEqual("absent", here.hands.remove(NODE, uri, quiet).state)
-            self.assertEqual("composed", here.hands.look(other, uri).state)
+            self.assertEqual("composed", here.hands.read_node(other, uri).state)
 
     def test_blocks_that_name_no_system_are_found_by_the_systems(self):
         with self.bench(self.copy()) as here:
-            here.compose(Wanted(name="node-other", pool="row-a", blocks=NODE.blocks))
+            here.compose(CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks))
             for uri in NODE.blocks:
                 json = here.podm.documents.get(uri)
                 links = {**json.get("Links", {}), "ComputerSystems": []}
                 here.podm.documents.put(uri, {**json, "Links": links})
-            wanted = Wanted(name="node-1", blocks=NODE.blocks[:1])
-            self.assertEqual("absent", here.hands.look(wanted).state)
+            wanted = CompositionRequest(name="node-1", blocks=NODE.blocks[:1])
+            self.assertEqual("absent", here.hands.read_node(wanted).state)
 
     def test_the_very_blocks_under_another_name_leave_it_to_a_person(self):
         with self.bench(self.copy()) as here:
-            here.compose(Wanted(name="node-other", pool="row-a", blocks=NODE.blocks))
-            found = here.hands.look(NODE)
+            here.compose(CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks))
+            found = here.hands.read_node(NODE)
             self.assertEqual("unknown", found.state)
             self.assertRegex(found.reason, "under the name 'node-other'")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from valence_sched.drivers.redfish.render.render import documents_of, lost, read_back
+from valence_sched.drivers.redfish.render.render import documents_of, read_back, round_trip_losses
 from valence_sched.model.inventory import (
     Accelerator,
     Devices,
@@ -248,12 +248,12 @@ class Documents(unittest.TestCase):
         pool = Pool(id="z", name="z", limits={"ComputerSystem": Limit(0, 1),
                                               "Compute": Limit(0, 1)})  # fmt: skip
         plain = FullPodm(id="p", name="p", driver="redfish", pools=(pool,))
-        self.assertEqual([], lost(plain))
+        self.assertEqual([], round_trip_losses(plain))
         podm = replace(plain, zone="east", stocks=(Stock(uri="/s", resource="watts", total=5.0),))
         self.assertEqual(
             ['zone: "east", null',
              'stocks: {"uri":"/s","resource":"watts","total":5.0}, none'],
-            lost(podm),
+            round_trip_losses(podm),
         )  # fmt: skip
         self.assertEqual("east", documents_of(podm)["/redfish/v1"]["Oem"]["ValenceSched"]["zone"])
 
@@ -267,7 +267,7 @@ class Documents(unittest.TestCase):
         drives = Devices(drives=(Drive(count=10**9),))
         podm = FullPodm(id="p", blocks=(FullBlock(uri=B + "1", devices=drives),))
         self.assertLess(len(documents_of(podm)), 5000)
-        self.assertIn("blocks", " ".join(lost(podm)))
+        self.assertIn("blocks", " ".join(round_trip_losses(podm)))
 
 
 def dangling(documents: dict[str, dict]) -> set[str]:

@@ -3,11 +3,11 @@
 
 import unittest
 
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.describe import Describer
 from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.drivers.redfish.topology import places
+from valence_sched.drivers.redfish.topology import block_topology
 
 FABRICS = "/redfish/v1/Fabrics"
 
@@ -27,9 +27,9 @@ class TestPlaces(unittest.TestCase):
     """Chassis, fabric, switch."""
 
     def told(self, *devices: Device, **links) -> dict[str, str] | None:
-        service = Service(lambda uri: None, notes.append)
+        service = LinkedDocuments(lambda uri: None, notes.append)
         block = ResourceBlock("/b", {"Links": links}, notes.append)
-        return places(service, block, list(devices))
+        return block_topology(service, block, list(devices))
 
     def test_nothing_linked_is_nothing_told(self):
         self.assertIsNone(self.told(device(1)))

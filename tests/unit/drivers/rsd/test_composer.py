@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import BAYS, FPGAS, NETWORK, PCIE, SYSTEMS
-from valence_sched.drivers.connect import ConnectedWire
+from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline
 from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.rsd.composer import RsdHands
+from valence_sched.drivers.rsd.composer import RsdComposer
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import Outcome, Wanted
-from valence_sched.model.registration import Registered
-from valence_sched.testing.served import Served, served
+from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.registration import Registration
+from valence_sched.testing.served import ServedPodm, served
 
 V = "/redfish/v1"
 
@@ -23,24 +23,24 @@ V = "/redfish/v1"
 class Bench:
     """One served rack and the hands on it."""
 
-    def __init__(self, served_: Served, connection: Connection) -> None:
+    def __init__(self, served_: ServedPodm, connection: Connection) -> None:
         self.podm = served_
         self.states: list[str] = []
-        self.hands = RsdHands(ConnectedWire(connection, 10), lambda: Patience(2))
+        self.hands = RsdComposer(HttpSession(connection, 10), lambda: Patience(2))
 
     def free(self) -> list[str]:
         blocks = self.hands._podm().blocks
         return [block.uri for block in blocks if block.status.slots]
 
-    def wanted(self, number: int = -1, name: str = "vs-1") -> Wanted:
+    def wanted(self, number: int = -1, name: str = "vs-1") -> CompositionRequest:
         """The last free system: greedy Allocate would take the first."""
         systems = [uri for uri in self.free() if uri.startswith(SYSTEMS)]
-        return Wanted(name=name, blocks=(systems[number],))
+        return CompositionRequest(name=name, blocks=(systems[number],))
 
-    def compose(self, wanted: Wanted) -> Outcome:
+    def compose(self, wanted: CompositionRequest) -> CompositionResult:
         return self.hands.compose(wanted, self.states.append)
 
-    def remove(self, wanted: Wanted, node: str) -> Outcome:
+    def remove(self, wanted: CompositionRequest, node: str) -> CompositionResult:
         return self.hands.remove(wanted, node, self.states.append)
 
     @property
@@ -60,7 +60,7 @@ class Bench:
 def rack(*fail: str, name: str = PCIE) -> Iterator[Bench]:
     with served(documents={"rack": documents_of(name)}, fail=fail) as podms:
         podm = podms["rack"]
-        with Connection(Registered(name="rack", url=podm.url), None, Deadline(20)) as connection:
+        with Connection(Registration(name="rack", url=podm.url), None, Deadline(20)) as connection:
             yield Bench(podm, connection)
 
 
@@ -78,7 +78,7 @@ class TestRsdHands(unittest.TestCase):
         for name, place in ((PCIE, BAYS), (NETWORK, FPGAS)):
             with self.subTest(place), rack(name=name) as here:
                 device = next(uri for uri in here.free() if uri.startswith(place))
-                wanted = Wanted(name="vs-d", blocks=(*here.wanted(0).blocks, device))
+                wanted = CompositionRequest(name="vs-d", blocks=(*here.wanted(0).blocks, device))
                 outcome = here.compose(wanted)
                 self.assertEqual(("composed", wanted.blocks), (outcome.state, outcome.blocks))
                 self.assertEqual("absent", here.remove(wanted, outcome.node).state)
@@ -97,23 +97,23 @@ class TestRsdHands(unittest.TestCase):
     def test_what_is_composed_is_taken_and_free_again_once_removed(self):
         with rack() as here:
             wanted = here.wanted()
-            self.assertEqual([], here.hands.taken(wanted))
+            self.assertEqual([], here.hands.conflicts(wanted))
             node = here.compose(wanted).node
-            self.assertRegex(here.hands.taken(wanted)[0], "found Composed")
+            self.assertRegex(here.hands.conflicts(wanted)[0], "found Composed")
             self.assertEqual("absent", here.remove(wanted, node).state)
-            self.assertEqual([], here.hands.taken(wanted))
+            self.assertEqual([], here.hands.conflicts(wanted))
 
     def test_a_node_is_found_by_its_name(self):
         with rack() as here:
             wanted = here.wanted()
             node = here.compose(wanted).node
-            self.assertEqual(node, here.hands.look(wanted).node)
+            self.assertEqual(node, here.hands.read_node(wanted).node)
 
     def test_a_node_at_its_uri_that_is_another_is_left_alone(self):
         with rack() as here:
             wanted = here.wanted()
             node = here.compose(wanted).node
-            other = Wanted(name="vs-2", blocks=("/redfish/v1/Systems/none",))
+            other = CompositionRequest(name="vs-2", blocks=("/redfish/v1/Systems/none",))
             self.assertEqual("absent", here.remove(other, node).state)
             self.assertEqual(0, here.sent("DELETE"))
 
@@ -137,7 +137,7 @@ class TestRsdFaults(unittest.TestCase):
         with rack() as here:
             wanted = here.wanted()
             here.compose(wanted)
-            outcome = here.compose(Wanted(name="vs-2", blocks=wanted.blocks))
+            outcome = here.compose(CompositionRequest(name="vs-2", blocks=wanted.blocks))
             self.assertEqual("absent", outcome.state)
             self.assertRegex(outcome.reason, r"HTTP 409: .*available: \d+ -> .*processors: 0")
 

@@ -22,10 +22,10 @@ from tests.unit.drivers.racks import (
     V,
 )
 from tests.unit.drivers.served import Server
-from valence_sched.drivers.crawl.pool import Settings, Target, read
-from valence_sched.drivers.dialect import told
+from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.dialect import dialect_name
 from valence_sched.drivers.fields import Link, Parts
-from valence_sched.drivers.links import Service
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.reader import redfish
 from valence_sched.drivers.rsd.reader import rsd
 from valence_sched.model.inventory import (
@@ -38,7 +38,7 @@ from valence_sched.model.inventory import (
     Processor,
     to_json,
 )
-from valence_sched.model.registration import Registered
+from valence_sched.model.registration import Registration
 
 ENDS = f"{V}/Fabrics/PCIe/Endpoints"
 ONE = {"ComputerSystem": Limit(1, 1)}
@@ -59,7 +59,7 @@ class ToldTest(unittest.TestCase):
             ({}, "redfish"),
         ):
             with self.subTest(root):
-                self.assertEqual(expected, told(root))
+                self.assertEqual(expected, dialect_name(root))
 
 
 class SystemsTest(unittest.TestCase):
@@ -108,7 +108,7 @@ class SystemsTest(unittest.TestCase):
 
     def test_a_failed_node_keeps_its_blocks_and_would_free_them(self):
         self.rack[f"{SYSTEMS}/sled-5"]["Status"] = {"State": "Enabled", "Health": "OK"}
-        self.assertEqual(1, self.rack.status(f"{SYSTEMS}/sled-5").gain)
+        self.assertEqual(1, self.rack.status(f"{SYSTEMS}/sled-5").release_gain)
 
     def test_a_system_that_is_not_well_is_not_free(self):
         status = self.rack[f"{SYSTEMS}/sled-1"]
@@ -346,7 +346,7 @@ class DeclaredTest(unittest.TestCase):
     def linked(self, documents):
         """Return all that the declared links lead to, from the root down."""
         self.found, self.left = set(), [(V, rsd().root)]
-        service = Service(documents.get, lambda note: None, documents)
+        service = LinkedDocuments(documents.get, lambda note: None, documents)
         while self.left:
             uri, type_ = self.left.pop()
             if (uri, type_) in self.found:
@@ -377,7 +377,7 @@ class DeclaredTest(unittest.TestCase):
                 read.add(uri)
                 return documents.get(uri)
 
-            rsd().read(Service(get, lambda note: None, documents), "t", "rsd")
+            rsd().read(LinkedDocuments(get, lambda note: None, documents), "t", "rsd")
             self.assertGreater(len(read), 60)
             self.assertEqual(set(), read - self.linked(documents))
 
@@ -389,8 +389,8 @@ class LiveTest(unittest.TestCase):
         documents = {uri: msgspec.json.encode(json) for uri, json in Rack(name).documents.items()}
         server = Server(documents, expand=expand)
         self.addCleanup(server.close)
-        target = Target(Registered(name="t", url=server.url))
-        (reading,) = read([target], {"redfish": redfish, "rsd": rsd}, Settings())
+        target = ReadTarget(Registration(name="t", url=server.url))
+        (reading,) = read([target], {"redfish": redfish, "rsd": rsd}, ReadSettings())
         podm = msgspec.structs.replace(reading.podm, url=None, read_at=None)
         again = msgspec.json.decode(to_json(podm), type=FullPodm)
         recorded = msgspec.structs.replace(Rack(name).read(), id="t")

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from tests.unit.drivers.files.test_tree import read_map
-from valence_sched.drivers.dialect import told
+from valence_sched.drivers.dialect import dialect_name
 
 SAMPLES = Path(__file__).parents[4].parent / "shared" / "data" / "rsd-lib" / "json_samples"
 V = "/redfish/v1"
@@ -96,7 +96,7 @@ class SamplesTest(unittest.TestCase):
     def test_the_roots_of_all_versions_are_told(self):
         for version in ("v2_1", "v2_2", "v2_3", "v2_4"):
             root = json.loads((SAMPLES / version / "root.json").read_bytes())
-            self.assertEqual("rsd", told(root))
+            self.assertEqual("rsd", dialect_name(root))
 
     def test_a_service_of_2_1(self):
         self.read(OLDEST)

@@ -21,8 +21,8 @@ from tests.unit.drivers.racks import (
     V,
 )
 from valence_sched.simulator.rsd.bodies import BODY
-from valence_sched.simulator.rsd.service import Rsd
-from valence_sched.simulator.server.documents import Documents
+from valence_sched.simulator.rsd.service import NodesService
+from valence_sched.simulator.server.documents import DocumentTree
 
 FUNNEL = (
     "Available assets count after applying filters: [available: {} -> status: {} -> resource: {}"
@@ -39,8 +39,8 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.now = 100.0
-        self.documents = Documents(documents_of(self.recording))
-        self.rsd = Rsd(self.documents, lambda: self.now, assemble_s=5)
+        self.documents = DocumentTree(documents_of(self.recording))
+        self.rsd = NodesService(self.documents, lambda: self.now, assemble_s=5)
 
     def read(self):
         podm = read_map({uri: self.documents.get(uri) for uri in self.documents})
@@ -103,7 +103,7 @@ class TestAllocate(Case):
 
     def test_a_location_is_relative_or_absolute(self):
         self.assertEqual(f"{NODES}/3", self.allocate())
-        self.rsd = Rsd(self.documents, lambda: self.now, host="https://rack.test:8443")
+        self.rsd = NodesService(self.documents, lambda: self.now, host="https://rack.test:8443")
         self.assertEqual(f"https://rack.test:8443{NODES}/4", self.allocate())
 
     def test_a_body_that_nothing_suits_is_told_the_counts(self):
@@ -362,7 +362,7 @@ class TestStrange(Case):
     def test_every_document_may_be_spoilt(self, recording, seed, count):
         rack = Rack(recording)
         rack.spoil(random.Random(seed), count)
-        rsd = Rsd(Documents(rack.documents), lambda: self.now)
+        rsd = NodesService(DocumentTree(rack.documents), lambda: self.now)
         body = {
             "RemoteDrives": [{"CapacityGiB": 1}], "Security": {"TpmPresent": False},
             "Processors": [{"Oem": {"Brand": "E5", "Capabilities": ["sse"]}, "TotalCores": 2}],

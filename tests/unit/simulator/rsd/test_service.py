@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.unit.simulator.server.test_podm import Case
 from tests.unit.simulator.site import ROOT, Client, Clock
-from valence_sched.simulator.server.podm import Settings
+from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.testing.served import served
 
 RACK = str(Path(__file__).parents[3] / "recorded" / "rsd-pcie.json")
@@ -14,7 +14,7 @@ RACK = str(Path(__file__).parents[3] / "recorded" / "rsd-pcie.json")
 class TestRacks(Case):
     def rack(self, *fail):
         self.clock = Clock()
-        settings = Settings(clock=self.clock, task_s=5)
+        settings = SimulatorSettings(clock=self.clock, task_s=5)
         podms = self.stack.enter_context(served(RACK, fail=fail, settings=settings))
         (self.podm,) = podms.values()
         self.client = Client(self.podm)

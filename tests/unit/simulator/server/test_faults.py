@@ -9,7 +9,7 @@ from tests.unit.simulator.server.test_podm import SESSIONS, Case
 from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, said
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import served
 
 
@@ -130,7 +130,7 @@ class TestFaults(Case):
         self.assertIn(f"{SYSTEMS}/node", self.podm.documents)
 
     def test_closed_root_asks_for_a_login_too(self):
-        client = self.serve("closed-root", login=Login("ann", "sesame"))
+        client = self.serve("closed-root", login=Account("ann", "sesame"))
         self.assertEqual(401, client.get(ROOT).status_code)
         client.session.auth = ("ann", "sesame")
         self.assertEqual(200, client.get(ROOT).status_code)

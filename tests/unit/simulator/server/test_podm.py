@@ -18,8 +18,8 @@ from tests.unit.simulator.site import (
     links,
     said,
 )
-from valence_sched.simulator.server.podm import Settings
-from valence_sched.simulator.server.sessions import Login
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import served
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
@@ -33,7 +33,7 @@ class Case(unittest.TestCase):
 
     def serve(self, *fail, documents=documents, **settings):
         podms = self.stack.enter_context(
-            served(documents={"p": documents()}, fail=fail, settings=Settings(**settings))
+            served(documents={"p": documents()}, fail=fail, settings=SimulatorSettings(**settings))
         )
         self.podm = podms["p"]
         self.client = Client(self.podm)
@@ -113,7 +113,7 @@ class TestSessions(Case):
         return self.client.post(SESSIONS, {"UserName": "ann", "Password": password})
 
     def test_a_session_opens_what_a_stranger_may_not_read_until_it_is_deleted(self):
-        client = self.serve(login=Login("ann", "sesame"))
+        client = self.serve(login=Account("ann", "sesame"))
         self.assertEqual(200, client.get(ROOT).status_code)
         self.assertEqual(401, client.get(SYSTEMS).status_code)
         self.assertEqual(401, self.login("guess").status_code)
@@ -128,14 +128,14 @@ class TestSessions(Case):
         self.assertEqual(401, client.get(SYSTEMS, **token).status_code)
 
     def test_basic_authentication_is_another_way(self):
-        client = self.serve(login=Login("ann", "sesame"))
+        client = self.serve(login=Account("ann", "sesame"))
         client.session.auth = ("ann", "sesame")
         self.assertEqual(200, client.get(SYSTEMS).status_code)
         client.session.auth = ("ann", "guess")
         self.assertEqual(401, client.get(SYSTEMS).status_code)
 
     def test_a_session_ends_when_it_is_not_used(self):
-        self.serve(login=Login("ann", "sesame"), session_timeout_s=60, clock=self.clock)
+        self.serve(login=Account("ann", "sesame"), session_timeout_s=60, clock=self.clock)
         token = {"X-Auth-Token": self.login().headers["X-Auth-Token"]}
         self.clock.now_s += 50
         self.assertEqual(200, self.client.get(SYSTEMS, **token).status_code)
@@ -163,7 +163,7 @@ class TestSessions(Case):
             self.assertNotIn(where, client.get(uri).text)
 
     def test_the_password_stands_in_no_repr(self):
-        self.assertNotIn("sesame", repr(Settings(login=Login("ann", "sesame"))))
+        self.assertNotIn("sesame", repr(SimulatorSettings(login=Account("ann", "sesame"))))
 
 
 class TestSpecificComposition(Case):

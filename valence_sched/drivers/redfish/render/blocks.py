@@ -9,10 +9,10 @@ from itertools import islice
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import path_of
-from valence_sched.drivers.redfish.render.documents import Sheet, link, links, oem, told
+from valence_sched.drivers.redfish.render.documents import DocumentWriter, is_set, link, links, oem
 from valence_sched.model.inventory import (
-    FREE,
-    NOTHING,
+    FREE_STATUS,
+    NO_DEVICES,
     Accelerator,
     Devices,
     Drive,
@@ -32,37 +32,37 @@ _SWITCH = re.compile(
 )  # fmt: skip
 _PARTS_OF_A_CPU = ("cpu", "core", "thread")
 
-Device = Processor | Accelerator | Memory | Drive | Nic
+DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 
 
-def block(sheet: Sheet, uri: str, noun: FullBlock, chassis: str | None) -> str:
+def write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str | None) -> str:
     """Write a block and its devices; return its URI, at which it was kept."""
-    devices = noun.devices or NOTHING
+    devices = noun.devices or NO_DEVICES
     places = noun.places or {}
     ends = _ends(places)
     groups = {
         "Processors": [
-            *_written(
-                sheet, f"{uri}/Processors", "Processor", devices.processors, _processor, ends
+            *_write_devices(
+                writer, f"{uri}/Processors", "Processor", devices.processors, _processor, ends
             ),
-            *_written(
-                sheet, f"{uri}/Processors", "Processor", devices.accelerators, _accelerator, ends
+            *_write_devices(
+                writer, f"{uri}/Processors", "Processor", devices.accelerators, _accelerator, ends
             ),
         ],
-        "Memory": _written(sheet, f"{uri}/Memory", "Memory", devices.memory, _memory, ends),
-        "Drives": _written(sheet, f"{uri}/Drives", "Drive", devices.drives, _drive, ends),
-        "EthernetInterfaces": _written(
-            sheet, f"{uri}/EthernetInterfaces", "EthernetInterface", devices.nics, _nic, ends
+        "Memory": _write_devices(writer, f"{uri}/Memory", "Memory", devices.memory, _memory, ends),
+        "Drives": _write_devices(writer, f"{uri}/Drives", "Drive", devices.drives, _drive, ends),
+        "EthernetInterfaces": _write_devices(
+            writer, f"{uri}/EthernetInterfaces", "EthernetInterface", devices.nics, _nic, ends
         ),
     }
     body: Json = {
         "ResourceBlockType": list(noun.type),
-        **_status(noun.status or FREE),
+        **_status(noun.status or FREE_STATUS),
         **{name: links(uris) for name, uris in groups.items()},
         "Links": {"Chassis": links([chassis])} if chassis else None,
-        "Oem": oem(places=_unsaid(places, ends, devices, chassis)),
+        "Oem": oem(places=_oem_places(places, ends, devices, chassis)),
     }
-    return sheet.put(uri, "ResourceBlock", noun.name, body)
+    return writer.put(uri, "ResourceBlock", noun.name, body)
 
 
 def chassis_of(noun: FullBlock) -> str | None:
@@ -94,9 +94,9 @@ def _ends(places: dict[str, str]) -> Json:
     return {name: [link(end_of(*found))]}
 
 
-def _unsaid(places: dict[str, str], ends: Json, devices: Devices, chassis: str | None) -> Json:
+def _oem_places(places: dict[str, str], ends: Json, devices: Devices, chassis: str | None) -> Json:
     said = {"chassis"} if chassis else set()
-    if ends and devices != NOTHING:
+    if ends and devices != NO_DEVICES:
         said |= {"fabric", "switch"}
     return {name: value for name, value in places.items() if name not in said}
 
@@ -114,26 +114,26 @@ def _status(status: Status) -> Json:
     }
     health = {"State": state, "Health": status.health}
     return {
-        "Status": {key: value for key, value in health.items() if told(value)},
-        "CompositionStatus": {key: value for key, value in composition.items() if told(value)},
+        "Status": {key: value for key, value in health.items() if is_set(value)},
+        "CompositionStatus": {key: value for key, value in composition.items() if is_set(value)},
         "Pool": "Active" if status.active else None,
         "Client": status.client,
     }
 
 
-def _written(
-    sheet: Sheet,
+def _write_devices(
+    writer: DocumentWriter,
     below: str,
     type_: str,
-    lines: Iterable[Device],
+    lines: Iterable[DeviceNoun],
     body: Callable[..., Json],
     ends: Json,
 ) -> list[str]:
     """Write one document for each single device; return their URIs."""
     every = (line for line in lines for _ in range(min(line.count, MAX_DEVICES)))
     return [
-        sheet.put(
-            sheet.own(f"{below}/{type(line).__name__}-{number}"),
+        writer.put(
+            writer.new_uri(f"{below}/{type(line).__name__}-{number}"),
             type_,
             None,
             {**body(line), "Links": ends},

@@ -35,24 +35,24 @@ _COLLECTIONS = {"Chassis": "ChassisCollection", "MemoryChunks": "MemoryChunksCol
 OEM = "ValenceSched"
 
 
-class Sheet:
+class DocumentWriter:
     """Documents by URI. A URI is kept before anything is written there."""
 
     def __init__(self) -> None:
         self.documents: dict[str, Json] = {}
-        self._kept: set[str] = set()
+        self._uris: set[str] = set()
         self._folded: set[str] = set()
 
-    def given(self, uri: str) -> str:
+    def inventory_uri(self, uri: str) -> str:
         """Keep a URI that the inventory gives; return it as a reader of links spells it.
 
         One that is kept already is extended, so that no two things share a document.
         """
-        return self._keep(path_of(uri), self._kept)
+        return self._unique(path_of(uri), self._uris)
 
-    def own(self, uri: str) -> str:
+    def new_uri(self, uri: str) -> str:
         """Keep a URI of our choice, extended until it is no other's, in whatever case."""
-        return self._keep(uri, self._folded)
+        return self._unique(uri, self._folded)
 
     def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
         """Write the document of a kept URI; without a name it is called by its Id."""
@@ -60,7 +60,7 @@ class Sheet:
         version = _TYPES.get(type_)
         kind = f"#{type_}.{version}.{type_}" if version else f"#{type_}.{type_}"
         head = {"@odata.id": uri, "@odata.type": kind, "Id": last, "Name": name or last}
-        self.documents[uri] = head | {key: value for key, value in body.items() if told(value)}
+        self.documents[uri] = head | {key: value for key, value in body.items() if is_set(value)}
         return uri
 
     def collection(self, uri: str, type_: str, members: Iterable[str], **body: object) -> str:
@@ -72,12 +72,12 @@ class Sheet:
         self.documents[uri] = head | tail
         return uri
 
-    def _keep(self, uri: str, kept: set[str]) -> str:
+    def _unique(self, uri: str, kept: set[str]) -> str:
         number, found = 1, uri
         while (_fold(found) if kept is self._folded else found) in kept:
             number += 1
             found = f"{uri}-{number}"
-        self._kept.add(found)
+        self._uris.add(found)
         self._folded.add(_fold(found))
         return found
 
@@ -92,14 +92,14 @@ def links(uris: Iterable[str]) -> list[Json]:
     return [link(uri) for uri in uris]
 
 
-def told(value: object) -> bool:
+def is_set(value: object) -> bool:
     """Return whether a value says anything: it is not None and not empty."""
     return value is not None and value != {} and value != [] and value != ()
 
 
 def oem(**facts: object) -> Json | None:
     """Return an ``Oem`` object with what Redfish has no word for, None where nothing is told."""
-    found = {key: _json(value) for key, value in facts.items() if told(value)}
+    found = {key: _json(value) for key, value in facts.items() if is_set(value)}
     kind = {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"}
     return {OEM: kind | found} if found else None
 

@@ -10,10 +10,10 @@ import msgspec
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT
-from valence_sched.drivers.redfish.limits import ONE_SYSTEM
+from valence_sched.drivers.redfish.limits import SINGLE_PER_NODE
 from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
 from valence_sched.drivers.redfish.render import blocks as render_blocks
-from valence_sched.drivers.redfish.render.documents import Sheet, link, links
+from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links
 from valence_sched.model.inventory import FullBlock, FullPodm, Limit, Pool, Stock
 
 _IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
@@ -35,15 +35,15 @@ def is_memory(stock: Stock, podm: FullPodm) -> bool:
     )
 
 
-def chassis_of(uri: str) -> str | None:
+def domain_chassis(uri: str) -> str | None:
     """Return the chassis that the URI of a memory domain stands below, if it tells one."""
     found = _IN_CHASSIS.fullmatch(uri)
     return found["chassis"] if found else None
 
 
-def domain(sheet: Sheet, uri: str, stock: Stock) -> str:
+def write_domain(writer: DocumentWriter, uri: str, stock: Stock) -> str:
     """Write a memory domain and its chunk; return its URI, at which it was kept."""
-    chunks = [_chunk(sheet, uri, stock)] if stock.used else []
+    chunks = [_chunk(writer, uri, stock)] if stock.used else []
     body = {
         "Status": {"State": "Enabled", "Health": "OK"},
         "AllowsMemoryChunkCreation": True,
@@ -51,31 +51,31 @@ def domain(sheet: Sheet, uri: str, stock: Stock) -> str:
         "MemorySizeMiB": _mib(stock.total),
         "MinMemoryChunkSizeMiB": _mib(stock.min) or None,
         "MemoryChunkIncrementMiB": _mib(stock.step) or None,
-        "MemoryChunks": link(_chunks(sheet, uri, chunks)),
-        "InterleavableMemorySets": _sets(sheet, uri, stock),
+        "MemoryChunks": link(_chunks(writer, uri, chunks)),
+        "InterleavableMemorySets": _sets(writer, uri, stock),
     }
-    return sheet.put(uri, "MemoryDomain", stock.name, body)
+    return writer.put(uri, "MemoryDomain", stock.name, body)
 
 
-def _chunks(sheet: Sheet, uri: str, chunks: list[str]) -> str:
-    return sheet.collection(sheet.own(f"{uri}/MemoryChunks"), "MemoryChunks", chunks)
+def _chunks(writer: DocumentWriter, uri: str, chunks: list[str]) -> str:
+    return writer.collection(writer.new_uri(f"{uri}/MemoryChunks"), "MemoryChunks", chunks)
 
 
-def _chunk(sheet: Sheet, uri: str, stock: Stock) -> str:
+def _chunk(writer: DocumentWriter, uri: str, stock: Stock) -> str:
     keeps = stock.resource == PERSISTENT
     size = {
         "MemoryChunkSizeMiB": _mib(stock.used),
         "AddressRangeType": "PMEM" if keeps else "Volatile",
     }
-    return sheet.put(sheet.own(f"{uri}/MemoryChunks/InUse"), "MemoryChunks", None, size)
+    return writer.put(writer.new_uri(f"{uri}/MemoryChunks/InUse"), "MemoryChunks", None, size)
 
 
-def _sets(sheet: Sheet, uri: str, stock: Stock) -> list[Json] | None:
+def _sets(writer: DocumentWriter, uri: str, stock: Stock) -> list[Json] | None:
     """Return the modules of a persistent domain: without chunks they alone tell what it is."""
     if stock.resource != PERSISTENT:
         return None
     module = {"MemoryType": "NVDIMM_P", "CapacityMiB": _mib(stock.total)}
-    place = sheet.put(sheet.own(f"{uri}/Memory/1"), "Memory", None, module)
+    place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory", None, module)
     return [{"MemorySet": links([place])}]
 
 
@@ -83,8 +83,11 @@ def _mib(amount: float | None) -> int | None:
     return None if amount is None else int(amount)
 
 
-def capabilities(
-    sheet: Sheet, systems: str, zones: Sequence[tuple[str, Pool]], blocks: Sequence[FullBlock]
+def write_capabilities(
+    writer: DocumentWriter,
+    systems: str,
+    zones: Sequence[tuple[str, Pool]],
+    blocks: Sequence[FullBlock],
 ) -> Json:
     """Return what the collection of systems says of composing, and write what that links.
 
@@ -101,7 +104,7 @@ def capabilities(
         "@Redfish.CollectionCapabilities": {
             "@odata.type": "#CollectionCapabilities.v1_4_0.CollectionCapabilities",
             "Capabilities": [
-                _capability(sheet, systems, limits, related) for limits, related in stated.values()
+                _capability(writer, systems, limits, related) for limits, related in stated.values()
             ],
         }
     }
@@ -115,7 +118,7 @@ def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
     found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]
-    for kind in ONE_SYSTEM:
+    for kind in SINGLE_PER_NODE:
         count = sum(kind in block.type for block in here)
         limit = known.get(kind, Limit())
         if limit.max is None and count:
@@ -128,13 +131,18 @@ def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
     return found
 
 
-def _capability(sheet: Sheet, systems: str, limits: Json, zones: list[str]) -> Json:
-    place = sheet.put(sheet.own(f"{systems}/Capabilities"), "ComputerSystem", "Capabilities", {
-        "@Redfish.ResourceBlockLimits": limits,
-        "Name@Redfish.RequiredOnCreate": True,
-        "Links@Redfish.RequiredOnCreate": True,
-        "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
-    })  # fmt: skip
+def _capability(writer: DocumentWriter, systems: str, limits: Json, zones: list[str]) -> Json:
+    place = writer.put(
+        writer.new_uri(f"{systems}/Capabilities"),
+        "ComputerSystem",
+        "Capabilities",
+        {
+            "@Redfish.ResourceBlockLimits": limits,
+            "Name@Redfish.RequiredOnCreate": True,
+            "Links@Redfish.RequiredOnCreate": True,
+            "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
+        },
+    )
     related = {"RelatedItem": links(zones)} if zones else {}
     return {
         "CapabilitiesObject": link(place),
@@ -146,33 +154,33 @@ def _capability(sheet: Sheet, systems: str, limits: Json, zones: list[str]) -> J
 CHASSIS, FABRICS = f"{ROOT}/Chassis", f"{ROOT}/Fabrics"
 
 
-def chassis(
-    sheet: Sheet, told: Mapping[str, str], domains: Sequence[tuple[str, Stock]]
+def write_chassis(
+    writer: DocumentWriter, chassis_uris: Mapping[str, str], domains: Sequence[tuple[str, Stock]]
 ) -> str | None:
     """Write the chassis that are told, by where they are kept, and the memory they hold.
 
     Memory of which no chassis is told stands in one of its own. None where there is nothing.
     """
-    if not told and not domains:
+    if not chassis_uris and not domains:
         return None
-    uri = sheet.own(CHASSIS)
-    below: dict[str, list[str]] = {place: [] for place in told.values()}
+    uri = writer.new_uri(CHASSIS)
+    below: dict[str, list[str]] = {place: [] for place in chassis_uris.values()}
     for place, stock in domains:
-        holder = told.get(chassis_of(place) or "", f"{uri}/Memory")
-        below.setdefault(holder, []).append(domain(sheet, place, stock))
+        holder = chassis_uris.get(domain_chassis(place) or "", f"{uri}/Memory")
+        below.setdefault(holder, []).append(write_domain(writer, place, stock))
     members = []
-    known = set(told.values())
+    known = set(chassis_uris.values())
     for holder, memory in below.items():
-        kept = holder if holder in known else sheet.own(holder)
+        kept = holder if holder in known else writer.new_uri(holder)
         body: Json = {"ChassisType": "Other", "Status": {"State": "Enabled", "Health": "OK"}}
         if memory:
-            place = sheet.own(f"{kept}/MemoryDomains")
-            body["MemoryDomains"] = link(sheet.collection(place, "MemoryDomain", memory))
-        members.append(sheet.put(kept, "Chassis", None, body))
-    return sheet.collection(uri, "Chassis", members)
+            place = writer.new_uri(f"{kept}/MemoryDomains")
+            body["MemoryDomains"] = link(writer.collection(place, "MemoryDomain", memory))
+        members.append(writer.put(kept, "Chassis", None, body))
+    return writer.collection(uri, "Chassis", members)
 
 
-def fabrics(sheet: Sheet, blocks: Iterable[FullBlock]) -> str | None:
+def write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | None:
     """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
     found = [render_blocks.fabric_of(block.places or {}) for block in blocks]
     ends: dict[str, dict[str, None]] = {}
@@ -181,22 +189,22 @@ def fabrics(sheet: Sheet, blocks: Iterable[FullBlock]) -> str | None:
         if switch:
             ends[fabric][switch] = None
         else:
-            _stub(sheet, render_blocks.end_of(fabric, None), "Endpoint", {})
+            _stub(writer, render_blocks.end_of(fabric, None), "Endpoint", {})
     for fabric, switches in ends.items():
         body: Json = {"FabricType": "Ethernet"}
         for switch in switches:
-            ports = [_stub(sheet, render_blocks.end_of(fabric, switch), "Port", {})]
-            ports = [sheet.collection(sheet.own(f"{switch}/Ports"), "Port", ports)]
-            _stub(sheet, switch, "Switch", {"Ports": link(ports[0])})
+            ports = [_stub(writer, render_blocks.end_of(fabric, switch), "Port", {})]
+            ports = [writer.collection(writer.new_uri(f"{switch}/Ports"), "Port", ports)]
+            _stub(writer, switch, "Switch", {"Ports": link(ports[0])})
         if switches:
-            place = sheet.collection(sheet.own(f"{fabric}/Switches"), "Switch", switches)
+            place = writer.collection(writer.new_uri(f"{fabric}/Switches"), "Switch", switches)
             body["Switches"] = link(place)
-        _stub(sheet, fabric, "Fabric", body)
-    return sheet.collection(sheet.own(FABRICS), "Fabric", ends) if ends else None
+        _stub(writer, fabric, "Fabric", body)
+    return writer.collection(writer.new_uri(FABRICS), "Fabric", ends) if ends else None
 
 
-def _stub(sheet: Sheet, uri: str, type_: str, body: Json) -> str:
+def _stub(writer: DocumentWriter, uri: str, type_: str, body: Json) -> str:
     """Write a document at a URI that links name, unless something else stands there."""
-    if uri not in sheet.documents:
-        sheet.put(sheet.given(uri), type_, None, body)
+    if uri not in writer.documents:
+        writer.put(writer.inventory_uri(uri), type_, None, body)
     return uri

@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import ROOT, Service
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.reader import redfish
 from valence_sched.drivers.redfish.render import blocks as render_blocks
 from valence_sched.drivers.redfish.render import parts
-from valence_sched.drivers.redfish.render.documents import Sheet, link, links, oem, segment
+from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
 from valence_sched.model.inventory import FullPodm, Pool
 
 SERVICE = f"{ROOT}/CompositionService"
@@ -38,36 +38,36 @@ BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
 SYSTEMS = f"{ROOT}/Systems"
 
 
-class _Places:
+class _RenderUris:
     """The URIs at which the things of a pod manager are kept, in its order."""
 
-    def __init__(self, sheet: Sheet, podm: FullPodm) -> None:
-        sheet.given(ROOT)
-        self.blocks = [sheet.given(block.uri) for block in podm.blocks]
+    def __init__(self, writer: DocumentWriter, podm: FullPodm) -> None:
+        writer.inventory_uri(ROOT)
+        self.blocks = [writer.inventory_uri(block.uri) for block in podm.blocks]
         self.uris = dict(zip((block.uri for block in podm.blocks), self.blocks, strict=True))
-        self.nodes = [sheet.given(node.uri) for node in podm.nodes]
+        self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
         self.memory = [stock for stock in podm.stocks if parts.is_memory(stock, podm)]
-        self.domains = [sheet.given(stock.uri) for stock in self.memory]
-        self.zones = [sheet.given(_zone_uri(pool)) for pool in podm.pools]
+        self.domains = [writer.inventory_uri(stock.uri) for stock in self.memory]
+        self.zones = [writer.inventory_uri(_zone_uri(pool)) for pool in podm.pools]
         self.chassis: dict[str, str] = {}
         told = [render_blocks.chassis_of(block) for block in podm.blocks]
-        for uri in [*map(parts.chassis_of, self.domains), *told]:
+        for uri in [*map(parts.domain_chassis, self.domains), *told]:
             if uri and uri not in self.chassis:
-                self.chassis[uri] = sheet.given(uri)
+                self.chassis[uri] = writer.inventory_uri(uri)
 
 
 def documents_of(podm: FullPodm) -> dict[str, Json]:
     """Return the documents of a pod manager by URI, the service root first."""
-    sheet = Sheet()
-    places = _Places(sheet, podm)
+    sheet = DocumentWriter()
+    places = _RenderUris(sheet, podm)
     sheet.documents[ROOT] = {}  # it stands first, and is written when all is known
     roots = {
         "CompositionService": _service(sheet, podm, places),
         "Systems": _systems(sheet, podm, places),
-        "Chassis": parts.chassis(
+        "Chassis": parts.write_chassis(
             sheet, places.chassis, list(zip(places.domains, places.memory, strict=True))
         ),
-        "Fabrics": parts.fabrics(sheet, podm.blocks),
+        "Fabrics": parts.write_fabrics(sheet, podm.blocks),
     }
     body: Json = {name: link(uri) for name, uri in roots.items() if uri}
     sheet.put(ROOT, "ServiceRoot", podm.name or podm.id, {
@@ -77,14 +77,14 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     return sheet.documents
 
 
-def lost(podm: FullPodm) -> list[str]:
+def round_trip_losses(podm: FullPodm) -> list[str]:
     """Return what reading the documents does not give back: one line ``FIELD: was, is`` each."""
     again = read_back(documents_of(podm), podm.id)
     found: list[str] = []
     for name in podm.__struct_fields__:
         was, is_ = getattr(podm, name), getattr(again, name)
         if was != is_:
-            found += _lines(name, was, is_)
+            found += _loss_lines(name, was, is_)
     return found
 
 
@@ -92,12 +92,12 @@ def read_back(
     documents: Mapping[str, Json], id_: str, note: Callable[[str], None] = lambda _: None
 ) -> FullPodm:
     """Return the pod manager that documents show to the ``redfish`` driver."""
-    return redfish().read(Service(documents.get, note, documents), id_, "redfish")
+    return redfish().read(LinkedDocuments(documents.get, note, documents), id_, "redfish")
 
 
-def _lines(name: str, was: object, is_: object) -> Iterable[str]:
-    if isinstance(was, tuple) and isinstance(is_, tuple) and name in _MANY:
-        key = _MANY[name]
+def _loss_lines(name: str, was: object, is_: object) -> Iterable[str]:
+    if isinstance(was, tuple) and isinstance(is_, tuple) and name in _KEYS:
+        key = _KEYS[name]
         now = {getattr(item, key): item for item in is_}
         for item in was:
             other = now.get(getattr(item, key))
@@ -109,47 +109,47 @@ def _lines(name: str, was: object, is_: object) -> Iterable[str]:
         yield f"{name}: {msgspec.json.encode(was).decode()}, {told}"
 
 
-_MANY = {"pools": "id", "blocks": "uri", "stocks": "uri", "nodes": "uri"}
+_KEYS = {"pools": "id", "blocks": "uri", "stocks": "uri", "nodes": "uri"}
 
 
-def _service(sheet: Sheet, podm: FullPodm, places: _Places) -> str:
-    uri = sheet.own(SERVICE)
-    blocks, zones = sheet.own(BLOCKS), sheet.own(ZONES)
+def _service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
+    uri = writer.new_uri(SERVICE)
+    blocks, zones = writer.new_uri(BLOCKS), writer.new_uri(ZONES)
     body: Json = {"ServiceEnabled": True, "Status": {"State": "Enabled", "Health": "OK"}}
     body |= {"ResourceBlocks": link(blocks), "ResourceZones": link(zones)}
-    sheet.put(uri, "CompositionService", "Composition Service", body)
-    sheet.collection(blocks, "ResourceBlock", places.blocks)
-    sheet.collection(zones, "Zone", places.zones)
+    writer.put(uri, "CompositionService", "Composition Service", body)
+    writer.collection(blocks, "ResourceBlock", places.blocks)
+    writer.collection(zones, "Zone", places.zones)
     for place, block in zip(places.blocks, podm.blocks, strict=True):
         chassis = places.chassis.get(render_blocks.chassis_of(block) or "")
-        render_blocks.block(sheet, place, block, chassis)
+        render_blocks.write_block(writer, place, block, chassis)
     for place, pool in zip(places.zones, podm.pools, strict=True):
         members = [
             uri for uri, block in zip(places.blocks, podm.blocks, strict=True)
             if pool.id in block.pools
         ]  # fmt: skip
-        sheet.put(place, "Zone", pool.name, {
+        writer.put(place, "Zone", pool.name, {
             "Status": {"State": "Enabled", "Health": "OK"}, "ZoneType": "ZoneOfResourceBlocks",
             "Links": {"ResourceBlocks": links(members)}, "Oem": oem(traits=pool.traits),
         })  # fmt: skip
     return uri
 
 
-def _systems(sheet: Sheet, podm: FullPodm, places: _Places) -> str:
-    uri = sheet.own(SYSTEMS)
+def _systems(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
+    uri = writer.new_uri(SYSTEMS)
     zones = list(zip(places.zones, podm.pools, strict=True))
-    extra = parts.capabilities(sheet, uri, zones, podm.blocks)
-    sheet.collection(uri, "ComputerSystem", places.nodes, **extra)
+    extra = parts.write_capabilities(writer, uri, zones, podm.blocks)
+    writer.collection(uri, "ComputerSystem", places.nodes, **extra)
     for place, node in zip(places.nodes, podm.nodes, strict=True):
         blocks = [places.uris.get(block, block) for block in node.blocks]
-        sheet.put(place, "ComputerSystem", node.name, {
+        writer.put(place, "ComputerSystem", node.name, {
             "SystemType": "Composed", "Links": {"ResourceBlocks": links(blocks)},
             "Oem": oem(owner=node.owner, group=node.group),
         })  # fmt: skip
     return uri
 
 
-def _oem_of(podm: FullPodm, places: _Places) -> Json | None:
+def _oem_of(podm: FullPodm, places: _RenderUris) -> Json | None:
     memory = {stock.uri for stock in places.memory}
     stocks = [stock for stock in podm.stocks if stock.uri not in memory]
     return oem(

@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from valence_sched.store.tables import DOCUMENT, EVERYWHERE, KEY, SERIAL, WORDS
+from valence_sched.store.tables import DOCUMENT, KEY, SERIAL, TABLE_OPTIONS, TEXT
 
 revision = "0002"
 down_revision = "0001"
@@ -16,17 +16,17 @@ def upgrade() -> None:
         "claims",
         sa.Column("id", sa.String(40), primary_key=True),
         sa.Column("state", sa.String(16), nullable=False),
-        sa.Column("owner", WORDS),
-        sa.Column("group_name", WORDS),
-        sa.Column("idempotency_key", WORDS),
+        sa.Column("owner", TEXT),
+        sa.Column("group_name", TEXT),
+        sa.Column("idempotency_key", TEXT),
         sa.Column("consumer_key", KEY, unique=True),
         sa.Column("content", KEY, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
         sa.Column("expires_at", sa.Double),
         sa.Column("sweep_at", sa.Double),
-        sa.Column("note", WORDS),
+        sa.Column("note", TEXT),
         sa.Column("document", DOCUMENT, nullable=False),
-        **EVERYWHERE,
+        **TABLE_OPTIONS,
     )
     op.create_index("claims_sweep_at", "claims", ["sweep_at"])
     op.create_table(
@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
         sa.Column("shard", sa.Integer, nullable=False),
         sa.Column("moved", sa.BigInteger, nullable=False),
-        **EVERYWHERE,
+        **TABLE_OPTIONS,
     )
     op.create_index("claim_parts_claim", "claim_parts", ["claim_id"])
     op.create_index("claim_parts_moved", "claim_parts", ["shard", "moved"])
@@ -45,8 +45,8 @@ def upgrade() -> None:
         sa.Column("block_key", KEY, primary_key=True),
         sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), nullable=False),
-        sa.Column("uri", WORDS, nullable=False),
-        **EVERYWHERE,
+        sa.Column("uri", TEXT, nullable=False),
+        **TABLE_OPTIONS,
     )
     op.create_index("claimed_blocks_claim", "claimed_blocks", ["claim_id", "podm_key"])
     op.create_table(
@@ -54,9 +54,9 @@ def upgrade() -> None:
         sa.Column("podm_key", KEY, primary_key=True),
         sa.Column("stock_key", KEY, primary_key=True),
         sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
-        sa.Column("uri", WORDS, nullable=False),
+        sa.Column("uri", TEXT, nullable=False),
         sa.Column("amount", sa.Double, nullable=False),
-        **EVERYWHERE,
+        **TABLE_OPTIONS,
     )
     op.create_index("claimed_amounts_claim", "claimed_amounts", ["claim_id", "podm_key"])
     op.create_table(
@@ -65,7 +65,7 @@ def upgrade() -> None:
         sa.Column("podm_key", KEY, nullable=False),
         sa.Column("claim_id", sa.String(40), nullable=False),
         sa.Column("document", DOCUMENT, nullable=False),
-        **EVERYWHERE,
+        **TABLE_OPTIONS,
     )
     op.create_index("nodes_claim", "nodes", ["claim_id"])
     op.create_index("nodes_podm", "nodes", ["podm_key"])
@@ -74,7 +74,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(40), primary_key=True),
         sa.Column("decided_at", sa.Double, nullable=False),
         sa.Column("document", DOCUMENT, nullable=False),
-        **EVERYWHERE,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "events",
@@ -82,8 +82,8 @@ def upgrade() -> None:
         sa.Column("at", sa.Double, nullable=False),
         sa.Column("kind", KEY, nullable=False),
         sa.Column("claim_id", sa.String(40)),
-        sa.Column("podm", WORDS),
-        sa.Column("words", WORDS),
-        **EVERYWHERE,
+        sa.Column("podm", TEXT),
+        sa.Column("words", TEXT),
+        **TABLE_OPTIONS,
     )
     op.create_index("events_claim", "events", ["claim_id"])

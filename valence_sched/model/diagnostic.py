@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Diagnostics: what reading inventories and pod managers found wrong or doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+Kind = Literal["skipped", "unread", "remark"]
+
+
+class Diagnostic(NamedTuple):
+    """One line about an inventory or a pod manager.
+
+    ``skipped``: a document was left out. ``unread``: a pod manager could not be read.
+    ``remark``: something is doubtful, and nothing was left out.
+    """
+
+    kind: Kind
+    text: str
+
+
+class Diagnostics:
+    """Collects diagnostics in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self._found: list[Diagnostic] = []
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def skip(self, text: object) -> None:
+        """Note that a document was left out; ``text`` is the line or the error about it."""
+        self._found.append(Diagnostic("skipped", str(text)))
+
+    def unread(self, text: str) -> None:
+        """Note that a pod manager could not be read."""
+        self._found.append(Diagnostic("unread", text))
+
+    def remark(self, text: str) -> None:
+        """Note something doubtful that left nothing out."""
+        self._found.append(Diagnostic("remark", text))
+
+    def extend(self, found: Iterable[Diagnostic]) -> None:
+        """Add what another reader found."""
+        self._found.extend(found)
+
+    def clear(self) -> None:
+        """Forget everything: in interactive mode another command follows this one."""
+        self._found.clear()
+
+    def lines(self, *kinds: Kind) -> list[str]:
+        """Return the texts of these kinds, in order."""
+        return [one.text for one in self._found if one.kind in kinds]
