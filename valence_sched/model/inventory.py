@@ -20,6 +20,7 @@ from valence_sched.model.base import Noun
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
+WHOLE_POOL = "all"  # the pool of a podm that names none
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

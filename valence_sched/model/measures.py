@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from valence_sched.model.need import Need, Test
 
 CORES = Need(kind="processor", measure="cores", amount=0)
@@ -19,6 +21,19 @@ MEASURES = {
     "drives": DRIVES,
     "nics": NICS,
 }
+
+
+class PodmSummary(Struct, frozen=True, kw_only=True):
+    """Free and in all, in the unit of the name; blocks are whole, never parts."""
+
+    blocks: tuple[int, int]
+    cores: tuple[int, int]
+    memory_mib: tuple[int, int]
+    gpus: tuple[int, int]
+    accelerators: tuple[int, int]
+    drives: tuple[int, int]
+    nics: tuple[int, int]
+    stocks: dict[str, tuple[float, float]]
 
 
 def need_for_measure(name: str) -> Need:

@@ -7,7 +7,6 @@ of a few dozen kinds, so everything that asks about devices asks here, once a ki
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,8 @@ from msgspec import Raw, Struct
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import NO_DEVICES, BlockType, Devices, to_json
 from valence_sched.model.need import Need, Test
+from valence_sched.model.words import has_words
+from valence_sched.view.memo import BoundedMemo
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,6 +28,7 @@ MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
 MOST_CACHED = 10_000  # needs whose amounts are remembered
 MOST_MATRICES = 16  # of the needs of a request or a mix, which are asked again and again
+MOST_DERIVED = 64  # values that other modules compute from the kinds
 
 _GROUPS = {
     "processor": "processors",
@@ -35,8 +37,6 @@ _GROUPS = {
     "drive": "drives",
     "nic": "nics",
 }
-_WORD = re.compile(r"[^\W_]+")
-_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
 class BlockKind(Struct, frozen=True):
@@ -55,6 +55,8 @@ class BlockKinds:
         self.kinds: list[BlockKind] = []
         #: The number of each kind by its types and the text of its devices, as it was read.
         self.numbers: dict[tuple[tuple[BlockType, ...], bytes], int] = {}
+        #: Values that other modules compute from the kinds, by the name of the value first.
+        self.derived: BoundedMemo[tuple[str, ...], Any] = BoundedMemo(MOST_DERIVED)
         self._devices: list[tuple[str, Any]] = []
         self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []
@@ -193,20 +195,6 @@ def price(devices: Devices) -> int:
     points += sum(card.count for card in devices.accelerators) * PRICE_ACCELERATOR
     points += sum(nic.count for nic in devices.nics) * PRICE_NIC
     return points
-
-
-def has_words(text: str, words: str) -> bool:
-    """Return whether the words stand in the text in order, whole, side by side.
-
-    Case and the marks (R), (TM) and (C) do not count.
-    """
-    have, want = split_words(text), split_words(words)
-    return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
-
-
-def split_words(text: str) -> list[str]:
-    """Return the words of a model as they are compared."""
-    return _WORD.findall(_TRADEMARKS.sub(" ", text.casefold()))
 
 
 def _same(found: Any, value: str | int) -> bool:

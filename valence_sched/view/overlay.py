@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from valence_sched.model.stock import free_amount
 from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts, Counts
 from valence_sched.view.blocks import BlockTable
@@ -161,7 +162,7 @@ class _StockOverlay:
             self.free[row], self.largest_grant[row] = values[0], values[2]
             if pool:
                 low, high = int(self.start[row]), int(self.start[row + 1])
-                self.stock_free[low:high] = [stocks.free_amount(stock) for stock in pool]
+                self.stock_free[low:high] = [free_amount(stock) for stock in pool]
 
 
 def _add_counts(census: BlockCounts, free: Counts, more: list[CountChange]) -> None:

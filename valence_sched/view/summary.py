@@ -3,23 +3,8 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from valence_sched.model.measures import MEASURES
+from valence_sched.model.measures import MEASURES, PodmSummary
 from valence_sched.view.view import View
-
-
-class PodmSummary(Struct, frozen=True, kw_only=True):
-    """Free and in all, in the unit of the name; blocks are whole, never parts."""
-
-    blocks: tuple[int, int]
-    cores: tuple[int, int]
-    memory_mib: tuple[int, int]
-    gpus: tuple[int, int]
-    accelerators: tuple[int, int]
-    drives: tuple[int, int]
-    nics: tuple[int, int]
-    stocks: dict[str, tuple[float, float]]
 
 
 def summarise_podms(view: View) -> list[PodmSummary]:
