@@ -61,9 +61,9 @@ class BlockKinds:
         self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []
         self._device_of: list[int] = []
-        self._amounts: dict[Need, Floats] = {}
-        self._matrices: dict[tuple[Need, ...], Floats] = {}
-        self._cheapest_first: dict[Need, tuple[int, list[int]]] = {}
+        self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
+        self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_MATRICES)
+        self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
     def __len__(self) -> int:
@@ -113,19 +113,13 @@ class BlockKinds:
         counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
         found = counted.astype(np.float64)
         found.flags.writeable = False
-        if len(self._amounts) >= MOST_CACHED:
-            self._amounts.clear()
-        self._amounts[need] = found
-        return found
+        return self._amounts.store(need, found)
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         """Return the amounts of several needs; shape ``(needs, len(self))``."""
         known = self._matrices.get(needs)
         if known is None or known.shape[1] != len(self.kinds):
-            known = np.array([self.amounts(need) for need in needs])
-            if len(self._matrices) >= MOST_MATRICES:
-                self._matrices.clear()
-            self._matrices[needs] = known
+            known = self._matrices.store(needs, np.array([self.amounts(need) for need in needs]))
         return known
 
     def cheapest_first(self, need: Need) -> list[int]:
@@ -141,9 +135,7 @@ class BlockKinds:
             useful.sort(key=lambda kind: (self.kinds[kind].price * number[kind],
                                           self.kinds[kind].price / gives[kind],
                                           self.kinds[kind].sort_key))  # fmt: skip
-            if len(self._cheapest_first) >= MOST_CACHED:
-                self._cheapest_first.clear()
-            known = self._cheapest_first[need] = len(self.kinds), useful
+            known = self._cheapest_first.store(need, (len(self.kinds), useful))
         return known[1]
 
     def distinct_devices(self, need_kind: str) -> list[Any]:

@@ -14,7 +14,7 @@ from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts, Counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import Ints, View
+from valence_sched.view.view import Ints, View, empty_memo
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
@@ -45,7 +45,7 @@ class Overlay:
             ),
             block_tables=self._block_tables,
             resources={name: books.column for name, books in self._stocks.items()},
-            _memo={},
+            _memo=empty_memo(),
         )
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
