@@ -19,27 +19,37 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
     Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
     for is refused before anything is sent.
     """
-    if order.unsaid is not None:
-        raise DispatchFailed(f"Valence cannot be asked for this node, nothing sent: {order.unsaid}")
-    found: list[Receipt] = []
+    properties = _node_properties(order)
+    receipts: list[Receipt] = []
     for placement in order.placements:
         several = len(order.placements) > 1
         body = {
             "name": f"{order.name}-{placement.node}" if several else order.name,
             "podm_id": placement.chosen.podm,
-            "properties": order.properties,
+            "properties": properties,
         }
         try:
             status, answer = post(f"{url.rstrip('/')}/v1/nodes", to_json(body), order.timeout_s)
         except DispatchFailed as error:
-            before = ", ".join(str(receipt.reference) for receipt in found)
+            before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; taken before: {before}" if before else ""
             raise DispatchFailed(f"node {placement.node}: {error}{more}") from None
-        found.append(
+        receipts.append(
             Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=status,
                     reference=_uuid(answer))
         )  # fmt: skip
-    return found
+    return receipts
+
+
+def _node_properties(order: Order) -> dict[str, Any]:
+    """Return what the nodes were asked to be, in Valence's words."""
+    refusal = "Valence cannot be asked for this node, nothing sent"
+    if len(order.alternatives) != 1:
+        raise DispatchFailed(f"{refusal}: its nodes are made by several alternatives of the flavor")
+    try:
+        return properties(order.alternatives[0])
+    except RequestError as error:
+        raise DispatchFailed(f"{refusal}: {error}") from None
 
 
 def _uuid(answer: Any) -> str | None:
