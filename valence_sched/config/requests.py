@@ -11,15 +11,15 @@ from valence_sched import files
 from valence_sched.core import plugins
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.request import Proximity, Request
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
-from valence_sched.view.proximity import (
+from valence_sched.model.proximity import (
     ExternalResource,
     Resolver,
     external_resources,
     is_known,
     resolve_resource,
 )
+from valence_sched.model.request import Proximity, Request
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 

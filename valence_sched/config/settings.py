@@ -18,9 +18,9 @@ from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
+from valence_sched.model.proximity import ExternalResource
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.view.proximity import ExternalResource
 
 
 class Configuration:
