@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of resource that an operator declares, and the stocks they are on every pod manager."""
+"""Custom resources: resources that an operator declares, added as stocks to pod managers."""
 
 from __future__ import annotations
 

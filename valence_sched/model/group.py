@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How nodes stand to each other: groups, owners, and where their nodes already are.
+"""Groups: affinity, anti-affinity and spread rules, and the counts of placed members they need.
 
 A *domain* divides pod managers: ``podm``, ``zone``, ``location``, ``aggregate``, or the values
 of a fact, ``facts.rack``. A pod manager stands at one value of most domains, of ``aggregate``

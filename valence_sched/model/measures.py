@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted in every pool, by the name that people and expressions give it."""
+"""Measures: the amounts that people and expressions name, and a summary of them."""
 
 from __future__ import annotations
 

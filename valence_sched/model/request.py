@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one compose operation needs: the request that plugins read."""
+"""The compiled request that filters, weighers and schedulers read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The distinct kinds of block there are, and how much of a need one block of each kind brings.
+"""Block kinds: the distinct kinds of block, and the amount of a need that each kind supplies.
 
 A kind is what blocks have in common: their types and their devices. A site has a million blocks
 of a few dozen kinds, so everything that asks about devices asks here, once a kind.

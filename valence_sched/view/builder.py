@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers become a View: read one after another, counted together at the end."""
+"""The view builder: collects pod managers and builds one View of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pod managers stand: their values of a domain, and how many nodes are there."""
+"""Domain indexes: the values of a topology domain (zone, location, a fact, ...) per row."""
 
 from __future__ import annotations
 

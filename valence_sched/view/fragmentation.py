@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mix compiled: how much of a scarce thing every row has that the mix has no use for."""
+"""The compiled mix of flavors: the expected fragmentation of a scarce resource per row."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private copy of a View in which nodes are taken one after another, and given back."""
+"""The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
 from __future__ import annotations
 

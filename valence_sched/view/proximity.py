@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proximity: the comparisons of rows with the place of an external resource."""
+"""Proximity terms: compare each row with the place of an external resource."""
 
 from __future__ import annotations
 

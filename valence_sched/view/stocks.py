@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stocks of every row can still hand out, per resource, as read-only arrays."""
+"""The stock column: free, total and largest grant of one stock resource per row."""
 
 from __future__ import annotations
 

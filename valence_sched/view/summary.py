@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each pod manager has and what of it is free, for people and for lists."""
+"""Summaries for lists: free and total amounts of each pod manager, or of each of its pools."""
 
 from __future__ import annotations
 

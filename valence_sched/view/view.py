@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pool as a row of read-only arrays, with the blocks under it: what plugins look at."""
+"""View: one consistent snapshot of all pools as rows of read-only arrays."""
 
 from __future__ import annotations
 
