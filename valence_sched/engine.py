@@ -5,16 +5,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
+from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
 from valence_sched.errors import SchedulerError, UnknownName
-from valence_sched.lifecycle.decision_result import decision_result, decision_results
+from valence_sched.inventory.loader import InventoryLoader
+from valence_sched.inventory.sources import SourceReader
+from valence_sched.lifecycle.decision_result import (
+    decision_result,
+    decision_results,
+    inventory_summary,
+)
+from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
-from valence_sched.model.decision import Report, Reports
+from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
     DecisionResults,
@@ -36,14 +44,299 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+from valence_sched.model.podm_overview import (
+    BlockUsage,
+    PodmOverview,
+    StatsReport,
+    block_usage,
+)
 from valence_sched.model.policy import Policy
-from valence_sched.model.read_options import Selection
+from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.view.summary import overview, overviews
+from valence_sched.view.view import View
 
 if TYPE_CHECKING:
+    from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.access import PodmAccess
-    from valence_sched.lifecycle.claim import Claimer
+    from valence_sched.lifecycle.planner import Planner
     from valence_sched.store.store import Store
+
+
+class Engine(Scheduler):
+    """Implements every verb of a scheduler on the pod managers that ``selection`` names.
+
+    What it decides on is read once, when a verb first needs it, and again after a verb changed
+    it. ``on_state`` is called with each claim that is composed and the state of its node.
+    """
+
+    def __init__(
+        self,
+        config: Configuration,
+        sources: SourceReader,
+        loader: InventoryLoader,
+        selection: Selection = DEFAULT_SELECTION,
+        *,
+        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
+    ) -> None:
+        self._config, self._sources = config, sources
+        self._selection, self._live = selection, selection.live
+        self._intake = Intake(config, sources, loader, selection)
+        self._on_state = on_state
+        self._view: View | None = None
+        self._decider: Decider | None = None
+
+    @functools.cached_property
+    def _registry(self) -> Registry:
+        return self._sources.registry(self._live.state)
+
+    def rank(self, request: Request, limit: int) -> Ranking:
+        return self.decider().rank(request, limit)
+
+    def select_destinations(
+        self, request: Request, *, detail: Detail = "placements"
+    ) -> DecisionResult:
+        return decision_result(self.decider().select_destinations(request), detail)
+
+    def select_all(
+        self, requests: Sequence[Request], *, detail: Detail = "placements"
+    ) -> DecisionResults:
+        return decision_results(self.decider().select_all(requests), detail)
+
+    def count_fits(self, request: Request, most: int) -> FitCounts:
+        warnings: list[str] = []
+        counts = self.decider().count_fits(request, most, warnings)
+        return FitCounts(podms=tuple(counts), warnings=tuple(warnings))
+
+    def decision(self, decision_id: str) -> Report | Reports:
+        with self._registry.store() as store:
+            report, _ = parse_report(store.decision(decision_id), f"decision {decision_id}")
+        return report
+
+    def policies(self) -> Sequence[Policy]:
+        return list(self._config.policies(self._selection.policy_files).values())
+
+    def flavors(self) -> Sequence[Flavor]:
+        return list(self._config.flavors(self._selection.flavor_files).values())
+
+    def inventory(self) -> InventorySummary:
+        return inventory_summary(self.view())
+
+    def podms(self) -> Sequence[PodmOverview]:
+        return overviews(self.view(), self._sources.live_ids)
+
+    def podm(self, name: str) -> PodmOverview:
+        return overview(self.view(), name, self._sources.live_ids)
+
+    def block_usage(self, podm: str) -> BlockUsage:
+        if self._registry.empty:
+            return BlockUsage()
+        with self._registry.store() as store:
+            stored = store.load_podms([podm]).get(podm)
+            return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        with self._changing_store() as store:
+            return store.update_stats(podm, dict(stats))
+
+    def reported_stats(self, podm: str) -> StatsReport:
+        reports: dict[str, dict[str, Any]] = {}
+        ages_s: dict[str, float] = {}
+        if not self._registry.empty:
+            with self._registry.store() as store:
+                reports, ages_s = store.reported_stats(), store.report_ages_s()
+        if podm not in reports:
+            raise self._never_reported(podm, reports)
+        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm))
+
+    def forget_report(self, podm: str) -> None:
+        if self._registry.empty:
+            raise self._never_reported(podm, ())
+        with self._changing_store() as store:
+            store.forget_report(podm)
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        detail: Detail = "placements",
+    ) -> ClaimResult:
+        with self._changing_store() as store:
+            outcome = self._intake.claimer(store).claim(request, key=key, ttl_s=ttl_s)
+        decision = decision_result(outcome.decision, detail) if outcome.decision else None
+        return ClaimResult(claim=outcome.claim, decision=decision, retries=outcome.retries)
+
+    def compose(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        wait_s: float = WAIT_S,
+        detail: Detail = "placements",
+    ) -> ProvisionResult:
+        with self._access(wait_s) as access:
+            provisioner = access.provisioner(self._intake.claimer(access.store))
+            return provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        if self._registry.empty:
+            return ()
+        states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
+        with self._registry.store() as store:
+            store.claims.expire()
+            return store.claims.list(states, podm, owner)
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        with self._registry.store() as store:
+            store.claims.expire()
+            claim = store.claims.show(claim_id)
+            events, nodes = store.events(claim.id), store.nodes.list(claim=claim.id)
+        return ClaimRecord(claim=claim, nodes=tuple(nodes), events=tuple(events))
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        with self._registry.store() as store:
+            store.claims.expire()
+            return store.claims.renew(claim_id, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        with self._changing_store() as store:
+            yield from _each(store.claims.release, claim_ids)
+
+    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+        if self._registry.empty:
+            return ReconcileResult()
+        with self._access() as access:
+            actions = tuple(access.reconciler(dry_run=dry_run).reconcile())
+            purged = access.store.purge(keep_s, dry_run=dry_run)
+        return ReconcileResult(actions=actions, forgotten_claims=purged.claims,
+                               forgotten_decisions=purged.decisions)  # fmt: skip
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]:
+        if self._registry.empty and not live:
+            return ()
+        with self._access() as access:
+            statuses = access.nodes(podm, live=live)
+        return [status for status in statuses if owner in (None, status.node.owner)]
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        with self._access() as access:
+            node = access.store.nodes.show(node_id)
+            events = tuple(access.store.events(node.claim))
+            return NodeRecord(node=node, state=access.node_state(node), events=events)
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]:
+        with self._access(wait_s) as access:
+            nodes = access.store.nodes
+            yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
+
+    def preview(self, report: Report) -> Iterator[Preview]:
+        with self._access() as access:
+            yield from map(access.preview, report.placements)
+
+    def plan(self, request: Request, *, detail: Detail = "report") -> PlanResult:
+        texts: dict[str, bytes] = {}
+        policies = self._intake.policies()
+        decider = self._intake.decider(self._intake.view(texts), policies)
+        decision = decider.select_destinations(request)
+        result = decision_result(decision, detail if detail == "explanation" else "report")
+        if not result.report.placements:
+            return PlanResult(decision=result)
+        return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        with self._changing_store() as store:
+            claimer = self._planner().claimer(store, plan)
+            claim = claimer.claim(plan.decision.request, key=key, ttl_s=ttl_s).claim
+        assert claim is not None, "the first time a plan is claimed whole, or that is an error"
+        return claim
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        with self._access(wait_s) as access:
+            claimer = self._planner().claimer(access.store, plan)
+            claimer.earlier_claim(key)
+            provisioner = access.provisioner(claimer)
+            result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
+        return replace(result, claim_lost=result.claim_lost or claimer.claim_lost)
+
+    def refresh(self, plan: Plan) -> PlanRefresh:
+        return self._planner().refresh(plan)
+
+    def dispatch(
+        self,
+        target: str,
+        report: Report,
+        *,
+        key_variable: str | None = None,
+        timeout_s: float = 30.0,
+    ) -> Sequence[Receipt]:
+        """Hand a whole report to another system that composes; errors as for a dispatch."""
+        from valence_sched.lifecycle.dispatch import dispatch
+
+        return dispatch(target, report, environ=self._config.environ, key_variable=key_variable,
+                        timeout_s=timeout_s)  # fmt: skip
+
+    def view(self) -> View:
+        """Return the snapshot that is decided on; it is read now if it was not yet."""
+        if self._view is None:
+            self._view = self._intake.view()
+        return self._view
+
+    def decider(self) -> Decider:
+        """Return the decider on that snapshot."""
+        if self._decider is None:
+            policies = self._intake.policies()
+            self._decider = self._intake.decider(self.view(), policies)
+        return self._decider
+
+    @contextlib.contextmanager
+    def _changing_store(self) -> Iterator[Store]:
+        """Yield the store; the next decision reads again what it decides on."""
+        self._view = self._decider = None
+        with self._registry.store() as store:
+            yield store
+
+    @contextlib.contextmanager
+    def _access(self, wait_s: float = WAIT_S) -> Iterator[PodmAccess]:
+        """Yield the store and the live pod managers, as for a change."""
+        from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
+
+        members = self._registry.members(self._live)
+        with self._changing_store() as store:
+            yield PodmAccess(
+                store,
+                {member.registration.name: member.registration for member in members},
+                self._registry.password,
+                timeout_s=self._live.timeout_s,
+                patience_s=wait_s,
+                on_state=self._on_state,
+            )
+
+    def _planner(self) -> Planner:
+        from valence_sched.lifecycle.planner import Planner
+
+        return Planner(self._intake)
+
+    def _never_reported(self, podm: str, known: Iterable[str]) -> UnknownName:
+        return UnknownName("pod manager that reported", podm, known, self._registry.where)
+
+
+def _each(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:
+    """Change one thing after another; yield the errors, the others are changed all the same."""
+    for name in dict.fromkeys(names):
+        try:
+            change(name)
+        except SchedulerError as error:
+            yield error

@@ -12,7 +12,9 @@ from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.errors import PodmError, SchedulerError
+from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
+from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.composition import (
     ComposedNode,
@@ -57,6 +59,10 @@ class PodmAccess:
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
         """Return the reconciler."""
         return Reconciler(self.store, self.connect, self.read, dry_run)
+
+    def provisioner(self, claim_source: ClaimSource) -> Provisioner:
+        """Return the provisioner of what a source claims."""
+        return Provisioner(self.store, claim_source, self.composer, self.read)
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[Composer]:

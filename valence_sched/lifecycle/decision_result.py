@@ -58,7 +58,7 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
         request=decision.request,
         policy=decision.context.bound.policy,
         policy_digest=digest(to_json(decision.context.bound.policy)),
-        inventory=_inventory(decision.view),
+        inventory=inventory_summary(decision.view),
         placements=placements,
         podms=verdicts,
         funnel=(),
@@ -87,13 +87,13 @@ def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
         outcome=decisions.outcome,
         requested=decisions.requested_count,
         placed=decisions.placed_count,
-        inventory=_inventory(decisions.view),
+        inventory=inventory_summary(decisions.view),
         decisions=tuple(reports),
         warnings=tuple(decisions.warnings),
     )
 
 
-def _inventory(view: View) -> InventorySummary:
+def inventory_summary(view: View) -> InventorySummary:
     """Return the size of the inventory; its digest would read all of it."""
     return InventorySummary(
         digest="", podms=len(view.podms), pools=len(view), blocks=view.block_count, skipped=()

@@ -114,8 +114,9 @@ class Provisioner:
         progress = _Progress()
         if outcome.claim is not None:
             self._compose_all(progress, request, outcome.claim, content, ttl_s)
-        decision = outcome.decision and decision_result(outcome.decision, detail)
-        return progress.result(decision)
+        if outcome.decision is None:
+            return progress.result(None)
+        return progress.result(decision_result(outcome.decision, detail))
 
     def _compose_all(
         self, progress: _Progress, request: Request, claim: Claim, content: str, ttl_s: float
@@ -240,7 +241,9 @@ class Provisioner:
                 progress.unverified.append(error)
             except SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} stays, though too few came to be"
-                progress.unverified.append(Unverified(one_line(f"{stays}: {error} (podm node delete)")))
+                progress.unverified.append(
+                    Unverified(one_line(f"{stays}: {error} (podm node delete)"))
+                )
         progress.nodes = []
 
 

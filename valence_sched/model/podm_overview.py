@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.measures import PodmSummary
+from valence_sched.model.usage import foreign_blocks
 
 
 class PodmOverview(Struct, frozen=True, kw_only=True):
@@ -40,3 +44,22 @@ class StatsReport(Struct, frozen=True, kw_only=True):
 
     stats: dict[str, Any]
     age_s: float | None = None
+
+
+def block_usage(
+    podm: str, stored: FullPodm | None, claims: Iterable[Claim], nodes: Iterable[ComposedNode]
+) -> BlockUsage:
+    """Return the blocks in use on a pod manager, by its claims and nodes.
+
+    ``stored`` is the pod manager as it was last read, None where it never was.
+    """
+    holders: dict[str, list[str]] = {}
+    for claim in claims:
+        for part in claim.parts:
+            for uri in part.blocks if part.podm == podm else ():
+                holders.setdefault(uri, []).append(claim.id)
+    ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
+    return BlockUsage(
+        held={uri: ", ".join(ids) for uri, ids in sorted(holders.items())},
+        foreign=foreign_blocks(stored, ours) if stored else (),
+    )

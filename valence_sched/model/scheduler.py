@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from valence_sched.errors import SchedulerError
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import Report, Reports
+from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
     DecisionResults,
@@ -87,6 +87,9 @@ class Scheduler(Ranker, Protocol):
 
     def flavors(self) -> Sequence[Flavor]:
         """Return the flavors that a request may name."""
+
+    def inventory(self) -> InventorySummary:
+        """Return how large the inventory is; its digest is left empty."""
 
     def podms(self) -> Sequence[PodmOverview]:
         """Return the pod managers that are decided on."""
