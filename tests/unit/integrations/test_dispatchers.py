@@ -18,6 +18,7 @@ from valence_sched.integrations.dispatchers.webhook import (
 )
 from valence_sched.model.decision import Candidate, Placement
 from valence_sched.model.dispatch import Order
+from valence_sched.testing import request
 
 
 def placed(node: int, podm: str) -> Placement:
@@ -28,8 +29,8 @@ def placed(node: int, podm: str) -> Placement:
 
 def order(*podms: str, **more) -> Order:
     places = tuple(placed(number, podm) for number, podm in enumerate(podms, 1))
-    asked = {"processor": {"total_cores": 8}}
-    return Order(b'{"schema":"x"}', places, "gpu", asked, timeout_s=5, **more)
+    alternatives = request({"processor": {"total_cores": 8}}).alternatives
+    return Order(b'{"schema":"x"}', places, "gpu", alternatives, timeout_s=5, **more)
 
 
 class Controller:
