@@ -216,11 +216,11 @@ class TestPlugIns(unittest.TestCase):
         import json, sys
         from valence_sched import files, testing
         from valence_sched.core import plugins
-        from valence_sched.engine import Engine
+        from valence_sched.core.decider import Decider
 
-        testing.check_filter(plugins.installed(plugins.FILTERS).get("cool"))
-        testing.check_weigher(plugins.installed(plugins.WEIGHERS).get("cheap"), dear=50)
-        policies = files.policies(sys.stdin.buffer.read(), "ours.yaml")
+        testing.check_filter(plugins.load(plugins.FILTERS).get("cool"))
+        testing.check_weigher(plugins.load(plugins.WEIGHERS).get("cheap"), dear=50)
+        policies = files.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
         block = {"uri": "c", "devices": {"processors": [{"cores": 16}]}}
         facts = {
             "dear": {"inlet_celsius": 20, "cents_per_kwh": 60},
@@ -231,10 +231,10 @@ class TestPlugIns(unittest.TestCase):
         site = testing.view(*({"id": n, "facts": f, "blocks": [block]} for n, f in facts.items()))
         words = {"policy": "ours", "count": 3, "min_count": 0}
         asked = testing.request({"processor": {"total_cores": 16}}, **words)
-        decision = Engine(site, policies, strict=True).select_destinations(asked)
+        decision = Decider(site, policies, strict=True).select_destinations(asked)
         print(json.dumps({
-            "filters": list(plugins.installed(plugins.FILTERS).found),
-            "weighers": list(plugins.installed(plugins.WEIGHERS).found),
+            "filters": list(plugins.load(plugins.FILTERS).by_name),
+            "weighers": list(plugins.load(plugins.WEIGHERS).by_name),
             "chosen": [p.chosen.podm for p in decision.placements],
             "reasons": {v.podm: v.reason.filter for v in decision.verdicts() if v.reason},
         }))
