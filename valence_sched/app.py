@@ -15,17 +15,17 @@ from valence_sched.inventory.capture import Captures
 from valence_sched.inventory.sources import Now, Progress, split_plugin_name
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
-from valence_sched.model.reports import parse_report
-from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
-from valence_sched.view.proximity import (
+from valence_sched.model.proximity import (
     ExternalResource,
     Resolver,
     external_resources,
     is_known,
     resolve_resource,
 )
+from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
+from valence_sched.model.reports import parse_report
+from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of resource that an operator declares, and the stocks they are on every pod manager."""
+"""Custom resources: resources that an operator declares, added as stocks to pod managers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from valence_sched.errors import Remark, one_line, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Amount, Name, Podm, Stock
 from valence_sched.model.measures import MEASURES
-from valence_sched.view.stocks import free_amount
+from valence_sched.model.stock import free_amount
 
 DECLARED_SCHEME = "declared:"  # how the URIs of declared stocks begin
 

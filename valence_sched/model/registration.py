@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager as an operator registers it: where it is, how to log in, and what it counts as.
+"""Registrations: the URL, login and properties under which an operator registers a pod manager.
 
 The password is never here, only a reference to it.
 """

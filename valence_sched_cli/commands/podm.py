@@ -21,8 +21,8 @@ from valence_sched_cli.output.cells import (
 )
 
 if TYPE_CHECKING:
+    from valence_sched.model.measures import PodmSummary
     from valence_sched.model.read_options import ReadOptions
-    from valence_sched.view.summary import PodmSummary
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 

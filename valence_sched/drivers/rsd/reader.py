@@ -34,6 +34,7 @@ from valence_sched.drivers.rsd.schema import (
 from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.errors import Remark
 from valence_sched.model.inventory import (
+    WHOLE_POOL,
     BlockType,
     Devices,
     FullBlock,
@@ -43,7 +44,6 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
-from valence_sched.view.builder import WHOLE_POOL
 
 R = TypeVar("R", bound=Resource)
 
