@@ -30,6 +30,7 @@ class WorkCounts:
         self.retries = 0
         self.rows_read = 0
         self.podms_decoded = 0
+        self.podms_written = 0
         self.usages_read = 0
 
 

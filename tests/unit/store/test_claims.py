@@ -160,10 +160,10 @@ class TestTake:
 def _killed_after(times, function):
     left = iter(range(times))
 
-    def call(work):
+    def call(work, *words):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return function(work)
+        return function(work, *words)
 
     return call
 

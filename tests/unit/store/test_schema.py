@@ -69,8 +69,8 @@ class TestSchema:
         row = {"podm_key": "0" * 32, "name": "a", "document": b'{"name":"a","url":"https://a"}'}
         self.execute(sa.insert(tables.registry), row)
         store = self.store()
-        self.assertEqual([ONE], store.registered())
-        store.claims.take([part("p", store.remember(podm()), "c0")])
+        self.assertEqual([ONE], store.registrations())
+        store.claims.create([part("p", store.remember(podm()), "c0")])
         self.assertEqual([(tables.REVISION,)], self.execute(sa.select(tables.version)))
         self.assertEqual(new, self.reflected())
 
@@ -103,7 +103,7 @@ class TestSchema:
         self.assertEqual([None] * 6, [queue.get(timeout=120) for _ in running])
         for process in running:
             process.join()
-        self.assertEqual(names, [one.name for one in self.store().registered()])
+        self.assertEqual(names, [one.name for one in self.store().registrations()])
 
 
 class TestFile(StoreCase):

@@ -7,7 +7,6 @@ from tests.unit.core.deciders import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimant, part, podm
 from valence_sched.core.digest import inventory_digest
-from valence_sched.errors import StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.testing import request
 
@@ -53,7 +52,7 @@ class TestLook:
         store.claims.release(claim.id)
         look, (_, decoded) = self.work(store, look.position)
         self.assertEqual((0, None), (decoded, look.changes[0].podm))
-        self.assertFalse(look.seen[0].held)
+        self.assertFalse(look.changes[0].usage)
 
     def test_one_that_went_is_seen_going(self):
         store = self.store()
@@ -110,7 +109,9 @@ class TestLook:
         self.assertEqual(([1] * 12, True, {"c11": 1}), (read, seen.incremental, seen.usage.blocks))
         store.claims.release(claims[0].id)
         (seen,) = store.snapshot(known).changes
-        self.assertEqual((False, 11, 11), (seen.more, len(seen.held.blocks), len(seen.held.nodes)))
+        self.assertEqual(
+            (False, 11, 11), (seen.incremental, len(seen.usage.blocks), len(seen.usage.nodes))
+        )
 
     def test_who_looked_all_the_time_sees_what_one_sees_who_looks_now(self):
         store = self.store()
@@ -148,33 +149,6 @@ class TestManyMore(StoreCase):
         self.assertEqual(["p5"], [seen.id for seen in store.snapshot(known).changes])
         self.assertEqual(none + 1, store.counts.rows_read - rows)
         self.assertEqual(decoded + 1, store.counts.podms_decoded)
-
-
-@on_each_engine
-class TestRemember:
-    """Many readings in few transactions."""
-
-    def test_each_has_the_generation_that_it_would_have_alone(self):
-        store = self.store()
-        many = [podm(f"p{number}", 1) for number in range(120)]
-        before = store.counts.transactions
-        self.assertEqual([1] * 120, store.remember_all(many))
-        self.assertEqual(3, store.counts.transactions - before)
-        known = store.snapshot().position
-        many[7] = podm("p7", 2)
-        self.assertEqual([1] * 7 + [2] + [1] * 112, store.remember_all(many))
-        self.assertEqual(["p7"], [seen.id for seen in store.snapshot(known).changes])
-        self.assertEqual([], store.remember_all([]))
-
-    def test_one_that_cannot_be_stored_is_named_and_the_others_are_stored(self):
-        if self.engine == "sqlite":
-            self.skipTest("it stores words of any length")
-        store = self.store()
-        told = store.remember_all([podm("a"), podm("c", read_at="x" * 100), podm("b")])
-        self.assertEqual((1, 1), (told[0], told[2]))
-        self.assertIsInstance(told[1], StoreError)
-        self.assertTrue(str(told[1]).startswith("c: "), told[1])
-        self.assertEqual(["a", "b"], sorted(store.load_podms()))
 
 
 @on_each_engine
