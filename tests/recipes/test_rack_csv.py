@@ -9,6 +9,7 @@ from valence_sched.app import App
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_options import Selection
 
 from .rack_csv.rack_csv import records
 
@@ -47,5 +48,7 @@ class TestRackCsv(unittest.TestCase):
             list(records("-", io.BytesIO(b"name,size\n"), self.problems))
 
     def test_its_lines_are_an_inventory(self):
-        view = App(stdin=io.BytesIO(self.record.json + b"\n")).view(["-"])
+        view = App(stdin=io.BytesIO(self.record.json + b"\n")).loader.view(
+            Selection(sources=("-",))
+        )
         self.assertEqual(["rack-7"], [podm.id for podm in view.podms])

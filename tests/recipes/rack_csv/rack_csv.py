@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from valence_sched.drivers.recorded import Record
+from valence_sched.drivers.files.json_inventory import Record
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import (
     Accelerator,

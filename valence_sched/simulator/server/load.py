@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from valence_sched.drivers.files.json_inventory import Record
 from valence_sched.drivers.files.tree import RecordedTree
-from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import DuplicateId, InputError
 from valence_sched.model.codec import decode

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from valence_sched.drivers.recorded import Record
+from valence_sched.drivers.files.json_inventory import Record
 from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
 from valence_sched.simulator.redfish.blocks import blocks
 from valence_sched.simulator.server.documents import DocumentTree
