@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff import command, lister, show
 
-from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
+from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.output import prepare
 from valence_sched_cli.output.prepare import prepare_formatter
@@ -158,13 +158,13 @@ class PodmCommand:
             self.tell(f"remark: {line}")
         self._main.remarks.clear()
         unread, skipped = self._main.unread_lines, self._main.skipped_lines
-        remarks = [line for line in self._main.problems if isinstance(line, Remark)]
+        remarks = self._main.diagnostics.lines("remark")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
         self._tell_remarks(remarks)
-        self._main.problems.clear()  # in interactive mode another command comes after this one
+        self._main.diagnostics.clear()  # in interactive mode another command comes after this one
 
     def _tell_remarks(self, remarks: Sequence[str]) -> None:
         """Tell of what is doubtful in the inventory, or where that is told."""

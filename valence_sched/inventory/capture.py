@@ -19,6 +19,7 @@ from valence_sched import files
 from valence_sched.config import credentials
 from valence_sched.drivers.crawl.pool import Reading
 from valence_sched.drivers.files import tree_writer
+from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import (
@@ -33,10 +34,10 @@ from valence_sched.inventory import anonymise
 from valence_sched.inventory.anonymise import Aliases
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.model import redact
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
 from valence_sched.model.registration import PasswordReference
-from valence_sched.simulator.server.load import tree_documents
 
 if TYPE_CHECKING:
     from valence_sched.drivers.crawl.pool import Reading
@@ -85,12 +86,12 @@ class Redactor:
 
 
 def recorded_readings(
-    found: Iterable[tuple[FullPodm, Record]], problems: list[str], *, documents: bool = False
+    found: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
     """Yield pod managers of an inventory as if they had been read now.
 
     With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
-    else those that its driver would read. ``problems`` gets a line for each that is left out.
+    else those that its driver would read. ``diagnostics`` gets each that is left out.
     """
     for podm, record in found:
         if not documents:
@@ -100,7 +101,9 @@ def recorded_readings(
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            yield Reading(podm, documents=dict(tree_documents(record.tree, record.file, problems)))
+            yield Reading(
+                podm, documents=dict(tree_documents(record.tree, record.file, diagnostics))
+            )
 
 
 def write_file(
@@ -221,7 +224,7 @@ class Captures(InventoryLoader):
             ready(named)
 
         records = self._records(sources, DEFAULT_READ_OPTIONS)
-        serving.serve(records, self.problems, serving.ServeOptions(**how), checked)
+        serving.serve(records, self.diagnostics, serving.ServeOptions(**how), checked)
 
     def capture(
         self,
@@ -249,7 +252,7 @@ class Captures(InventoryLoader):
             if live.selects_live:
                 raise UsageError("record either inventories or live pod managers, not both")
             whole = self._select(self.podm_records(named, live=live), live.only)
-            found = recorded_readings(whole, self.problems, documents=tree is not None)
+            found = recorded_readings(whole, self.diagnostics, documents=tree is not None)
         else:
             readings = self.live_reader(live, raw=tree is not None)
             if not readings:
@@ -282,7 +285,7 @@ class Captures(InventoryLoader):
         try:
             for reading in readings:
                 self.live_ids.add(reading.podm.id)
-                self.problems += reading.problems
+                self.diagnostics.extend(reading.diagnostics)
                 yield reading
         finally:
             self._progress(None)

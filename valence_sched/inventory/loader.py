@@ -184,7 +184,8 @@ class InventoryLoader(SourceReader):
 
     def _remark_declared(self, declared: DeclaredStocks | None) -> None:
         if declared:
-            self.problems += [*declared.remarks, *declared.unmatched_remarks()]
+            for remark in (*declared.remarks, *declared.unmatched_remarks()):
+                self.diagnostics.remark(remark)
 
     def _with_read_time(self, podm: P, record: recorded.Record, live: ReadOptions) -> P:
         """Return a podm with the time it was read at, if it is not too long ago to decide on."""
@@ -204,14 +205,16 @@ class InventoryLoader(SourceReader):
         """Remember a document that is skipped; one whose blocks nobody could tell is not."""
         if isinstance(error, DuplicateId):
             raise error
-        self.problems.append(str(error))
+        self.diagnostics.skip(error)
 
     def _check(self, found: int, sources: Sequence[str], strict: bool) -> None:
         if strict and (lost := [*self.unread_lines, *self.skipped_lines]):
             others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
             raise InventoryIncomplete(f"incomplete inventory: {lost[0]}{others}")
-        if not found and len(self.problems) == 1:
-            raise InputError(self.problems.pop())
+        if not found and len(self.diagnostics) == 1:
+            (only,) = self.diagnostics
+            self.diagnostics.clear()
+            raise InputError(only.text)
         if not found:
             hint = "see what was skipped" if self.skipped_lines else "is this the right file?"
             file = ", ".join(sources) or "VALENCE_SCHED_INVENTORY"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from valence_sched.config.settings import Configuration
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import Remark, Unread, UsageError, one_line
+from valence_sched.errors import UsageError, one_line
 from valence_sched.inventory.registry import Registry
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
 
@@ -31,8 +32,8 @@ def _now() -> datetime.datetime:
 class SourceReader(Configuration):
     """The records of pod managers, and what went wrong in reading them.
 
-    ``problems`` collects one line per document and per live pod manager that could not be read,
-    and remarks on those that are doubtful. ``progress`` is called with the number of podms read
+    ``diagnostics`` collects each document and live pod manager that could not be read, and
+    remarks on those that are doubtful. ``progress`` is called with the number of podms read
     so far, for live ones also with how many there are and who is still being read, and in the
     end with None.
     """
@@ -47,21 +48,21 @@ class SourceReader(Configuration):
         super().__init__(environ, stdin)
         self._progress = progress or (lambda *_told: None)
         self.now = now or _now
-        self.problems: list[str] = []
+        self.diagnostics = Diagnostics()
         self.live_ids: set[str] = set()
         self._read_ids: set[str] = set()
         self._stored_names: frozenset[str] = frozenset()
-        self._unread: dict[str, Unread] = {}
+        self._unread: set[str] = set()
 
     @property
     def skipped_lines(self) -> list[str]:
         """Return the lines about documents that were left out."""
-        return [line for line in self.problems if not isinstance(line, (Remark, Unread))]
+        return self.diagnostics.lines("skipped")
 
     @property
     def unread_lines(self) -> list[str]:
         """Return the lines about live pod managers that could not be read."""
-        return [line for line in self.problems if isinstance(line, Unread)]
+        return self.diagnostics.lines("unread")
 
     @property
     def reported_ids(self) -> set[str]:
@@ -101,14 +102,15 @@ class SourceReader(Configuration):
         self._read_ids.clear()
         self._stored_names = frozenset()
         named = self.named_sources(sources, live)
+        dialects = plugins.installed(plugins.DIALECTS)
         for source in named:
             name, path = split_plugin_name(source)
             if not name:
-                yield from recorded.records(source, self.input, self.problems)
+                yield from recorded.records(source, self.input, self.diagnostics, dialects)
                 continue
             read = plugins.load(plugins.DRIVERS).get(name)
             with plugins.plugin_errors(f"driver {name!r}: {path}"):
-                yield from read(path, self.input, self.problems)
+                yield from read(path, self.input, self.diagnostics, dialects)
         if live.selects_live or not named:
             yield from self._live_records(live, alone=not named)
 
@@ -134,9 +136,9 @@ class SourceReader(Configuration):
                     self._read_ids.add(name)
                 if reading.failure is not None:
                     reason = reading.failure.removeprefix(f"{name}: ")
-                    self._unread[name] = Unread(one_line(f"{name}: {reason}"))
-                    self.problems.append(self._unread[name])
-                self.problems += reading.problems
+                    self._unread.add(name)
+                    self.diagnostics.unread(one_line(f"{name}: {reason}"))
+                self.diagnostics.extend(reading.diagnostics)
                 yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
         finally:
             self._progress(None)

@@ -42,7 +42,7 @@ class ValidateInventory(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.errors import InputError, Remark
+        from valence_sched.errors import InputError
 
         rows: list[tuple[Any, ...]] = []
         for source in parsed_args.source:
@@ -54,8 +54,8 @@ class ValidateInventory(base.Lister):
                 counts, error = (0, 0, 0), str(caught)
                 self.exit_code = 1
             skipped = self.main.skipped_lines
-            remarks = [line for line in self.main.problems if isinstance(line, Remark)]
-            self.main.problems.clear()
+            remarks = self.main.diagnostics.lines("remark")
+            self.main.diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
             told = Sentence(error) if error else Absent()

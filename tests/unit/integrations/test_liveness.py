@@ -67,10 +67,10 @@ class Alike:
         self.beat("a", "host/b")
         self.grow_old("a")
         live = self.live(self.named("10m"))
-        chosen = self.operations.engine([], [], live=live).select_destinations(request(CORES))
+        chosen = self.operations.decider([], [], live=live).select_destinations(request(CORES))
         self.assertEqual(["host/b"], [one.chosen.podm for one in chosen.placements])
         with self.operations.store(self.state) as store:
-            decider = self.operations.claimant(store, [], live=live)
+            decider = self.operations.claimer(store, [], live=live)
             claim = decider.claim(request(CORES)).claim
             self.assertEqual(("host/b",), claim.podms)
             self.assertIsNone(decider.claim(request(CORES)).claim)
