@@ -238,18 +238,6 @@ class InventoryStale(InventoryIncomplete):
     code = "inventory_stale"
 
 
-class Remark(str):
-    """A line about something that was read but is doubtful; nothing was left out for it."""
-
-    __slots__ = ()
-
-
-class Unread(str):
-    """A line about a live pod manager that could not be read; what was known of it stands in."""
-
-    __slots__ = ()
-
-
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the known name that is most like an unknown one, None where none is so much."""
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from valence_sched import files
 from valence_sched.drivers.crawl.pool import Reading
 from valence_sched.drivers.files import tree_writer
+from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import (
@@ -33,9 +34,9 @@ from valence_sched.inventory.anonymise import Aliases
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model import redact
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_options import Selection
-from valence_sched.simulator.server.load import tree_documents
 
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
@@ -82,12 +83,12 @@ class Redactor:
 
 
 def recorded_readings(
-    found: Iterable[tuple[FullPodm, Record]], problems: list[str], *, documents: bool = False
+    found: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
     """Yield pod managers of an inventory as if they had been read now.
 
     With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
-    else those that its driver would read. ``problems`` gets a line for each that is left out.
+    else those that its driver would read. ``diagnostics`` gets each that is left out.
     """
     for podm, record in found:
         if not documents:
@@ -97,7 +98,9 @@ def recorded_readings(
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            yield Reading(podm, documents=dict(tree_documents(record.tree, record.file, problems)))
+            yield Reading(
+                podm, documents=dict(tree_documents(record.tree, record.file, diagnostics))
+            )
 
 
 def write_file(
@@ -213,7 +216,7 @@ class Captures:
                 raise UsageError("record either inventories or live pod managers, not both")
             selection = Selection(sources=tuple(named), live=live)
             chosen = _select(self._loader.podm_records(selection), live.only)
-            readings = recorded_readings(chosen, sources.problems, documents=tree is not None)
+            readings = recorded_readings(chosen, sources.diagnostics, documents=tree is not None)
         else:
             reader = sources.live_reader(live, raw=tree is not None)
             if not reader:
@@ -247,7 +250,7 @@ class Captures:
         try:
             for reading in reader:
                 sources.live_ids.add(reading.podm.id)
-                sources.problems += reading.problems
+                sources.diagnostics.extend(reading.diagnostics)
                 yield reading
         finally:
             sources.progress(None)
