@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.errors import RequestError, UnknownName
@@ -86,7 +87,7 @@ class App(Captures):
         """
         known = self.flavors(flavor_files)
         found = []
-        for place, asked in files.parse_requests(self.read(path), path):
+        for place, asked in parsers.parse_requests(self.read(path), path):
             if isinstance(asked, Request):
                 found.append(asked)
                 continue

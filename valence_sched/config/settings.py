@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people configure: policies, flavors, resources, from the package, their own, and named."""
+"""Configuration: policies, flavors and resources, built in, of the user, and from named files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,52 @@ from pathlib import Path
 from typing import BinaryIO
 
 from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
+
+PROGRAM = "valence-sched"
+HOME_VARIABLES = {
+    "config": "XDG_CONFIG_HOME",
+    "state": "XDG_STATE_HOME",
+    "cache": "XDG_CACHE_HOME",
+}
+
+
+class Homes:
+    """The folders of one person for this program.
+
+    The variables of the environment given win over what is usual on the platform.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    @property
+    def config(self) -> Path:
+        """Return the folder of the files that the person writes."""
+        return self._folder("config")
+
+    @property
+    def state(self) -> Path:
+        """Return the folder of what the program must remember."""
+        return self._folder("state")
+
+    @property
+    def cache(self) -> Path:
+        """Return the folder of what the program can read again."""
+        return self._folder("cache")
+
+    def _folder(self, kind: str) -> Path:
+        if home := self._environ.get(HOME_VARIABLES[kind]):
+            return Path(home) / PROGRAM
+        import platformdirs  # only where the environment does not say
+
+        folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
+        return folder
 
 
 class Configuration:
@@ -37,25 +78,25 @@ class Configuration:
         return {
             policy.name: policy
             for file, data in self._layered_files("policies.yaml", paths)
-            for policy in files.parse_policies(data, file)
+            for policy in parsers.parse_policies(data, file)
         }
 
     def policies_in(self, path: str) -> list[Policy]:
         """Return the policies of one file."""
-        return files.parse_policies(self.read(path), path)
+        return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
         found: dict[str, Flavor] = {}
         for file, data in self._layered_files("flavors.yaml", paths):
-            read = files.parse_flavors(data, file, found.copy, self.remarks)
+            read = parsers.parse_flavors(data, file, found.copy, self.remarks)
             found |= {flavor.name: flavor for flavor in read}
         return found
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""
         known = functools.partial(self.flavors, paths)
-        return files.parse_flavors(self.read(path), path, known, self.remarks)
+        return parsers.parse_flavors(self.read(path), path, known, self.remarks)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor that a word names: ``-`` is stdin, else a file, a name or a uuid.
@@ -82,7 +123,7 @@ class Configuration:
         return unique_by_name(
             resource
             for file, data in self._layered_files("resources.yaml", paths)
-            for resource in files.parse_resources(data, file)
+            for resource in parsers.parse_resources(data, file)
         )
 
     def _layered_files(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -97,8 +138,7 @@ class Configuration:
 
     def user_file(self, name: str) -> Path:
         """Return where a person's own file of this name stands."""
-        home = self.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
-        return Path(home) / "valence-sched" / name
+        return Homes(self.environ).config / name
 
     def read(self, path: str) -> bytes:
         """Return what a person wrote in a file."""

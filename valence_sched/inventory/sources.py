@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import Remark, Unread, UsageError, one_line
@@ -84,8 +84,7 @@ class SourceReader(Configuration):
         """
         from valence_sched.inventory.live import LiveReader  # HTTP: only for who reads live ones
 
-        home = self.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        cache = Path(home) / "valence-sched"
+        cache = Homes(self.environ).cache
         registry = self.registry(live.state)
         return LiveReader(
             registry, live, now=self.now, cache=cache, progress=self._progress, raw=raw
