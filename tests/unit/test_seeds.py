@@ -215,13 +215,14 @@ class TestPlugIns(unittest.TestCase):
     """
     PROGRAM = """
         import json, sys
-        from valence_sched import files, testing
+        from valence_sched import testing
+        from valence_sched.config import parsers
         from valence_sched.core import plugins
         from valence_sched.core.decider import Decider
 
         testing.check_filter(plugins.load(plugins.FILTERS).get("cool"))
         testing.check_weigher(plugins.load(plugins.WEIGHERS).get("cheap"), dear=50)
-        policies = files.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
+        policies = parsers.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
         block = {"uri": "c", "devices": {"processors": [{"cores": 16}]}}
         facts = {
             "dear": {"inlet_celsius": 20, "cents_per_kwh": 60},
