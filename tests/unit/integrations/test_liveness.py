@@ -74,7 +74,7 @@ class Alike:
             claim = decider.claim(request(CORES)).claim
             self.assertEqual(("host/b",), claim.podms)
             self.assertIsNone(decider.claim(request(CORES)).claim)
-            self.assertEqual({"Online"}, {one.status for one in store.last().values()})
+            self.assertEqual({"Online"}, {one.status for one in store.load_podms().values()})
 
     def test_an_age_that_is_none_is_refused(self):
         with self.assertRaisesRegex(UsageError, "--liveness: "):
