@@ -2,7 +2,6 @@
 """Decisions handed to somebody else, by both programs, over real sockets."""
 
 import json
-import re
 
 from tests.functional.packages_on_path import written
 from tests.functional.programs import PROGRAMS, SITE
