@@ -20,13 +20,11 @@ from valence_sched.errors import (
     InputError,
     InventoryIncomplete,
     PluginError,
-    RequestError,
     SchedulerError,
     UnknownName,
     UsageError,
     one_line,
 )
-from valence_sched.integrations.dispatchers import valence
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.custom_resource import (
     DeclaredStocks,
@@ -37,7 +35,6 @@ from valence_sched.model.diff import Difference
 from valence_sched.model.dispatch import Order, Receipt
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.need import Alternative
 from valence_sched.model.plan import Plan, make_plan, parse_plan, plan_drift
 from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions, Selection
 from valence_sched.model.request import Request
@@ -400,12 +397,10 @@ class Operations(Plans):
         send = plugins.load(plugins.DISPATCHERS).get(name, "--dispatch")
         key = self._key(key_variable) if key_variable is not None else None
         choices = {placement.choice for placement in decision.placements}
-        properties, unsaid = _valence_properties(
-            [decision.request.alternatives[choice - 1] for choice in choices]
-        )
+        alternatives = tuple(decision.request.alternatives[choice - 1] for choice in choices)
         called = decision.request.flavor or decision.request.id
         report = to_json(decision.report())
-        order = Order(report, decision.placements, called, properties, key, timeout_s, unsaid)
+        order = Order(report, decision.placements, called, alternatives, key, timeout_s)
         try:
             found: Sequence[Receipt] = tuple(send(url, order))
             for receipt in found:
@@ -426,13 +421,3 @@ class Operations(Plans):
             raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {variable}, "
                                            "expected a key"))  # fmt: skip
         return key.encode("utf-8", "surrogateescape")
-
-
-def _valence_properties(asks: Sequence[Alternative]) -> tuple[dict[str, Any], str | None]:
-    """Return what nodes were asked to be in Valence's words, and what these cannot say."""
-    if len(asks) != 1:
-        return {}, "its nodes are made by several alternatives of the flavor"
-    try:
-        return valence.properties(asks[0]), None
-    except RequestError as error:
-        return {}, str(error)
