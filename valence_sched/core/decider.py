@@ -14,7 +14,7 @@ from valence_sched.core.alternatives import Attempt, count_fits, try_alternative
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision, unknown_resources
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.evaluation_cache import EvaluationCache
+from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.group_state import EarlierNodes, with_group_state
 from valence_sched.core.ledger import Ledger
@@ -30,7 +30,7 @@ from valence_sched.core.policy import (
 from valence_sched.core.ranking import rank_rows
 from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
-from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request, sealed
 from valence_sched.model.scheduler import Ranking
@@ -56,13 +56,13 @@ class Decider:
         skipped: Sequence[str] = (),
         strict: bool = False,
     ) -> None:
-        self._view = view
+        self._snapshot = SplicedSnapshot(view)
         self._policies = {policy.name: policy for policy in policies}
-        self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
+        self._bound: dict[str, BoundPolicy] = {}
         self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
-        self._cache = EvaluationCache()
+        self._cache = EvaluationCache(self._snapshot)
         self._mix = functools.cache(mix)
         self._skipped = skipped
         self._strict = strict
@@ -70,6 +70,10 @@ class Decider:
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one takes its place."""
         return self._view
+
+    @property
+    def _view(self) -> View:
+        return self._snapshot.view
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
@@ -104,9 +108,9 @@ class Decider:
                 raise (error if alone else error.at(f"request {number}")) from None
 
         def case(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
-            bound, text = self._policy(request.policy)
-            passing = functools.partial(self._eligible, request, bound, text)
-            request = with_group_state(ledger.view, request, passing, earlier)
+            bound = self._policy(request.policy)
+            eligible = functools.partial(self._eligible, request, bound)
+            request = with_group_state(ledger.view, request, eligible, earlier)
             bound = self._reduce(bound, idle_readers(request, bound))
             return ledger.context(request, bound, strict=self._strict)
 
@@ -150,18 +154,17 @@ class Decider:
         builder = self._builder.empty_copy()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
-        self._view, moved = splice(self._view, number, builder.view())
-        self._cache.note_splice(moved)
+        self._snapshot.replace(*splice(self._view, number, builder.view()))
 
     def _context(self, request: Request) -> EvaluationContext:
-        alone, bound, text = self._prepare(request)
-        # its identity, and what is open, do not depend on the company
-        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound, text))
-        return self._evaluate(request, bound, text)
+        alone, bound = self._prepare(request)
+        # its identity, and which values are open, do not depend on the company
+        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
+        return self._evaluate(request, bound)
 
-    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
-        """Return a request sealed under its policy, the policy, and what stands for the policy."""
-        bound, text = self._policy(request.policy)
+    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy]:
+        """Return a request sealed under its policy, and the policy."""
+        bound = self._policy(request.policy)
         for reader in missing_readers(request, bound):
             raise RequestError(
                 f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
@@ -172,24 +175,20 @@ class Decider:
         request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
             check_amounts(self._view, request.where_expression)
-        return request, bound, text
+        return request, bound
 
-    def _evaluate(self, request: Request, bound: BoundPolicy, text: bytes) -> EvaluationContext:
+    def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
         bound = self._reduce(bound, idle_readers(request, bound))
-        key = (text, request.evaluation_key)
-        judgement, plan = self._cache.evaluation(
-            self._view, request, bound, key, strict=self._strict
-        )
-        return EvaluationContext(self._view, request, bound, judgement, plan, self._strict)
+        return self._cache.context(request, bound, strict=self._strict)
 
-    def _eligible(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
+    def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass what depends neither on what is free nor on the group."""
-        case = self._evaluate(msgspec.structs.replace(request, group=None), bound, text)
+        context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
         fixed = [
-            filter_.name not in case.evaluation.availability_readers
-            for filter_ in case.bound.filters
+            filter_.name not in context.evaluation.availability_readers
+            for filter_ in context.bound.filters
         ]
-        passing: Mask = np.logical_and.reduce(case.evaluation.verdicts[fixed])
+        passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
         return passing
 
     def _reduce(self, bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
@@ -204,12 +203,12 @@ class Decider:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
 
-    def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
+    def _policy(self, name: str) -> BoundPolicy:
         if name not in self._bound:
             policy = self._policies.get(name)
             if policy is None:
                 raise UnknownName("policy", name, self._policies)
-            self._bound[name] = bind(policy), to_json(policy)
+            self._bound[name] = bind(policy)
         return self._bound[name]
 
     def _check_names(self, request: Request) -> None:
