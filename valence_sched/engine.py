@@ -14,6 +14,7 @@ from valence_sched import files
 from valence_sched.app import App
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import (
     ClaimLost,
     CredentialError,
@@ -201,7 +202,7 @@ class Plans(States):
 
         Errors as for a view.
         """
-        report = decision.report()
+        report = decision_report(decision)
         podms = self._podms_as_read(texts, {one.chosen.podm for one in report.placements}, live)
         at = self.now().isoformat(timespec="seconds")
         return make_plan(report, podms.values(), at)
@@ -399,7 +400,7 @@ class Operations(Plans):
         choices = {placement.choice for placement in decision.placements}
         alternatives = tuple(decision.request.alternatives[choice - 1] for choice in choices)
         called = decision.request.flavor or decision.request.id
-        report = to_json(decision.report())
+        report = to_json(decision_report(decision))
         order = Order(report, decision.placements, called, alternatives, key, timeout_s)
         try:
             found: Sequence[Receipt] = tuple(send(url, order))

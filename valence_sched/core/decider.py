@@ -12,7 +12,7 @@ import numpy as np
 
 from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
 from valence_sched.core.batch import Batch, schedule
-from valence_sched.core.decision import Decision, unknown_resources
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.unknown_terms import unknown_terms
@@ -136,11 +136,7 @@ class Decider:
         case = self._context(request)
         if warnings is not None:
             view, request = case.view, case.request
-            notes = [
-                *case.evaluation.notes,
-                *unknown_resources(view, request),
-                *unknown_terms(view, request),
-            ]
+            notes = [*case.evaluation.notes, *unknown_terms(view, request)]
             warnings += [note for note in notes if note not in warnings]
         fits = count_fits(case, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]

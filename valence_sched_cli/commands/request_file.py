@@ -96,7 +96,9 @@ def rows(decisions: Decisions, names: Sequence[str]) -> Iterator[tuple[Any, ...]
 
 def outcome_lines(decisions: Decisions, names: Sequence[str]) -> Iterator[str]:
     """Yield a line for each thing to know about the outcome, the outcome itself last."""
-    for warning in decisions.warnings:
+    from valence_sched.core.explain.report import decisions_warnings
+
+    for warning in decisions_warnings(decisions):
         yield f"warning: {warning}"
     for name, decision in zip(names, decisions.decisions, strict=False):
         if decision.explainable and decisions.failure in (None, decision):

@@ -30,6 +30,7 @@ from valence_sched_cli.output.explanation import ReportRenderer, explanation_lin
 
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
+    from valence_sched.model.explanation import Explanation
     from valence_sched.model.request import Request
 
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
@@ -118,8 +119,7 @@ class SchedulePodm(base.Lister):
     def _dispatch(
         self, parsed_args: argparse.Namespace, decision: Decision
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        if parsed_args.report:
-            self.main.write_report(decision.report(), parsed_args.report)
+        self._write_report(parsed_args, decision)
         rows = claim_compose.dispatch(self, parsed_args, decision)
         self.exit_code = EXIT_CODES[decision.outcome]
         self._tell_outcome(decision, explain=parsed_args.explain)
@@ -131,8 +131,8 @@ class SchedulePodm(base.Lister):
         done = claim_compose.decide_and_compose(self, parsed_args, request)
         if done.decision is not None and not done.decision.placed_nodes:
             return self._show_decision(parsed_args, done.decision)
-        if done.decision is not None and parsed_args.report:
-            self.main.write_report(done.decision.report(), parsed_args.report)
+        if done.decision is not None:
+            self._write_report(parsed_args, done.decision)
         claim_compose.describe_result(self, done, request, waits=parsed_args.wait > 0)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(done))
 
@@ -142,44 +142,63 @@ class SchedulePodm(base.Lister):
         self.exit_code = EXIT_CODES[decision.outcome]
         if parsed_args.dry_run == "server":
             claim_compose.preview(self, parsed_args, decision)
-        if parsed_args.report:
-            self.main.write_report(decision.report(), parsed_args.report)
+        explanation = self._write_report(parsed_args, decision)
         columns = EXPLAIN_COLUMNS if parsed_args.explain else COLUMNS
         rows = list(decision_rows(decision, explain=parsed_args.explain))
         if parsed_args.explain:
-            self._explain(decision, parsed_args)
+            self._explain(decision, explanation, parsed_args)
         self._tell_outcome(decision, explain=parsed_args.explain)
         shown = [name for name in columns if not is_redundant(name, columns, rows, parsed_args)]
         picks = [columns.index(name) for name in shown]
         return shown, [tuple(row[pick] for pick in picks) for row in rows]
 
+    def _write_report(
+        self, parsed_args: argparse.Namespace, decision: Decision
+    ) -> Explanation | None:
+        """Write the report that is asked for, if any; return the explanation in it."""
+        from valence_sched.core.explain.report import decision_report
+
+        if not parsed_args.report:
+            return None
+        report = decision_report(decision)
+        self.main.write_report(report, parsed_args.report)
+        return report.explanation
+
     def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from valence_sched.core.explain.report import decisions_report
+
         requests = request_file.read_requests(self.main, parsed_args)
         engine = decider_for(self, parsed_args)
         found = request_file.decide(engine, requests, parsed_args)
         self.exit_code = EXIT_CODES[found.outcome]
         if parsed_args.report:
-            self.main.write_report(found.report(), parsed_args.report)
+            self.main.write_report(decisions_report(found), parsed_args.report)
         called = request_file.request_names(requests)
         self.closing += request_file.outcome_lines(found, called)
         return request_file.COLUMNS, list(request_file.rows(found, called))
 
-    def _explain(self, decision: Decision, parsed_args: argparse.Namespace) -> None:
-        explanation = decision.explanation
-        assert explanation is not None, "one request alone is decided on what is there"
+    def _explain(
+        self, decision: Decision, explanation: Explanation | None, parsed_args: argparse.Namespace
+    ) -> None:
+        from valence_sched.core.explain.explain import explain
+
+        explanation = explanation or explain(decision)
         formatter = self._formatter_plugins["table"].obj
         screen = ReportRenderer(formatter, self.app.stderr, parsed_args)
         self.closing += [funnel_line(decision), *screen.candidates(explanation)]
         self.closing += explanation_lines(explanation)
 
     def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
-        for warning in decision.warnings:
+        from valence_sched.core.explain.report import decision_warnings
+        from valence_sched.core.explain.verdicts import Verdicts
+
+        for warning in decision_warnings(decision):
             self.closing.append(f"warning: {warning}")
         hidden = len(decision.view.podms) - MAX_LISTED_PODMS
         if not explain and hidden > 0:
             every = len(decision.view.podms)
             self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
         for podm in decision.chosen_podms()[:MAX_LISTED_PODMS]:
-            if reason := decision.stop_reason(podm):
+            if reason := Verdicts(decision).stop_reason(podm):
                 self.closing.append(f"no more on {decision.view.podms[podm].id}: {reason.text}")
         self.closing += outcome_lines(decision)

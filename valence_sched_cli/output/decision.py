@@ -42,7 +42,11 @@ def decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, .
             shown.add(other.podm)
     if not explain and len(decision.view.podms) > MAX_LISTED_PODMS:
         return
-    for verdict in decision.verdicts():
+    if not decision.explainable:
+        return
+    from valence_sched.core.explain.verdicts import Verdicts
+
+    for verdict in Verdicts(decision).podm_verdicts():
         if verdict.podm not in shown:
             yield _verdict_row(decision, verdict, explain=explain)
 
@@ -73,6 +77,8 @@ def _score_gap(behind: float) -> str:
 
 
 def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> tuple[Any, ...]:
+    from valence_sched.core.explain.verdicts import Verdicts
+
     row = decision.row_of(verdict.podm, verdict.pool)
     if verdict.outcome != "rejected":
         candidate = decision.candidate(row)
@@ -84,7 +90,7 @@ def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> 
     return (
         Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
         UriTails([]), GrantsCell([]), ReasonTextCell(reason),
-        PairLines({}), Absent(), ReasonsCell(decision.reasons(row) if explain else []),
+        PairLines({}), Absent(), ReasonsCell(Verdicts(decision).reasons(row) if explain else []),
     )  # fmt: skip
 
 
@@ -137,7 +143,9 @@ def nodes_text(count: int) -> str:
 
 def funnel_line(decision: Decision, attempt: Attempt | None = None) -> str:
     """Return the funnel of a part, else of the one that is told of, in one line."""
-    steps = decision.funnel(attempt)
+    from valence_sched.core.explain.report import funnel_steps
+
+    steps = funnel_steps(decision, attempt)
     left = [f"{len(decision.view):,} in all"]
     left += [f"{s.went_on:,} after {s.filter}" for s in steps if s.went_on < s.came_in]
     idle = ", ".join(step.filter for step in steps if step.went_on == step.came_in)

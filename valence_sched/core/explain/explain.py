@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from valence_sched.core.alternatives import needs_anchor
 from valence_sched.core.batch import goes_by_cost
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import COST_SCALE
 from valence_sched.core.explain.amount_sensitivity import MOST_TRIES, AmountSearch
 from valence_sched.core.explain.near_misses import NearMissSearch
@@ -27,9 +27,6 @@ from valence_sched.model.explanation import (
     ScorePart,
     Sensitivity,
 )
-
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
 
