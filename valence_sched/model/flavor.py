@@ -60,7 +60,8 @@ class Flavor(Noun, frozen=True, kw_only=True):
         """Return the alternatives to make a node, in the order in which they are tried."""
         common = compile_properties(self.properties)
         others = [
-            compile_properties(properties, preceding=self.properties) for properties in self.first_of
+            compile_properties(properties, preceding=self.properties)
+            for properties in self.first_of
         ]
         return tuple(
             Alternative(common.needs + other.needs, common.bonds + other.bonds) for other in others
