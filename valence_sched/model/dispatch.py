@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision handed to somebody else who composes: what goes out, and what came back."""
+"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from valence_sched.model.decision import Placement
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A decision to dispatch: its document as bytes, its nodes, and what each was asked to be.
+    """A decision to dispatch: its document as bytes, its nodes, and the properties of each node.
 
-    ``properties`` are in Valence's words; ``unsaid`` is what these cannot say of what was asked,
-    None where they say it all. ``key`` signs the document; it is never printed.
+    ``properties`` are those of a Valence compose request; ``unsaid`` names the parts of the request
+    that they cannot express, None if there are none. ``key`` signs the document; it is never
+    printed.
     """
 
     report: bytes
@@ -30,7 +31,7 @@ class Order:
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What the other side answered about some nodes of an order, by number."""
+    """What the external composer answered about some nodes of an order, by number."""
 
     nodes: tuple[int, ...]
     podm: str
@@ -39,12 +40,12 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class Dispatcher(Protocol):
-    """A function of ``valence_sched.dispatchers``: where to, and the order."""
+    """A function of the entry point group ``valence_sched.dispatchers``."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send once, never twice.
+        """Send an order to a URL once, and never again.
 
         Raises:
-            DispatchFailed: the other side refuses or does not answer; the message says what it
-                may have taken nonetheless.
+            DispatchFailed: the composer refuses or does not answer; the message says what it may
+                have accepted nevertheless.
         """

@@ -229,7 +229,7 @@ class TestOverrides(unittest.TestCase):
 
     def scores(self, bound) -> list[float]:
         found = evaluate(self.SITE, CORES, bound, strict=True)
-        return [round(1 - cost / bound.worst / COST_SCALE, 6) for cost in found.cost.tolist()]
+        return [round(1 - cost / bound.worst_cost / COST_SCALE, 6) for cost in found.cost.tolist()]
 
     def test_an_aggregate_goes_before_a_zone_and_the_smallest_of_several_counts(self):
         """semantics.md 3: as Nova's multipliers of aggregates."""
