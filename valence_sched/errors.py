@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error of the scheduler, with its code, exit code and HTTP status.
+"""The error tree: every error of the project, with its code, exit code and HTTP status.
 
 ::
 

@@ -135,7 +135,7 @@ class Trace:
 
 def _policy(name: str) -> BoundPolicy:
     """Return a built-in policy whose weighers are told what things are called here."""
-    policy = App(environ={}).policies()[name]
+    policy = App(environ={}).config.policies()[name]
     here = {"fragmentation": {"of": CARDS}, "tight": {"of": SCARCITY}}
     uses = [
         WeigherUse(use.name, use.weight, {**use.options, **here.get(use.name, {})})
@@ -145,7 +145,7 @@ def _policy(name: str) -> BoundPolicy:
     says = Request(
         traits=NameRequirements(required=("a card model",))
     )  # and of no group, zone or thing
-    return without_readers(bound, idle_readers(says))
+    return without_readers(bound, idle_readers(says, bound))
 
 
 def _podm_of(nodes: Any, row: int) -> Any:

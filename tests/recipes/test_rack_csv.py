@@ -10,6 +10,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_options import Selection
 
 from .rack_csv.rack_csv import records
 
@@ -48,5 +49,7 @@ class TestRackCsv(unittest.TestCase):
             list(records("-", io.BytesIO(b"name,size\n"), self.diagnostics, {}))
 
     def test_its_lines_are_an_inventory(self):
-        view = App(stdin=io.BytesIO(self.record.json + b"\n")).view(["-"])
+        view = App(stdin=io.BytesIO(self.record.json + b"\n")).loader.view(
+            Selection(sources=("-",))
+        )
         self.assertEqual(["rack-7"], [podm.id for podm in view.podms])

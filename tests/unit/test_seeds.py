@@ -30,6 +30,7 @@ from valence_sched.core.ranking import rank_rows
 from valence_sched.filters.capacity import capacity
 from valence_sched.model.inventory import format_capabilities, parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.read_options import Selection
 from valence_sched.testing import request, scenes, view
 from valence_sched.view.view import View
 
@@ -152,9 +153,9 @@ class TestS0(unittest.TestCase):
                 "version": "1.0",
                 "podms": [{"id": "a", "blocks": [cpu("c", 64, 262144)]}],
             }))  # fmt: skip
-            main = App(environ={"XDG_CONFIG_HOME": folder})
-            found = main.decider([str(inventory)], [])
-            flavor = main.flavor("small")
+            app = App(environ={"XDG_CONFIG_HOME": folder})
+            found = app.decider(Selection(sources=(str(inventory),)))
+            flavor = app.config.flavor("small")
         asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
         self.assertEqual(["a"], chosen(found.select_destinations(asked)))
         policy = found.policies()[0]
@@ -214,13 +215,14 @@ class TestPlugIns(unittest.TestCase):
     """
     PROGRAM = """
         import json, sys
-        from valence_sched import files, testing
+        from valence_sched import testing
+        from valence_sched.config import parsers
         from valence_sched.core import plugins
-        from valence_sched.engine import Engine
+        from valence_sched.core.decider import Decider
 
-        testing.check_filter(plugins.installed(plugins.FILTERS).get("cool"))
-        testing.check_weigher(plugins.installed(plugins.WEIGHERS).get("cheap"), dear=50)
-        policies = files.policies(sys.stdin.buffer.read(), "ours.yaml")
+        testing.check_filter(plugins.load(plugins.FILTERS).get("cool"))
+        testing.check_weigher(plugins.load(plugins.WEIGHERS).get("cheap"), dear=50)
+        policies = parsers.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
         block = {"uri": "c", "devices": {"processors": [{"cores": 16}]}}
         facts = {
             "dear": {"inlet_celsius": 20, "cents_per_kwh": 60},
@@ -231,10 +233,10 @@ class TestPlugIns(unittest.TestCase):
         site = testing.view(*({"id": n, "facts": f, "blocks": [block]} for n, f in facts.items()))
         words = {"policy": "ours", "count": 3, "min_count": 0}
         asked = testing.request({"processor": {"total_cores": 16}}, **words)
-        decision = Engine(site, policies, strict=True).select_destinations(asked)
+        decision = Decider(site, policies, strict=True).select_destinations(asked)
         print(json.dumps({
-            "filters": list(plugins.installed(plugins.FILTERS).found),
-            "weighers": list(plugins.installed(plugins.WEIGHERS).found),
+            "filters": list(plugins.load(plugins.FILTERS).by_name),
+            "weighers": list(plugins.load(plugins.WEIGHERS).by_name),
             "chosen": [p.chosen.podm for p in decision.placements],
             "reasons": {v.podm: v.reason.filter for v in decision.verdicts() if v.reason},
         }))

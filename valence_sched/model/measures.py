@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted in every pool, by the name that people and expressions give it."""
+"""Measures: the amounts that people and expressions name, and a summary of them."""
 
 from __future__ import annotations
+
+from msgspec import Struct
 
 from valence_sched.model.need import Need, Test
 
@@ -21,6 +23,19 @@ MEASURES = {
 }
 
 
+class PodmSummary(Struct, frozen=True, kw_only=True):
+    """Free and total amounts of a pod manager or pool, each in the unit of its name."""
+
+    blocks: tuple[int, int]
+    cores: tuple[int, int]
+    memory_mib: tuple[int, int]
+    gpus: tuple[int, int]
+    accelerators: tuple[int, int]
+    drives: tuple[int, int]
+    nics: tuple[int, int]
+    stocks: dict[str, tuple[float, float]]
+
+
 def need_for_measure(name: str) -> Need:
-    """Return the need that a name measures: one of ``MEASURES``, else the stock of that name."""
+    """Return the need of a measure: one of ``MEASURES``, else the stock of that name."""
     return MEASURES.get(name) or Need(kind="stock", measure="amount", amount=0, resource=name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers to test against: served on loopback by a thread while a context lasts."""
+"""Serves recorded pod managers on loopback from a thread, for tests."""
 
 from __future__ import annotations
 

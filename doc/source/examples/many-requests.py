@@ -4,15 +4,16 @@ import sys
 from valence_sched.app import App
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
+from valence_sched.model.read_options import Selection
 from valence_sched.model.request import Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 
-main = App()
-ledger = Ledger(main.view(["examples/site.json"]))
-bound = bind(main.policies()["fragmentation"])
+app = App()
+ledger = Ledger(app.loader.view(Selection(sources=("examples/site.json",))))
+bound = bind(app.config.policies()["fragmentation"])
 for name in ("gpu-small", "medium", "small"):
-    flavor = main.flavors()[name]
-    request = sealed(Request(needs=flavor.needs, mix=main.mix(), policy="fragmentation"))
+    flavor = app.config.flavors()[name]
+    request = sealed(Request(needs=flavor.needs, mix=app.config.mix(), policy="fragmentation"))
     placed = FilterScheduler().schedule(ledger.context(request, bound)).nodes
     if placed:
         ledger.take(placed[0].chosen)

@@ -14,8 +14,8 @@ from valence_sched.testing import request as asked
 
 
 def planned(store, decider, what) -> PlanClaimer:
-    decision = decider.engine().select_destinations(what)
-    return PlanClaimer(store, make_plan(decision.report(), store.last().values()))
+    decision = decider.decider().select_destinations(what)
+    return PlanClaimer(store, make_plan(decision.report(), store.load_podms().values()))
 
 
 @on_each_engine
@@ -91,7 +91,7 @@ class TestComposing(unittest.TestCase):
                     status = {"CompositionState": "Composed"}
                     documents.put(uri, {**documents.get(uri), "CompositionStatus": status})
 
-            object.__setattr__(here.composer, "mark", steal)
+            object.__setattr__(here.composer, "checkpoint", steal)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
             self.assertEqual(([], True), (done.nodes, plan.claim_lost))
             self.assertIn(uri, done.failures[0])

@@ -29,8 +29,7 @@ from valence_sched.drivers.redfish.schema import (
     Zone,
 )
 from valence_sched.drivers.redfish.topology import block_topology
-from valence_sched.model.inventory import Block, FullBlock, FullPodm, Node, Pool, Status
-from valence_sched.view.builder import WHOLE_POOL
+from valence_sched.model.inventory import WHOLE_POOL, Block, FullBlock, FullPodm, Node, Pool, Status
 
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 

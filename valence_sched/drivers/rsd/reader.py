@@ -35,6 +35,7 @@ from valence_sched.drivers.rsd.schema import (
 )
 from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.model.inventory import (
+    WHOLE_POOL,
     BlockType,
     Devices,
     FullBlock,
@@ -44,7 +45,6 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
-from valence_sched.view.builder import WHOLE_POOL
 
 R = TypeVar("R", bound=Resource)
 

@@ -16,9 +16,9 @@ from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.device_schema import DriveDevice
 from valence_sched.drivers.rsd.schema import StoragePool, StorageService
 from valence_sched.drivers.rsd.stocks import GIB, stocks
+from valence_sched.model.stock import free_amount
 from valence_sched.simulator.rsd import tree
 from valence_sched.simulator.server.documents import DocumentTree, Json
-from valence_sched.view.stocks import free_amount
 
 WELL = {"State": "Enabled", "Health": "OK"}
 

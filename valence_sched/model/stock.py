@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Amounts of one stock: what is free, the largest grant, and the size of a grant for an amount."""
+
+from __future__ import annotations
+
+import math
+
+from valence_sched.model.inventory import Stock
+
+
+def free_amount(stock: Stock) -> float:
+    """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
+    return max(0.0, to_a_billionth(stock.total - stock.used)) if stock.total is not None else 0.0
+
+
+def to_a_billionth(amount: float) -> float:
+    """Return an amount without rounding errors; most are whole, and rounding is slow."""
+    return amount if amount % 1 == 0 else round(amount, 9)
+
+
+def largest_grant(stock: Stock) -> float:
+    """Return the largest amount that the stock can grant at once, 0 for none."""
+    largest = free_amount(stock)
+    if stock.max is not None and stock.max < largest:
+        largest = stock.max
+    if stock.step:
+        largest = to_a_billionth(math.floor(largest / stock.step + 1e-9) * stock.step)
+    return largest if largest >= stock.min else 0.0
+
+
+def grant_size(stock: Stock, requested: float) -> float | None:
+    """Return the smallest grant of at least ``requested``, None if the stock has none.
+
+    A grant is at least ``min``, at most ``max`` and a multiple of ``step``: a stock with a step of
+    64 MiB grants 1,024 MiB for 1,000.
+    """
+    amount = max(requested, stock.min)
+    if stock.step:
+        amount = to_a_billionth(math.ceil(amount / stock.step - 1e-9) * stock.step)
+    return amount if amount <= largest_grant(stock) else None
