@@ -16,7 +16,6 @@ from valence_sched.drivers import recorded
 from valence_sched.errors import UsageError, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class SourceReader:
                     self.unread_ids.add(name)
                     self.diagnostics.unread(one_line(f"{name}: {reason}"))
                 self.diagnostics.extend(reading.diagnostics)
-                yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
+                yield recorded.Record(reading.podm, f"pod manager {name}", "$")
         finally:
             self.progress(None)
             self.config.remarks += reader.remarks
