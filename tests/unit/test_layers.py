@@ -89,6 +89,7 @@ ONLY_IN = {
     "keystoneauth1": {"resolvers", "valence_sched_cli"},
     "openstack": {"resolvers", "valence_sched_cli"},
     "osc_lib": {"valence_sched_cli"},
+    "platformdirs": {"config"},
     "requests": {"dispatchers", "drivers"},
     "rich": {"valence_sched_cli"},
     "sqlalchemy": {"store"},
