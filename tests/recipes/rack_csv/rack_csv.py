@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from valence_sched.drivers.recorded import Record
-from valence_sched.errors import InputError
-from valence_sched.model.inventory import (
+from valence_sched import (
     Accelerator,
     Devices,
     FullBlock,
     FullPodm,
+    InputError,
     Memory,
     Processor,
+    Record,
     Status,
     to_json,
 )
