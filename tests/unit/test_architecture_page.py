@@ -20,7 +20,7 @@ DOTTED = re.compile(r"\bvalence_sched(?:_cli)?(?:\.\w+)+")
 MADE = {
     "valence_sched.drivers.rack_csv",
     "valence_sched.filters.quiet_hours",
-    "valence_sched_cli.aggregate",
+    "valence_sched_cli.commands.aggregate",
     "valence_sched/filters/quiet_hours.py",
     "tests/unit/filters/test_quiet_hours.py",
 }

@@ -45,6 +45,9 @@ class Modules(SphinxDirective):
         rows = [module for name in self.arguments for module in modules() if module.room == name]
         if not rows:
             raise self.error(f"no module in {' '.join(self.arguments)}")
+        for row in rows:
+            for path in (ROOT / row.path, (ROOT / row.path).parent):  # a new file changes the folder
+                self.env.note_dependency(str(path))
         return self.parse_text_to_nodes(table(rows))
 
 
@@ -57,6 +60,7 @@ class Source(SphinxRole):
             path = found(self.text)
         except LookupError as error:
             return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
+        self.env.note_dependency(str(ROOT / path))
         literal = nodes.literal(path, path)
         if self.text in path:
             return [literal], []
