@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from valence_sched.app import App as App
     from valence_sched.core.ledger import Ledger as Ledger
     from valence_sched.core.policy import bind as bind
-    from valence_sched.drivers.dialect import Dialect as Dialect
+    from valence_sched.drivers.dialect import Dialect as Dialect, Dialects as Dialects
     from valence_sched.drivers.files.json_inventory import Record as Record
     from valence_sched.errors import (
         ClaimLost as ClaimLost,
@@ -68,11 +68,12 @@ if TYPE_CHECKING:
         to_json as to_json,
     )
     from valence_sched.model.liveness import Sign as Sign
+    from valence_sched.model.proximity import Place as Place
+    from valence_sched.model.read_options import Selection as Selection
     from valence_sched.model.request import Request as Request, sealed as sealed
     from valence_sched.model.scheduler import Scheduler as Scheduler
     from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
     from valence_sched.testing import check_filter as check_filter, check_weigher as check_weigher
-    from valence_sched.view.proximity import Place as Place
     from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
     from valence_sched.view.view import (
         Floats as Floats,
@@ -89,7 +90,7 @@ _MODULES = {
         "app": "App",
         "core.ledger": "Ledger",
         "core.policy": "bind",
-        "drivers.dialect": "Dialect",
+        "drivers.dialect": "Dialect Dialects",
         "drivers.files.json_inventory": "Record",
         "errors": """
             ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
@@ -105,11 +106,12 @@ _MODULES = {
             Nic Node Podm Pool Processor Status Stock to_json
         """,
         "model.liveness": "Sign",
+        "model.proximity": "Place",
+        "model.read_options": "Selection",
         "model.request": "Request sealed",
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",
         "testing": "check_filter check_weigher",
-        "view.proximity": "Place",
         "view.terms": "Term per_pool terms",
         "view.view": "Floats Labels Mask View",
     }.items()

@@ -1,37 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads configuration once and wires the scheduler from it."""
+"""App: wires configuration, sources, inventory loader, captures and engine."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from valence_sched import files
-from valence_sched.core import plugins
+from valence_sched.config import credentials
+from valence_sched.config.requests import Cloud
+from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
-from valence_sched.errors import RequestError, UnknownName
-from valence_sched.inventory.capture import Captures
-from valence_sched.inventory.sources import Now, Progress, split_plugin_name
+from valence_sched.errors import UsageError
+from valence_sched.inventory.loader import InventoryLoader
+from valence_sched.inventory.registry import Registry
+from valence_sched.inventory.sources import Now, Progress, SourceReader
 from valence_sched.model.decision import Report, Reports
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
+from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.read_options import Selection
+from valence_sched.model.registration import PasswordReference
 from valence_sched.model.reports import parse_report
-from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
-from valence_sched.view.proximity import (
-    ExternalResource,
-    Resolver,
-    external_resources,
-    is_known,
-    resolve_resource,
-)
 
-Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
+if TYPE_CHECKING:
+    from valence_sched.inventory.capture import Captures
 
 
-class App(Captures):
-    """The scheduler's parts, made on demand from files, the environment and standard input."""
+class App:
+    """Holds the scheduler's parts, made from files, the environment and standard input.
+
+    ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader``
+    builds views of them, ``captures`` records them, ``diagnostics`` are about what was read.
+    """
 
     def __init__(
         self,
@@ -41,140 +41,87 @@ class App(Captures):
         cloud: Cloud | None = None,
         now: Now | None = None,
     ) -> None:
-        super().__init__(environ, stdin, progress, now)
-        self._cloud = cloud
+        self.diagnostics = Diagnostics()
+        self.config = Configuration(environ, stdin, cloud)
+        self.sources = SourceReader(self.config, self.diagnostics, self.registry, progress, now)
+        self.loader = InventoryLoader(self.sources)
+        self.now = self.sources.now
 
-    def decider(
-        self,
-        sources: Sequence[str],
-        policy_files: Sequence[str],
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        flavor_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-        texts: dict[str, bytes] | None = None,
-    ) -> Decider:
+    @functools.cached_property
+    def captures(self) -> Captures:
+        """Return the part that records pod managers."""
+        from valence_sched.inventory.capture import Captures  # the renderer: only to record
+
+        return Captures(self.sources, self.loader)
+
+    def registry(self, state: str | None = None) -> Registry:
+        """Return the registry whose state is at a URL, None for the usual one."""
+        return Registry(self.config, state)
+
+    def decider(self, selection: Selection, texts: dict[str, bytes] | None = None) -> Decider:
         """Return a scheduler for the inventories and all known policies and flavors.
 
-        ``texts`` gets the JSON of each pod manager as it was told, by its id.
+        ``texts`` gets the JSON of each pod manager as it was read, by its id.
         """
-        known = self.policies(policy_files)
-        view = self.view(sources, strict=strict, resource_files=resource_files, live=live,
-                         texts=texts)  # fmt: skip
-        skipped = [
-            str(line) for line in (*self.unread_lines, *self.skipped_lines)
-        ]  # reports take no other
-        mix = functools.partial(self.mix, flavor_files)
-        return Decider(view, known.values(), mix=mix, skipped=skipped, strict=strict)
+        policies = self.config.policies(selection.policy_files)
+        view = self.loader.view(selection, texts)
+        mix = functools.partial(self.config.mix, selection.flavor_files)
+        diagnostics = self.diagnostics
+        skipped = [*diagnostics.lines("unread"), *diagnostics.lines("skipped")]
+        return Decider(view, policies.values(), mix=mix, skipped=skipped, strict=selection.strict)
 
-    def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
-        """Return the mix of all known flavors, each by its share."""
-        known = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
-        return Mix(
-            tuple(FlavorShare(flavor.needs, flavor.traits, flavor.share) for flavor in known)
-        )
-
-    def read_requests(
-        self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
-    ) -> list[Request]:
-        """Return the requests of a file, compiled.
-
-        Raises:
-            InputError: the file is not what it must be.
-            UnknownName: a request names a flavor that is not there.
-        """
-        known = self.flavors(flavor_files)
-        found = []
-        for place, asked in files.parse_requests(self.read(path), path):
-            if isinstance(asked, Request):
-                found.append(asked)
-                continue
-            if asked.flavor is not None and asked.flavor not in known:
-                raise UnknownName("flavor", asked.flavor, known, f"{path}: {place}.flavor")
-            try:
-                found.append(self.compile_request(asked, known.get(asked.flavor or ""), near_maps))
-            except (RequestError, UnknownName) as error:
-                raise error.at(f"{path}: {place}") from None
-        return found
-
-    def compile_request(
-        self, asked: RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
-    ) -> Request:
-        """Return a request that a person wrote, compiled; without a flavor from its properties.
-
-        Errors as for what it is to be near.
-        """
-        near = self.resolve_near(
-            (*external_resources(asked.near), *external_resources(asked.prefer_near, soft=True)),
-            near_maps,
-        )
-        return compile_request(asked, flavor or inline_flavor(asked), near)
-
-    def resolve_near(
-        self, asked: Iterable[ExternalResource], sources: Sequence[str] = ()
-    ) -> tuple[Proximity, ...]:
-        """Return where things are: maps and resolvers named by ``sources`` know, or the cloud.
-
-        The user's own map is looked in after ``sources``, the cloud last and only for what
-        nobody before it knows.
-
-        Raises:
-            UnknownName: nobody knows a thing; the message says where was looked.
-            RequestError: a thing is known, but not where it is.
-            CloudError: the cloud is needed and does not answer.
-            InputError: a map is not what it must be.
-        """
-        wanted = tuple(asked)
-        known = self._resolvers(sources) if wanted or sources else []
-        cloud: list[Resolver] = []
-        found = []
-        for thing in wanted:
-            who = f"a resolver asked for {thing.text}"
-            with plugins.plugin_errors(who):
-                unknown = not is_known(known, thing)
-            if unknown and self._cloud and not cloud:
-                resolve = plugins.load(plugins.RESOLVERS).get("openstack")
-                cloud.append(resolve(self._cloud()))
-            with plugins.plugin_errors(who):
-                found.append(resolve_resource(thing, [*known, *cloud]))
-        return tuple(found)
-
-    def _resolvers(self, sources: Sequence[str]) -> list[Resolver]:
-        own = self.user_file("near.yaml")
-        named = [split_plugin_name(source) for source in sources]
-        named += [("", str(own))] if own.is_file() else []
-        resolvers = plugins.load(plugins.RESOLVERS)
-        things = []
-        for name, path in named:
-            make = resolvers.get(name or "map")
-            with plugins.plugin_errors(f"resolver {name or 'map'!r}: {path}"):
-                things.append(make(path))
-        return things
-
-    def convert(
+    def serve(
         self,
-        sources: Sequence[str],
-        output: str,
+        selection: Selection,
+        ready: Callable[[list[tuple[str, str]]], None],
         *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> tuple[int, int]:
-        """Write inventories as one file; return how many podms and blocks it holds."""
-        podms = self.podms(sources, strict=strict, resource_files=resource_files, live=live)
-        return files.write_inventory(podms, output)
+        username: str | None = None,
+        password: PasswordReference | None = None,
+        **options: Any,
+    ) -> None:
+        """Serve inventories as live pod managers until a signal stops the process.
+
+        ``ready`` is called with id and URL of each when all listen; ``options`` are the fields of
+        :class:`~valence_sched.simulator.server.serve.ServeOptions`.
+
+        Raises:
+            UsageError: a user without a password, or a password without a user.
+            CredentialError: the password is missing, or others can read it.
+            InventoryIncomplete: with ``strict``, a document had to be skipped.
+            SchedulerError: as for the simulator.
+        """
+        from valence_sched.simulator.server import serve, sessions
+
+        if (username is None) != (password is None):
+            raise UsageError("a login needs --username and one of --password-env, --password-file")
+        if username is not None:
+            text = credentials.read_password(password, "podm serve", self.config.environ, None)
+            options["login"] = sessions.Account(username, text or "")
+
+        def check_and_report(urls: list[tuple[str, str]]) -> None:
+            self.loader.check(len(urls), selection)
+            ready(urls)
+
+        records = self.sources.records(selection)
+        serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
 
     def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""
         files.write_json(report, file)
 
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
-        """Read one decision or several that were written, ``-`` for stdin; and warnings.
+        """Read one written decision or several, ``-`` for stdin; also return warnings.
 
         Raises:
-            InputError: it cannot be read, or is no such document.
+            InputError: it cannot be read, or is not such a document.
             NewerSchema: its major version is newer than ours.
         """
-        data = self.input.read() if file == "-" else files.read(file, limit=-1)
+        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         return parse_report(data, "stdin" if file == "-" else file)
+
+
+def fault_rules() -> list[tuple[str, str]]:
+    """Return the form and the help of every fault rule of ``podm serve``."""
+    from valence_sched.simulator.server.faults import RULES
+
+    return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]

@@ -39,7 +39,7 @@ from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.need import Alternative
 from valence_sched.model.plan import Plan, make_plan, parse_plan, plan_drift
-from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
+from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions, Selection
 from valence_sched.model.request import Request
 from valence_sched.model.usage import foreign_blocks
 
@@ -103,7 +103,7 @@ class States(App):
             InputError: it is no JSON or YAML object.
         """
         named = "stdin" if file == "-" else file
-        document = load_yaml(self.read(file), named)
+        document = load_yaml(self.config.read(file), named)
         if document is None:
             return {}
         if not isinstance(document, dict):
@@ -182,16 +182,16 @@ class Plans(States):
         from valence_sched.lifecycle.claim import Claimer
 
         told = self._remember_podms(store, sources, live, strict=strict)
-        resources = self.resources(resource_files)
+        resources = self.config.resources(resource_files)
         return Claimer(
             store,
-            self.policies(policy_files).values(),
-            mix=functools.partial(self.mix, flavor_files),
+            self.config.policies(policy_files).values(),
+            mix=functools.partial(self.config.mix, flavor_files),
             declared=DeclaredStocks(resources) if resources else None,
-            skipped=[*self.unread_lines, *self.skipped_lines],
+            skipped=[*self.diagnostics.lines("unread"), *self.diagnostics.lines("skipped")],
             strict=strict,
             among=frozenset(told),
-            statuses=self.statuses(told.items(), live),
+            statuses=self.loader.statuses(told.items(), live),
         )
 
     def plan(
@@ -220,9 +220,9 @@ class Plans(States):
             InputError: it cannot be read, is no plan, or was changed since it was made.
             NewerSchema: its major version is newer than ours.
         """
-        data = self.input.read() if file == "-" else files.read(file, limit=-1)
+        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
-        self.remarks += warnings
+        self.config.remarks += warnings
         return plan
 
     def plan_claimer(
@@ -248,12 +248,13 @@ class Plans(States):
         told = self._remember_podms(store, sources, self._narrow(names, sources, live),
                                 strict=strict, only=names)  # fmt: skip
         for name in names:
-            if name in self.unread_ids:
-                line = next(line for line in self.unread_lines if line.startswith(f"{name}: "))
+            if name in self.sources.unread_ids:
+                lines = self.diagnostics.lines("unread")
+                line = next(line for line in lines if line.startswith(f"{name}: "))
                 raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
             if name not in told:
                 raise _missing_podm(name)
-        return PlanClaimer(store, plan, self.statuses(told.items(), live),
+        return PlanClaimer(store, plan, self.loader.statuses(told.items(), live),
                        self._supplies(store, names, resource_files))  # fmt: skip
 
     def refresh(
@@ -273,11 +274,14 @@ class Plans(States):
         """
         texts: dict[str, bytes] = {}
         live = msgspec.structs.replace(live, subtract_claims=True)
-        view = self.view(sources, strict=strict, resource_files=resource_files, live=live,
-                         texts=texts)  # fmt: skip
-        policies = self.policies(policy_files).values() if policy_files else [plan.decision.policy]
+        selection = Selection(sources=tuple(sources), strict=strict,
+                              resource_files=tuple(resource_files), live=live)  # fmt: skip
+        view = self.loader.view(selection, texts)
+        policies = (
+            self.config.policies(policy_files).values() if policy_files else [plan.decision.policy]
+        )
         request = msgspec.structs.replace(plan.decision.request, company=GroupState())
-        decision = Decider(view, policies, skipped=[str(line) for line in self.skipped_lines],
+        decision = Decider(view, policies, skipped=self.diagnostics.lines("skipped"),
                           strict=strict).select_destinations(request)  # fmt: skip
         names = {basis.podm.id for basis in plan.podms}
         return decision, list(plan_drift(plan, self._podms_as_read(texts, names, live)))
@@ -288,7 +292,7 @@ class Plans(States):
         """Return the pod managers of these names as they told, with the status they stand with."""
         found = {name: decode(texts[name], FullPodm, f"pod manager {name}")
                  for name in names if name in texts}  # fmt: skip
-        statuses = self.statuses([(one.id, one.read_at) for one in found.values()], live)
+        statuses = self.loader.statuses([(one.id, one.read_at) for one in found.values()], live)
         return {
             name: msgspec.structs.replace(podm, status=statuses.get(name, podm.status))
             for name, podm in found.items()
@@ -305,10 +309,11 @@ class Plans(States):
     ) -> dict[str, str | None]:
         """Read pod managers and store them as they told; return when each was read, by id."""
         told = {}
-        for podm in self.podms(sources, strict=strict, live=live):
-            if podm.id in self.unread_ids or (only is not None and podm.id not in only):
+        selection = Selection(sources=tuple(sources), strict=strict, live=live)
+        for podm in self.loader.podms(selection):
+            if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
                 continue
-            if podm.id not in self.reported_ids:  # those told the state themselves
+            if podm.id not in self.sources.reported_ids:  # those told the state themselves
                 store.remember(podm)
             told[podm.id] = podm.read_at
         return told
@@ -321,7 +326,10 @@ class Plans(States):
         Raises:
             ClaimLost: one of them is not known any more.
         """
-        if self.named_sources(sources, live) or "-" in live.podm_files:
+        if (
+            self.sources.named_sources(Selection(sources=tuple(sources), live=live))
+            or "-" in live.podm_files
+        ):
             return live
         registry = self.registry(live.state)
         here = {member.registration.name for member in registry.all_members(live)}
@@ -337,7 +345,7 @@ class Plans(States):
         self, store: Store, names: Sequence[str], resource_files: Sequence[str]
     ) -> dict[str, dict[str, float]]:
         """Return what is left of stocks that only their declaration tells of."""
-        resources = self.resources(resource_files)
+        resources = self.config.resources(resource_files)
         if not resources:
             return {}
         declared = DeclaredStocks(resources)
@@ -413,7 +421,7 @@ class Operations(Plans):
         return found
 
     def _key(self, variable: str) -> bytes:
-        key = self.environ.get(variable)
+        key = self.config.environ.get(variable)
         if not key:
             raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {variable}, "
                                            "expected a key"))  # fmt: skip

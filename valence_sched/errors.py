@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error of the scheduler, with its code, exit code and HTTP status.
+"""The error tree: every error of the project, with its code, exit code and HTTP status.
 
 ::
 
@@ -236,18 +236,6 @@ class InventoryStale(InventoryIncomplete):
     """What is known of a pod manager is older than was allowed."""
 
     code = "inventory_stale"
-
-
-class Remark(str):
-    """A line about something that was read but is doubtful; nothing was left out for it."""
-
-    __slots__ = ()
-
-
-class Unread(str):
-    """A line about a live pod manager that could not be read; what was known of it stands in."""
-
-    __slots__ = ()
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from cliff import command, lister, show
 
-from valence_sched.errors import InventoryIncomplete, Remark, SchedulerError, UsageError
+from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.output import prepare
 from valence_sched_cli.output.prepare import prepare_formatter
 
 if TYPE_CHECKING:
     from valence_sched.engine import Operations
-    from valence_sched.model.read_options import ReadOptions
+    from valence_sched.model.read_options import ReadOptions, Selection
 
 #: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -147,6 +147,19 @@ class PodmCommand:
             liveness=getattr(parsed_args, "liveness", None),
         )
 
+    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
+        """Return the inventories and files that the words of the shell name."""
+        from valence_sched.model.read_options import Selection
+
+        return Selection(
+            sources=tuple(parsed_args.inventory),
+            strict=parsed_args.strict,
+            resource_files=tuple(parsed_args.resource_file),
+            flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
+            policy_files=tuple(getattr(parsed_args, "policy_file", ())),
+            live=self.live(parsed_args, only),
+        )
+
     def tell(self, text: str) -> None:
         """Write one line for the person at the terminal; data goes elsewhere."""
         self.app.stderr.write(f"{text}\n")
@@ -154,17 +167,18 @@ class PodmCommand:
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
         if self._main is None:
             return
-        for line in dict.fromkeys(self._main.remarks):
+        for line in dict.fromkeys(self._main.config.remarks):
             self.tell(f"remark: {line}")
-        self._main.remarks.clear()
-        unread, skipped = self._main.unread_lines, self._main.skipped_lines
-        remarks = [line for line in self._main.problems if isinstance(line, Remark)]
+        self._main.config.remarks.clear()
+        diagnostics = self._main.diagnostics
+        unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
+        remarks = diagnostics.lines("remark")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
         self._tell_remarks(remarks)
-        self._main.problems.clear()  # in interactive mode another command comes after this one
+        diagnostics.clear()  # in interactive mode another command comes after this one
 
     def _tell_remarks(self, remarks: Sequence[str]) -> None:
         """Tell of what is doubtful in the inventory, or where that is told."""
@@ -173,7 +187,7 @@ class PodmCommand:
                 self.tell(f"remark: {line}")
         elif remarks:
             noun = "remark" if len(remarks) == 1 else "remarks"
-            live = self._main is not None and bool(self._main.live_ids)
+            live = self._main is not None and bool(self._main.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
 

@@ -115,7 +115,7 @@ def add_nova_options(parser: argparse.ArgumentParser) -> None:
 
 
 def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
-    """Return a flavor of the cloud as one of ours; remarks go to ``main``.
+    """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
 
     Raises:
         UsageError: the program is not ``openstack``.
@@ -135,7 +135,7 @@ def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
         known = query_cloud(lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
     form = nova.parse_flavor(_nova_document(found), DocumentCursor(f"Nova flavor {name!r}"), dict)
-    main.remarks += form.remarks
+    main.config.remarks += form.remarks
     return form.flavor
 
 

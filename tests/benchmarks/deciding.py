@@ -26,7 +26,7 @@ from valence_sched.view.view import View
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
 FIVE = msgspec.structs.replace(
-    App(environ={}).policies()["default"],
+    App(environ={}).config.policies()["default"],
     name="five",
     weighers=tuple(
         WeigherUse(name) for name in ("room", "balance", "scarce", "known", "fragmentation")
@@ -64,13 +64,13 @@ def flavors_five() -> Iterator[Measurement]:
 def mixed() -> Iterator[Measurement]:
     """1,000 requests of 20 flavors, one after another, on 1,000 podms of 100 blocks."""
     site = view(BLOCKS, 0, podms_=1000)
-    flavors_ = list(App(environ={}).flavors().values())
+    flavors_ = list(App(environ={}).config.flavors().values())
     needs = [
         tuple(msgspec.structs.replace(need, amount=need.amount + n) if need.unit else need
               for need in flavors_[n % len(flavors_)].needs)
         for n in range(20)
     ]  # fmt: skip
-    asked = [sealed(Request(needs=one, policy=FIVE.name, mix=App(environ={}).mix()))
+    asked = [sealed(Request(needs=one, policy=FIVE.name, mix=App(environ={}).config.mix()))
              for one in needs]  # fmt: skip
     bound = bind(FIVE)
     scheduler = FilterScheduler()
@@ -88,7 +88,7 @@ def mixed() -> Iterator[Measurement]:
 def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurement]:
     """10,000 podms of 100 blocks: a flavor first, again, after a change, 1,000 nodes, or apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
-    flavor = App(environ={}).flavors()["medium"]
+    flavor = App(environ={}).config.flavors()["medium"]
     memory = itertools.count(flavor.needs[1].amount, 1)
     request = Request(needs=flavor.needs, policy=policy)
 
@@ -139,8 +139,8 @@ def _changes(count: int) -> Iterator[LeanPodm]:
 
 
 def _engine(blocks: int, stocks: int) -> Decider:
-    main = App(environ={})
-    return Decider(view(blocks, stocks), [*main.policies().values(), FIVE], mix=main.mix)
+    config = App(environ={}).config
+    return Decider(view(blocks, stocks), [*config.policies().values(), FIVE], mix=config.mix)
 
 
 def view(blocks: int, stocks: int, podms_: int = PODMS) -> View:

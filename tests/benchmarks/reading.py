@@ -14,6 +14,7 @@ import msgspec
 from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib
 from valence_sched.app import App
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_options import Selection
 
 PODMS, BLOCKS, SEED = 10_000, 100, 1
 
@@ -55,5 +56,5 @@ if __name__ == "__main__":
     if what == "decode":
         sys.stdout.write(f"{median_ms(lambda: _decode(name), 1)}\n")
     else:
-        took = median_ms(lambda: App(environ={}).view([name]), 1)
+        took = median_ms(lambda: App(environ={}).loader.view(Selection(sources=(name,))), 1)
         sys.stdout.write(f"{took} {peak_mib()}\n")

@@ -135,7 +135,7 @@ class Trace:
 
 def _policy(name: str) -> BoundPolicy:
     """Return a built-in policy whose weighers are told what things are called here."""
-    policy = App(environ={}).policies()[name]
+    policy = App(environ={}).config.policies()[name]
     here = {"fragmentation": {"of": CARDS}, "tight": {"of": SCARCITY}}
     uses = [
         WeigherUse(use.name, use.weight, {**use.options, **here.get(use.name, {})})

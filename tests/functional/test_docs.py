@@ -17,7 +17,7 @@ from tests.functional.renew_golden import EXAMPLES, README, SCREEN, demo, replay
 from valence_sched.core import plugins
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.liveness import Sign
-from valence_sched.view.proximity import Place, Resolver
+from valence_sched.model.proximity import Place, Resolver
 
 PAGES = sorted((ROOT / "doc" / "source").rglob("*.rst"))
 INCLUDED = re.compile(r"literalinclude:: (examples/\S+)")

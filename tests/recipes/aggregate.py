@@ -23,12 +23,7 @@ class ListAggregate(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the columns and the rows."""
-        view = self.main.view(
-            parsed_args.inventory,
-            strict=parsed_args.strict,
-            resource_files=parsed_args.resource_file,
-            live=self.live(parsed_args),
-        )
+        view = self.main.loader.view(self.selection(parsed_args))
         members: dict[str, list[str]] = {}
         for podm in view.podms:
             for name in podm.aggregates:

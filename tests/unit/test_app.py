@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the wiring reads: inventories, drivers, the environment, and files of its own."""
+"""The wired parts: inventories, drivers, the environment, and files of the user."""
 
 import io
 import json
@@ -16,14 +16,19 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
+from valence_sched.model.read_options import Selection
 
 SITE = str(Path(__file__).parents[2] / "examples" / "site.json")
 PODM = b'{"id":"%s","blocks":[{"uri":"c1","devices":{"processors":[{"cores":8}]}}]}\n'
 FLAVOR = b"name: mine\nproperties: {processor: {total_cores: 4}}\n"
 
 
-class TestMain(unittest.TestCase):
-    """Main, with a folder of its own for configuration."""
+def selection(*sources: str, strict: bool = False) -> Selection:
+    return Selection(sources=sources, strict=strict)
+
+
+class TestApp(unittest.TestCase):
+    """App, with a folder of its own for configuration."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -31,7 +36,7 @@ class TestMain(unittest.TestCase):
         self.folder = Path(folder.name)
         self.environ = {"XDG_CONFIG_HOME": str(self.folder)}
 
-    def main(self, stdin: bytes = b"", **environ: str) -> App:
+    def app(self, stdin: bytes = b"", **environ: str) -> App:
         return App(environ=self.environ | environ, stdin=io.BytesIO(stdin))
 
     def write(self, name: str, data: bytes) -> str:
@@ -42,74 +47,79 @@ class TestMain(unittest.TestCase):
 
     def test_without_an_inventory_the_person_is_told_which_option_is_missing(self):
         with self.assertRaisesRegex(UsageError, "--inventory"):
-            self.main().view([])
+            self.app().loader.view(selection())
 
     def test_the_environment_names_inventories_where_no_option_does(self):
         first, second = self.write("a.jsonl", PODM % b"a"), self.write("b.jsonl", PODM % b"b")
         both = os.pathsep.join([first, second])
-        self.assertEqual(["a", "b"], self.main(VALENCE_SCHED_INVENTORY=both).view([]).podm_ids)
+        self.assertEqual(
+            ["a", "b"], self.app(VALENCE_SCHED_INVENTORY=both).loader.view(selection()).podm_ids
+        )
 
     def test_an_option_wins_over_the_environment(self):
         path = self.write("a.jsonl", PODM % b"a")
-        main = self.main(VALENCE_SCHED_INVENTORY="/nowhere")
-        self.assertEqual(["a"], main.view([path]).podm_ids)
+        app = self.app(VALENCE_SCHED_INVENTORY="/nowhere")
+        self.assertEqual(["a"], app.loader.view(selection(path)).podm_ids)
 
     def test_a_driver_may_be_named_before_the_path(self):
-        self.assertEqual(8, len(self.main().view([f"recorded:{SITE}"]).podms))
+        self.assertEqual(8, len(self.app().loader.view(selection(f"recorded:{SITE}")).podms))
 
     def test_an_unknown_driver_is_refused_with_the_nearest_name(self):
         with self.assertRaisesRegex(UnknownName, "did you mean 'recorded'"):
-            self.main().view([f"record:{SITE}"])
+            self.app().loader.view(selection(f"record:{SITE}"))
 
     def test_a_file_with_a_colon_in_its_name_is_a_file(self):
         path = self.write("rack:7.jsonl", PODM % b"a")
-        self.assertEqual(["a"], self.main().view([path]).podm_ids)
+        self.assertEqual(["a"], self.app().loader.view(selection(path)).podm_ids)
 
     def test_standard_input_is_an_inventory_too(self):
-        self.assertEqual(["a"], self.main(PODM % b"a").view(["-"]).podm_ids)
+        self.assertEqual(["a"], self.app(PODM % b"a").loader.view(selection("-")).podm_ids)
 
     def test_a_bad_podm_is_skipped_and_the_others_are_read(self):
-        main = self.main(PODM % b"a" + b'{"id":"b","blocks":7}\n' + PODM % b"c")
-        self.assertEqual(["a", "c"], main.view(["-"]).podm_ids)
-        (line,) = main.skipped_lines
+        app = self.app(PODM % b"a" + b'{"id":"b","blocks":7}\n' + PODM % b"c")
+        self.assertEqual(["a", "c"], app.loader.view(selection("-")).podm_ids)
+        (line,) = app.diagnostics.lines("skipped")
         self.assertEqual("stdin: line 2: $.blocks: found 7, expected array", line)
 
     def test_strict_makes_a_skipped_podm_an_error_of_its_own(self):
         with self.assertRaisesRegex(InventoryIncomplete, "line 2"):
-            self.main(PODM % b"a" + b'{"id":1}\n').view(["-"], strict=True)
+            self.app(PODM % b"a" + b'{"id":1}\n').loader.view(selection("-", strict=True))
 
     def test_one_id_in_two_inventories_is_never_skipped(self):
         first, second = self.write("a.jsonl", PODM % b"a"), self.write("b.jsonl", PODM % b"a")
         with self.assertRaisesRegex(DuplicateId, "'a' again, first in .*a.jsonl"):
-            self.main().view([first, second])
+            self.app().loader.view(selection(first, second))
 
     def test_an_empty_id_is_skipped_like_any_other_bad_value(self):
-        main = self.main(PODM % b"a" + PODM % b"")
-        self.assertEqual(["a"], main.view(["-"]).podm_ids)
-        self.assertEqual(1, len(main.skipped_lines))
+        app = self.app(PODM % b"a" + PODM % b"")
+        self.assertEqual(["a"], app.loader.view(selection("-")).podm_ids)
+        self.assertEqual(1, len(app.diagnostics.lines("skipped")))
 
     def test_an_inventory_without_podms_is_an_error(self):
         with self.assertRaisesRegex(InputError, "found no pod manager"):
-            self.main(b'{"schema":"valence-sched/inventory","podms":[]}').view(["-"])
+            self.app(b'{"schema":"valence-sched/inventory","podms":[]}').loader.view(selection("-"))
 
     def test_what_is_converted_is_what_was_read(self):
         path = str(self.folder / "out.jsonl.zst")
-        self.assertEqual((8, 203), self.main().convert([SITE], path))
-        before = [podm.id for podm in self.main().podms([SITE])]
-        self.assertEqual(before, self.main().view([path]).podm_ids)
-        self.assertEqual(list(self.main().podms([SITE])), list(self.main().podms([path])))
+        self.assertEqual((8, 203), self.app().loader.convert(selection(SITE), path))
+        before = [podm.id for podm in self.app().loader.podms(selection(SITE))]
+        self.assertEqual(before, self.app().loader.view(selection(path)).podm_ids)
+        self.assertEqual(
+            list(self.app().loader.podms(selection(SITE))),
+            list(self.app().loader.podms(selection(path))),
+        )
 
     def test_a_failed_conversion_leaves_what_stood_there(self):
         path = self.write("out.json", b"old")
         with self.assertRaises(InventoryIncomplete):
-            self.main(PODM % b"a" + b"{}\n").convert(["-"], path, strict=True)
+            self.app(PODM % b"a" + b"{}\n").loader.convert(selection("-", strict=True), path)
         self.assertEqual(b"old", Path(path).read_bytes())
         self.assertEqual(["out.json"], os.listdir(self.folder))
 
     def test_own_flavors_stand_beside_the_built_in_ones_and_win(self):
         self.write("valence-sched/flavors.yaml", b"flavors:\n- " + FLAVOR.replace(b"\n", b"\n  "))
         small = self.write("more.yaml", FLAVOR.replace(b"mine", b"small"))
-        flavors = self.main().flavors([small])
+        flavors = self.app().config.flavors([small])
         self.assertEqual(4, flavors["small"].needs[0].amount)
         self.assertIn("mine", flavors)
         self.assertIn("gpu-large", flavors)
@@ -118,33 +128,33 @@ class TestMain(unittest.TestCase):
         own = b"flavors: [{name: small, share: 0, properties: {nics: [{}]}}, "
         own += b"{name: mine, share: 2.5, properties: {nics: [{}]}}]"
         file = self.write("f.yaml", own)
-        names = self.main().flavors([file])
-        mix = self.main().mix([file])
+        names = self.app().config.flavors([file])
+        mix = self.app().config.mix([file])
         self.assertEqual(len(names) - 1, len(mix.shares))
         self.assertEqual({1.0, 2.5}, {share.weight for share in mix.shares})
 
     def test_a_flavor_word_is_a_name_a_file_or_standard_input(self):
         path = self.write("mine.yaml", FLAVOR)
-        for main, word in ((self.main(), path), (self.main(FLAVOR), "-")):
-            self.assertEqual("mine", main.flavor(word).name)
-        self.assertEqual("gpu-large", self.main().flavor("gpu-large").name)
+        for app, word in ((self.app(), path), (self.app(FLAVOR), "-")):
+            self.assertEqual("mine", app.config.flavor(word).name)
+        self.assertEqual("gpu-large", self.app().config.flavor("gpu-large").name)
         with self.assertRaisesRegex(UnknownName, "did you mean 'gpu-large'"):
-            self.main().flavor("gpu-larg")
+            self.app().config.flavor("gpu-larg")
 
     def test_a_file_of_several_flavors_is_no_flavor(self):
         one = {"properties": {"processor": {"total_cores": 4}}}
         both = {"flavors": [{"name": "a", **one}, {"name": "b", **one}]}
         path = self.write("both.json", json.dumps(both).encode())
         with self.assertRaisesRegex(InputError, "found 2 flavors, expected one .*--flavor-file"):
-            self.main().flavor(path)
+            self.app().config.flavor(path)
 
     def test_own_policies_stand_beside_the_built_in_ones(self):
         path = self.write("p.yaml", b"name: mine\nfilters: [enabled]\nweighers: [room]\n")
-        known = self.main().policies([path])
+        known = self.app().config.policies([path])
         self.assertLessEqual({"default", "pack", "balanced", "chance", "mine"}, set(known))
 
     def test_progress_is_told_while_podms_are_read_and_at_the_end(self):
         seen = []
         lines = b"".join(PODM % str(number).encode() for number in range(600))
-        App(environ={}, stdin=io.BytesIO(lines), progress=seen.append).view(["-"])
+        App(environ={}, stdin=io.BytesIO(lines), progress=seen.append).loader.view(selection("-"))
         self.assertEqual([256, 512, None], seen)

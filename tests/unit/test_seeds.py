@@ -30,6 +30,7 @@ from valence_sched.core.ranking import rank_rows
 from valence_sched.filters.capacity import capacity
 from valence_sched.model.inventory import format_capabilities, parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.read_options import Selection
 from valence_sched.testing import request, scenes, view
 from valence_sched.view.view import View
 
@@ -152,9 +153,9 @@ class TestS0(unittest.TestCase):
                 "version": "1.0",
                 "podms": [{"id": "a", "blocks": [cpu("c", 64, 262144)]}],
             }))  # fmt: skip
-            main = App(environ={"XDG_CONFIG_HOME": folder})
-            found = main.decider([str(inventory)], [])
-            flavor = main.flavor("small")
+            app = App(environ={"XDG_CONFIG_HOME": folder})
+            found = app.decider(Selection(sources=(str(inventory),)))
+            flavor = app.config.flavor("small")
         asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
         self.assertEqual(["a"], chosen(found.select_destinations(asked)))
         policy = found.policies()[0]

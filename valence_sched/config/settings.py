@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people configure: policies, flavors, resources, from the package, their own, and named."""
+"""Configuration: policies, flavors and resources, built in, of the user, and from named files."""
 
 from __future__ import annotations
 
@@ -7,29 +7,37 @@ import functools
 import importlib.resources
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from valence_sched import files
+from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
+from valence_sched.model.proximity import ExternalResource
+from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
+from valence_sched.model.request_spec import RequestSpec
 
 
 class Configuration:
-    """The files of a person: found by the environment, or named; ``-`` is standard input.
+    """The files of a user: found by the environment, or named; ``-`` is standard input.
 
-    ``remarks`` collects one line per word of a flavor that was accepted and is not looked at.
+    ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
+    word of a flavor that was accepted and has no effect.
     """
 
     def __init__(
-        self, environ: Mapping[str, str] | None = None, stdin: BinaryIO | None = None
+        self,
+        environ: Mapping[str, str] | None = None,
+        stdin: BinaryIO | None = None,
+        cloud: Cloud | None = None,
     ) -> None:
         self.environ = os.environ if environ is None else environ
-        self._stdin = stdin
+        self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
@@ -46,11 +54,11 @@ class Configuration:
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
-        found: dict[str, Flavor] = {}
+        flavors: dict[str, Flavor] = {}
         for file, data in self._layered_files("flavors.yaml", paths):
-            read = files.parse_flavors(data, file, found.copy, self.remarks)
-            found |= {flavor.name: flavor for flavor in read}
-        return found
+            parsed = files.parse_flavors(data, file, flavors.copy, self.remarks)
+            flavors |= {flavor.name: flavor for flavor in parsed}
+        return flavors
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""
@@ -58,24 +66,29 @@ class Configuration:
         return files.parse_flavors(self.read(path), path, known, self.remarks)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return the flavor that a word names: ``-`` is stdin, else a file, a name or a uuid.
+        """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.
 
         Raises:
             UnknownName: no such flavor.
             InputError: the file is not one flavor.
         """
         if reference == "-" or _looks_like_file(reference):
-            found = self.flavors_in(reference, paths)
-            if len(found) != 1:
+            flavors = self.flavors_in(reference, paths)
+            if len(flavors) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
-                raise InputError(reference, "$", f"{len(found)} flavors", "one", hint)
-            return found[0]
-        known = self.flavors(paths)
-        by_uuid = {flavor.uuid: flavor for flavor in known.values() if flavor.uuid}
-        found_by_name = known.get(reference) or by_uuid.get(reference)
-        if not found_by_name:
-            raise UnknownName("flavor", reference, known)
-        return found_by_name
+                raise InputError(reference, "$", f"{len(flavors)} flavors", "one", hint)
+            return flavors[0]
+        by_name = self.flavors(paths)
+        by_uuid = {flavor.uuid: flavor for flavor in by_name.values() if flavor.uuid}
+        flavor = by_name.get(reference) or by_uuid.get(reference)
+        if not flavor:
+            raise UnknownName("flavor", reference, by_name)
+        return flavor
+
+    def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
+        """Return the mix of all known flavors, each by its share."""
+        flavors = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
+        return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def resources(self, paths: Sequence[str] = ()) -> list[CustomResource]:
         """Return declared resources: the user's, then those of ``paths``; the last wins."""
@@ -84,6 +97,35 @@ class Configuration:
             for file, data in self._layered_files("resources.yaml", paths)
             for resource in files.parse_resources(data, file)
         )
+
+    def read_requests(
+        self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
+    ) -> list[Request]:
+        """Return the requests of a file, compiled.
+
+        Raises:
+            InputError: the file breaks its format.
+            UnknownName: a request names an unknown flavor.
+        """
+        flavors = self.flavors(flavor_files)
+        compile_one = functools.partial(self.compile_request, near_maps=near_maps)
+        return compile_file(self.read(path), path, flavors, compile_one)
+
+    def compile_request(
+        self, spec: RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
+    ) -> Request:
+        """Return a request compiled; without a flavor from its properties.
+
+        Errors as for :meth:`resolve_near`.
+        """
+        resolve = functools.partial(self.resolve_near, sources=near_maps)
+        return compile_spec(spec, flavor, resolve)
+
+    def resolve_near(
+        self, resources: Iterable[ExternalResource], sources: Sequence[str] = ()
+    ) -> tuple[Proximity, ...]:
+        """Return the locations of external resources; errors as for the function of this name."""
+        return resolve_near(resources, sources, self.user_file("near.yaml"), self._cloud)
 
     def _layered_files(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         built_in = importlib.resources.files("valence_sched") / "data" / name
@@ -96,12 +138,12 @@ class Configuration:
             yield path, self.read(path)
 
     def user_file(self, name: str) -> Path:
-        """Return where a person's own file of this name stands."""
+        """Return the path of the user's own file of this name."""
         home = self.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
         return Path(home) / "valence-sched" / name
 
     def read(self, path: str) -> bytes:
-        """Return what a person wrote in a file."""
+        """Return the content of a file that a person wrote."""
         return self.input.read(MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
 
     @property

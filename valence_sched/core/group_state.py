@@ -16,10 +16,10 @@ import numpy as np
 
 from valence_sched.core.evaluate import reevaluate_group_state
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.model.group import Group, GroupState
+from valence_sched.model.group import Group, GroupState, check_domain
 from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.request import Request
-from valence_sched.view.domains import check_domain, domain_values
+from valence_sched.view.domains import domain_values
 from valence_sched.view.view import Mask, View
 
 #: Plugins that look at the company only for how many nodes are where a row stands, or the rules

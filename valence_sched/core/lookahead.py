@@ -10,7 +10,7 @@ it was. The outcome is the same to the bit as without looking ahead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -109,7 +109,7 @@ class Lookahead:
         """Judge every row again by the company that the request has now; return what changed."""
         view: View = self._context.view
         if self._reads_both:
-            view = replace(self.view, _memo={})
+            view = self.view.without_memo()
         case, judgement = self._context, self.evaluation
         moved = reevaluate_group_state(
             view, self.request, case.bound, judgement, strict=case.strict

@@ -77,6 +77,27 @@ def load(group: str) -> Plugins:
     return Plugins(kind, found, sources, broken)
 
 
+class InstalledPlugins(Mapping[str, Callable[..., Any]]):
+    """The plugins of a group by name, which are loaded when they are first looked at."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return load(self._group).by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(load(self._group).by_name)
+
+    def __len__(self) -> int:
+        return len(load(self._group).by_name)
+
+
+def installed(group: str) -> InstalledPlugins:
+    """Return the plugins of an entry point group, to be loaded when they are needed."""
+    return InstalledPlugins(group)
+
+
 def _ours_first(extension: Any) -> tuple[str, bool, str]:
     value = extension.entry_point.value
     return extension.name, not value.startswith("valence_sched."), value

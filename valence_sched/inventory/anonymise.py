@@ -19,8 +19,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from valence_sched.model.custom_resource import DECLARED_SCHEME
-from valence_sched.model.inventory import Fact, FullBlock, FullPodm, Node, Pool, Stock
-from valence_sched.view.builder import WHOLE_POOL
+from valence_sched.model.inventory import WHOLE_POOL, Fact, FullBlock, FullPodm, Node, Pool, Stock
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
 STANDARD_SEGMENTS = frozenset(

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import secrets as secrets_module
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from valence_sched import files
-from valence_sched.config import credentials
 from valence_sched.drivers.crawl.pool import Reading
 from valence_sched.drivers.files import tree_writer
+from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import (
@@ -32,15 +32,13 @@ from valence_sched.errors import (
 from valence_sched.inventory import anonymise
 from valence_sched.inventory.anonymise import Aliases
 from valence_sched.inventory.loader import InventoryLoader
+from valence_sched.inventory.sources import SourceReader
 from valence_sched.model import redact
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
-from valence_sched.model.registration import PasswordReference
-from valence_sched.simulator.server.load import tree_documents
+from valence_sched.model.read_options import Selection
 
 if TYPE_CHECKING:
-    from valence_sched.drivers.crawl.pool import Reading
-    from valence_sched.drivers.recorded import Record
     from valence_sched.inventory.live import LiveReader
 
 
@@ -85,12 +83,12 @@ class Redactor:
 
 
 def recorded_readings(
-    found: Iterable[tuple[FullPodm, Record]], problems: list[str], *, documents: bool = False
+    found: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
     """Yield pod managers of an inventory as if they had been read now.
 
     With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
-    else those that its driver would read. ``problems`` gets a line for each that is left out.
+    else those that its driver would read. ``diagnostics`` gets each that is left out.
     """
     for podm, record in found:
         if not documents:
@@ -100,7 +98,9 @@ def recorded_readings(
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            yield Reading(podm, documents=dict(tree_documents(record.tree, record.file, problems)))
+            yield Reading(
+                podm, documents=dict(tree_documents(record.tree, record.file, diagnostics))
+            )
 
 
 def write_file(
@@ -183,129 +183,90 @@ def _raise_no_tree(folder: str, failures: dict[str, str], left_out: list[str]) -
 MIN_KEY_CHARS = 16  # characters of a key for aliases
 
 
-class Captures(InventoryLoader):
-    """What is recorded of pod managers, and what comes of it."""
+class Captures:
+    """Records pod managers of a selection to files."""
 
-    def serve(
-        self,
-        sources: Sequence[str],
-        ready: Callable[[list[tuple[str, str]]], None],
-        *,
-        username: str | None = None,
-        password: PasswordReference | None = None,
-        strict: bool = False,
-        **how: Any,
-    ) -> None:
-        """Serve inventories as live pod managers until the process is told to stop.
-
-        ``ready`` is called with id and URL of each when all listen; ``how`` are the fields of
-        :class:`~valence_sched.simulator.server.serve.Service`.
-
-        Raises:
-            UsageError: a user without a password, or a password without a user.
-            CredentialError: the password is not there, or others can read it.
-            InventoryIncomplete: with ``strict``, a document had to be skipped.
-            SchedulerError: as the service says.
-        """
-        from valence_sched.simulator.server import serve as serving
-        from valence_sched.simulator.server import sessions
-
-        if (username is None) != (password is None):
-            raise UsageError("a login needs --username and one of --password-env, --password-file")
-        if username is not None:
-            word = credentials.read_password(password, "podm serve", self.environ, None)
-            how["login"] = sessions.Account(username, word or "")
-
-        def checked(named: list[tuple[str, str]]) -> None:
-            self._check(len(named), sources, strict)
-            ready(named)
-
-        records = self._records(sources, DEFAULT_READ_OPTIONS)
-        serving.serve(records, self.problems, serving.ServeOptions(**how), checked)
+    def __init__(self, sources: SourceReader, loader: InventoryLoader) -> None:
+        self._sources, self._loader = sources, loader
 
     def capture(
         self,
-        sources: Sequence[str],
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
+        selection: Selection,
         *,
         file: str | None = None,
         tree: str | None = None,
         aliases: Aliases | None = None,
     ) -> CaptureResult:
-        """Record pod managers: those of inventories, or else live ones, those of ``live.only``.
+        """Record pod managers: those of inventories, or else live ones, only ``live.only`` of both.
 
-        Written as one inventory, or with ``tree`` as a folder of Redfish documents each; without
-        credentials, and with ``aliases`` without names.
+        They become one inventory file, or with ``tree`` a folder of Redfish documents each;
+        without credentials, and with ``aliases`` without names.
 
         Raises:
             UsageError: no pod manager is known.
-            UnknownName: one that is named is not there.
-            InputError: it cannot be read at all, or not be written.
+            UnknownName: a named one does not exist.
+            InputError: an inventory cannot be read at all, or the capture not be written.
             PodmError: no pod manager could be read, so there is no tree.
         """
+        live, sources = selection.live, self._sources
         secrets: list[str] = []
-        found: Iterable[Reading]
-        if named := self.named_sources(sources, live):
+        readings: Iterable[Reading]
+        if named := sources.named_sources(selection):
             if live.selects_live:
                 raise UsageError("record either inventories or live pod managers, not both")
-            whole = self._select(self.podm_records(named, live=live), live.only)
-            found = recorded_readings(whole, self.problems, documents=tree is not None)
+            selection = Selection(sources=tuple(named), live=live)
+            chosen = _select(self._loader.podm_records(selection), live.only)
+            readings = recorded_readings(chosen, sources.diagnostics, documents=tree is not None)
         else:
-            readings = self.live_reader(live, raw=tree is not None)
-            if not readings:
-                raise UsageError(self._no_podm_message(live))
-            secrets = readings.passwords()
-            found = self._live_readings(readings)
+            reader = sources.live_reader(live, raw=tree is not None)
+            if not reader:
+                raise UsageError(sources.no_podm_message(live))
+            secrets = reader.passwords()
+            readings = self._live_readings(reader)
         if tree is not None:
-            return write_trees(found, tree, aliases, secrets)
-        return write_file(found, file or "", aliases, secrets)
+            return write_trees(readings, tree, aliases, secrets)
+        return write_file(readings, file or "", aliases, secrets)
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return names in place of others: under the key in a variable, or one of this run.
+        """Return aliases for names: under the key in an environment variable, or one of this run.
 
         Raises:
-            CredentialError: there is no such variable, or its key could be guessed.
+            CredentialError: the variable is not set, or its key could be guessed.
         """
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
-        key = self.environ.get(variable, "")
+        key = self._sources.config.environ.get(variable, "")
         if len(key) < MIN_KEY_CHARS:
-            found = f"{len(key)} characters" if key else "nothing"
+            value = f"{len(key)} characters" if key else "nothing"
             raise CredentialError(one_line(
-                f"--anonymize-key-env: found {found} in {variable}, expected a key of at least "
+                f"--anonymize-key-env: found {value} in {variable}, expected a key of at least "
                 f"{MIN_KEY_CHARS} (whoever guesses it can look up names)"
             ))  # fmt: skip
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
-    def _live_readings(self, readings: LiveReader) -> Iterator[Reading]:
-        """Yield live readings; what is doubtful in them is told when the command ends."""
+    def _live_readings(self, reader: LiveReader) -> Iterator[Reading]:
+        """Yield live readings, and note their problems and remarks."""
+        sources = self._sources
         try:
-            for reading in readings:
-                self.live_ids.add(reading.podm.id)
-                self.problems += reading.problems
+            for reading in reader:
+                sources.live_ids.add(reading.podm.id)
+                sources.diagnostics.extend(reading.diagnostics)
                 yield reading
         finally:
-            self._progress(None)
-            self.remarks += readings.remarks
-
-    @staticmethod
-    def _select(
-        found: Iterable[tuple[FullPodm, Record]], names: Sequence[str]
-    ) -> Iterator[tuple[FullPodm, Record]]:
-        """Yield the pod managers of these names, all without names."""
-        known: list[str] = []
-        missing = dict.fromkeys(names)
-        for podm, record in found:
-            known.append(podm.id)
-            if not names or podm.id in names:
-                missing.pop(podm.id, None)
-                yield podm, record
-        for name in missing:
-            raise UnknownName("pod manager", name, known)
+            sources.progress(None)
+            sources.config.remarks += reader.remarks
 
 
-def fault_rules() -> list[tuple[str, str]]:
-    """Return the form of every fault rule of ``podm serve``, and what it does."""
-    from valence_sched.simulator.server.faults import RULES
-
-    return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]
+def _select(
+    podms: Iterable[tuple[FullPodm, Record]], names: Sequence[str]
+) -> Iterator[tuple[FullPodm, Record]]:
+    """Yield the pod managers of these names, all without names."""
+    known: list[str] = []
+    missing = dict.fromkeys(names)
+    for podm, record in podms:
+        known.append(podm.id)
+        if not names or podm.id in names:
+            missing.pop(podm.id, None)
+            yield podm, record
+    for name in missing:
+        raise UnknownName("pod manager", name, known)

@@ -17,13 +17,13 @@ from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.crawl.pool import Reading, ReadSettings, ReadTarget
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
-from valence_sched.inventory.members import AUTO, Member, select_members
+from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.age import age_s
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_url import EndpointKey, endpoint_key, is_unencrypted
 from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.registration import Registration
+from valence_sched.model.registration import AUTO, Registration
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store

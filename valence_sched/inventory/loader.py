@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inventories: completed by what is declared and what is held, and built into a View."""
+"""Inventory loader: reads all sources, adds declared resources and status, and builds a View."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
+from valence_sched import files
 from valence_sched.drivers import recorded
 from valence_sched.errors import (
     DuplicateId,
@@ -25,7 +26,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
 from valence_sched.model.diff import Difference, PodmDocument, differences
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus
-from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions
+from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
@@ -34,72 +35,52 @@ LIVENESS = "VALENCE_SCHED_LIVENESS"
 P = TypeVar("P", bound=Podm[Any, Any])
 
 
-class InventoryLoader(SourceReader):
-    """The pod managers of all sources; with ``strict`` what could not be read is an error."""
+class InventoryLoader:
+    """Loads the pod managers of all sources; with ``strict`` an unreadable one is an error."""
 
-    def view(
-        self,
-        sources: Sequence[str],
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-        texts: dict[str, bytes] | None = None,
-    ) -> View:
+    def __init__(self, sources: SourceReader) -> None:
+        self._sources, self._config = sources, sources.config
+        self._diagnostics, self._progress = sources.diagnostics, sources.progress
+
+    def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
         """Read inventories and live pod managers into one View.
 
-        Of those that the state knows, what claims hold is in use. ``texts`` gets the JSON of each
-        pod manager as it was told, by its id.
+        Blocks and amounts that claims hold are in use on pod managers that the state knows.
+        ``texts`` gets the JSON of each pod manager as it was read, by its id.
 
         Raises:
             UsageError: no inventory is named, and no pod manager is known.
             InputError: a source cannot be read at all, holds no pod manager, or repeats an id.
             InventoryIncomplete: with ``strict``, something could not be read.
-            InventoryStale: something is older than ``live`` allows.
+            InventoryStale: something is older than ``selection.live`` allows.
         """
         builder = ViewBuilder()
-        declared = self._declared_resources(resource_files)
+        declared = self._declared_resources(selection)
         with _collector_paused():
-            told = self._lean_podms(sources, live, declared, texts)
-            for number, (podm, record) in enumerate(self._with_status(told, sources, live), 1):
+            podms = self._with_status(self._lean_podms(selection, declared, texts), selection)
+            for number, (podm, record) in enumerate(podms, 1):
                 try:
                     builder.add(podm, record.file, record.place)
                 except InputError as error:
                     self._skip(error)
                 if number % 256 == 0:
                     self._progress(number)
-            self._check(len(builder.podms), sources, strict)
+            self.check(len(builder.podms), selection)
             self._remark_declared(declared)
             view = builder.view()
         self._progress(None)
         return view
 
-    def podms(
-        self,
-        sources: Sequence[str],
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Iterator[FullPodm]:
+    def podms(self, selection: Selection) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
-        for podm, _ in self.podm_records(
-            sources, strict=strict, resource_files=resource_files, live=live
-        ):
+        for podm, _ in self.podm_records(selection):
             yield podm
 
-    def podm_records(
-        self,
-        sources: Sequence[str],
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Iterator[tuple[FullPodm, recorded.Record]]:
+    def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
         builder = ViewBuilder()
-        declared = self._declared_resources(resource_files)
-        for number, record in enumerate(self._records(sources, live), 1):
+        declared = self._declared_resources(selection)
+        for number, record in enumerate(self._sources.records(selection), 1):
             try:
                 builder.add(
                     decode(record.json, LeanPodm, record.file, record.place),
@@ -107,35 +88,65 @@ class InventoryLoader(SourceReader):
                     record.place,
                 )
                 podm = decode(record.json, FullPodm, record.file, record.place)
-                yield (
-                    with_declared_stocks(self._with_read_time(podm, record, live), declared),
-                    record,
-                )
+                podm = self._with_read_time(podm, record, selection.live)
+                yield with_declared_stocks(podm, declared), record
             except InputError as error:
                 self._skip(error)
             self._progress(number)
         self._progress(None)
-        self._check(len(builder.podms), sources, strict)
+        self.check(len(builder.podms), selection)
         self._remark_declared(declared)
 
-    def statuses(self, told: Iterable[PodmReadTime], live: ReadOptions) -> dict[str, PodmStatus]:
-        """Return who of those that were not asked in this run is alive; errors as for liveness.
+    def convert(self, selection: Selection, output: str) -> tuple[int, int]:
+        """Write inventories as one file; return the numbers of its podms and blocks."""
+        return files.write_inventory(self.podms(selection), output)
 
-        ``told`` are ids, each with when it was read.
+    def statuses(self, reports: Iterable[PodmReadTime], live: ReadOptions) -> dict[str, PodmStatus]:
+        """Return the liveness of the pod managers that were not read in this run, by id.
+
+        ``reports`` are ids, each with the time it was read. Errors as for liveness.
         """
-        named = live.liveness or self.environ.get(LIVENESS)
-        unasked = ((id_, read_at) for id_, read_at in told if id_ not in self._read_ids)
-        return statuses(named, unasked, self.registry(live.state), self.now())
+        liveness = live.liveness or self._config.environ.get(LIVENESS)
+        unread = ((id_, read_at) for id_, read_at in reports if id_ not in self._sources.read_ids)
+        return statuses(liveness, unread, self._sources.registry(live.state), self._sources.now())
+
+    def differences(self, old: str, new: str) -> Iterator[Difference]:
+        """Yield each difference from one inventory to another; errors as for a view."""
+        return differences(self._documents(old), self._documents(new))
+
+    def check(self, count: int, selection: Selection) -> None:
+        """Refuse a selection of which ``count`` pod managers could be read.
+
+        Raises:
+            InventoryIncomplete: with ``strict``, something could not be read.
+            InputError: there is no pod manager.
+        """
+        skipped = self._diagnostics.lines("skipped")
+        if selection.strict and (lines := [*self._diagnostics.lines("unread"), *skipped]):
+            others = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
+            raise InventoryIncomplete(f"incomplete inventory: {lines[0]}{others}")
+        if count:
+            return
+        if len(self._diagnostics) == 1:
+            (only,) = self._diagnostics
+            self._diagnostics.clear()
+            raise InputError(only.text)
+        hint = "see what was skipped" if skipped else "is this the right file?"
+        file = ", ".join(selection.sources) or "VALENCE_SCHED_INVENTORY"
+        raise InputError(file, "$", "no pod manager", "at least one", hint)
 
     def _lean_podms(
-        self, sources: Sequence[str], live: ReadOptions, declared: DeclaredStocks | None,
+        self,
+        selection: Selection,
+        declared: DeclaredStocks | None,
         texts: dict[str, bytes] | None,
-    ) -> Iterator[tuple[LeanPodm, recorded.Record]]:  # fmt: skip
-        """Yield pod managers as they told, the inside of their blocks undecoded."""
+    ) -> Iterator[tuple[LeanPodm, recorded.Record]]:
+        """Yield pod managers as they were read, the texts of their blocks undecoded."""
         decoder = msgspec.json.Decoder(LeanPodm)
-        for record in self._records(sources, live):
+        for record in self._sources.records(selection):
             try:
-                podm = self._with_read_time(_decode_lean(decoder, record), record, live)
+                podm = _decode_lean(decoder, record)
+                podm = self._with_read_time(podm, record, selection.live)
             except InputError as error:
                 self._skip(error)
                 continue
@@ -144,56 +155,57 @@ class InventoryLoader(SourceReader):
             yield with_declared_stocks(podm, declared), record
 
     def _with_status(
-        self,
-        told: Iterator[tuple[LeanPodm, recorded.Record]],
-        sources: Sequence[str],
-        live: ReadOptions,
+        self, podms: Iterator[tuple[LeanPodm, recorded.Record]], selection: Selection
     ) -> Iterator[tuple[LeanPodm, recorded.Record]]:
-        """Yield pod managers as they stand: recorded ones so, unless the state is named, too."""
-        recordings = bool(self.named_sources(sources, live)) and not live.selects_live
-        named = live.liveness or self.environ.get(LIVENESS)
+        """Yield pod managers with their claims subtracted and their status.
+
+        Recorded ones stay as they are, unless the selection also names a state or a liveness.
+        """
+        live = selection.live
+        recordings = bool(self._sources.named_sources(selection)) and not live.selects_live
+        liveness = live.liveness or self._config.environ.get(LIVENESS)
         every = live.subtract_claims or live.state is not None
-        if recordings and not every and not named:
-            yield from told
+        if recordings and not every and not liveness:
+            yield from podms
             return
-        podms, records = [], []
-        for podm, record in told:
-            podms.append(podm)
+        lean_podms, records = [], []
+        for podm, record in podms:
+            lean_podms.append(podm)
             records.append(record)
-        kept = {podm.id for podm in podms} if every else self._stored_names
-        alive = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
-        found = with_status(podms, self.registry(live.state), stored=kept, statuses=alive)
-        yield from zip(found, records, strict=True)
+        stored = {podm.id for podm in lean_podms} if every else self._sources.stored_names
+        by_id = self.statuses(((podm.id, podm.read_at) for podm in lean_podms), live)
+        registry = self._sources.registry(live.state)
+        yield from zip(
+            with_status(lean_podms, registry, stored=stored, statuses=by_id), records, strict=True
+        )
 
-    def differences(self, old: str, new: str) -> Iterator[Difference]:
-        """Yield what came, went and changed from one inventory to another; errors as for a view."""
-        yield from differences(self._document_texts(old), self._document_texts(new))
-
-    def _document_texts(self, source: str) -> Iterator[PodmDocument]:
-        """Yield the pod managers of a source as they stand; no pod manager is an error."""
-        found = 0
-        for found, record in enumerate(self._records([source], DEFAULT_READ_OPTIONS), 1):
+    def _documents(self, source: str) -> Iterator[PodmDocument]:
+        """Yield the pod managers of a source as documents; no pod manager is an error."""
+        selection = Selection(sources=(source,))
+        count = 0
+        for count, record in enumerate(self._sources.records(selection), 1):
             yield PodmDocument(bytes(record.json), record.file, record.place)
-            self._progress(found)
+            self._progress(count)
         self._progress(None)
-        self._check(found, [source], strict=False)
+        self.check(count, selection)
 
-    def _declared_resources(self, paths: Sequence[str]) -> DeclaredStocks | None:
-        resources = self.resources(paths)
+    def _declared_resources(self, selection: Selection) -> DeclaredStocks | None:
+        resources = self._config.resources(selection.resource_files)
         return DeclaredStocks(resources) if resources else None
 
     def _remark_declared(self, declared: DeclaredStocks | None) -> None:
         if declared:
-            self.problems += [*declared.remarks, *declared.unmatched_remarks()]
+            for remark in (*declared.remarks, *declared.unmatched_remarks()):
+                self._diagnostics.remark(remark)
 
     def _with_read_time(self, podm: P, record: recorded.Record, live: ReadOptions) -> P:
-        """Return a podm with the time it was read at, if it is not too long ago to decide on."""
+        """Return a podm with the time of its reading, if that is recent enough to decide on."""
         if podm.read_at is None and record.captured_at is not None:
             podm = msgspec.structs.replace(podm, read_at=record.captured_at)
         limit = live.max_age_s
-        if limit is None or podm.id in self._unread:  # who is silent is named, and not chosen
+        if limit is None or podm.id in self._sources.unread_ids:  # noted already, never chosen
             return podm
-        age = age_s(podm.read_at, self.now())
+        age = age_s(podm.read_at, self._sources.now())
         if age is None or age > limit:
             known = f"read {format_age(age)} ago" if age is not None else "read nobody knows when"
             raise InventoryStale(one_line(f"pod manager {podm.id!r}: {known}, and at most "
@@ -201,28 +213,17 @@ class InventoryLoader(SourceReader):
         return podm
 
     def _skip(self, error: InputError) -> None:
-        """Remember a document that is skipped; one whose blocks nobody could tell is not."""
+        """Note a document that is skipped; a repeated id is refused, its blocks are ambiguous."""
         if isinstance(error, DuplicateId):
             raise error
-        self.problems.append(str(error))
-
-    def _check(self, found: int, sources: Sequence[str], strict: bool) -> None:
-        if strict and (lost := [*self.unread_lines, *self.skipped_lines]):
-            others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
-            raise InventoryIncomplete(f"incomplete inventory: {lost[0]}{others}")
-        if not found and len(self.problems) == 1:
-            raise InputError(self.problems.pop())
-        if not found:
-            hint = "see what was skipped" if self.skipped_lines else "is this the right file?"
-            file = ", ".join(sources) or "VALENCE_SCHED_INVENTORY"
-            raise InputError(file, "$", "no pod manager", "at least one", hint)
+        self._diagnostics.skip(error)
 
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
     """Keep the garbage collector from walking a million new objects again and again.
 
-    What was made meanwhile lives as long as the inventory does: it is left out of later walks.
+    The objects made meanwhile live as long as the inventory: later walks leave them out.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -235,7 +236,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _decode_lean(decoder: msgspec.json.Decoder[LeanPodm], record: recorded.Record) -> LeanPodm:
-    """Decode a podm fast; only a document that fails is decoded again for its error's words."""
+    """Decode a podm fast; a document that fails is decoded again for the text of its error."""
     try:
         return decoder.decode(record.json)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -15,9 +15,7 @@ from valence_sched.errors import DuplicateId, InputError, UnknownName
 from valence_sched.model import podm_url
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.inventory import to_json
-from valence_sched.model.registration import PasswordReference, Registration
-
-AUTO = "auto"  # the driver that asks the pod manager what it speaks
+from valence_sched.model.registration import AUTO, PasswordReference, Registration
 
 
 class Member(NamedTuple):

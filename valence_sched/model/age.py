@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long ago something was read: ages in words, and what is too old to decide on."""
+"""Ages: parsed, formatted, and measured from a timestamp."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every noun of a document is: frozen, and strict about fields it does not know."""
+"""``Noun``, the frozen and strict base of all documents, and ``Value``, a JSON value."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is held of pod managers for one consumer, from the decision to the composed node."""
+"""Claims: the blocks and amounts that pod managers hold for one consumer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes become nouns here, or one line says what is wrong, where, and what was expected."""
+"""Decodes bytes into nouns; an error names the path, what was found and what was expected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The needs and bonds that the properties of a flavor compile to."""
+"""Compiles the properties of a flavor into needs and topology constraints."""
 
 from __future__ import annotations
 

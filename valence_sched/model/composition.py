@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a node: what is wanted of a pod manager, and what came of it by reading back."""
+"""Composition requests: the nodes a claim stands for, their blocks and their names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of resource that an operator declares, and the stocks they are on every pod manager."""
+"""Custom resources: resources that an operator declares, added as stocks to pod managers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from valence_sched.errors import Remark, one_line, suggest
+from valence_sched.errors import one_line, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Amount, Name, Podm, Stock
 from valence_sched.model.measures import MEASURES
-from valence_sched.view.stocks import free_amount
+from valence_sched.model.stock import free_amount
 
 DECLARED_SCHEME = "declared:"  # how the URIs of declared stocks begin
 
@@ -82,9 +82,9 @@ class DeclaredStocks:
             for name in resource.podms:
                 if name not in self._podm_names:
                     hint = suggest(name, self._podm_names)
-                    yield Remark(one_line(
+                    yield one_line(
                         f"resource {resource.name!r}: no pod manager named {name!r} ({hint})"
-                    ))  # fmt: skip
+                    )  # fmt: skip
 
     def _stocks(self, resource: CustomResource, podm: Podm[Any, Any]) -> Iterator[Stock]:
         total = self._total(resource, podm)
@@ -119,7 +119,7 @@ class DeclaredStocks:
         return None
 
     def _remark(self, podm: str, text: str) -> None:
-        self.remarks.append(Remark(one_line(f"pod manager {podm!r}: {text}")))
+        self.remarks.append(one_line(f"pod manager {podm!r}: {text}"))
 
 
 def with_declared_stocks(podm: Any, declared: DeclaredStocks | None) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision as a document: ``valence-sched/decision``, version 1."""
+"""The decision document ``valence-sched/decision``, version 1."""
 
 from __future__ import annotations
 

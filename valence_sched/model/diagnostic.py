@@ -53,5 +53,5 @@ class Diagnostics:
         self._found.clear()
 
     def lines(self, *kinds: Kind) -> list[str]:
-        """Return the texts of these kinds, in order."""
-        return [one.text for one in self._found if one.kind in kinds]
+        """Return the texts of these kinds, of all without a kind, in order."""
+        return [one.text for one in self._found if not kinds or one.kind in kinds]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came, went and changed between two inventories, pod manager by pod manager.
+"""Differences between two inventories, or between two readings of one pod manager.
 
 When a pod manager was read, and which generation that was, is no difference. Pod managers that
 are the same to the byte are never decoded, and of the others only the blocks that are not.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why this one, why not that one, and what would change it: the explanation of a decision."""
+"""The explanation of a decision: score parts, runner-up, near misses and sensitivity."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boolean expressions over what pod managers tell, written as JSON lists.
+"""Boolean expressions over pod managers: their syntax tree and the parser of their JSON lists.
 
 ===========================================  ==================================================
 ``["and", e, …]``, ``["or", e, …]``          all of them hold, one of them holds

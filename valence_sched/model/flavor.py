@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named request templates: a superset of the Valence flavor."""
+"""Flavors: named request templates, a superset of the Valence flavor."""
 
 from __future__ import annotations
 

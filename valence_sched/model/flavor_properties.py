@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node of a flavor is made of, as people write it.
+"""The ``properties`` of a flavor: the devices and amounts of a node as a person writes them.
 
 A superset of the Valence flavor: ``memory``, ``processor``, ``pci_device`` and ``remote_storage``,
 numbers as strings accepted, and the devices Valence had no word for.

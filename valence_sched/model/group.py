@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How nodes stand to each other: groups, owners, and where their nodes already are.
+"""Groups: affinity, anti-affinity and spread rules, and the counts of placed members they need.
 
 A *domain* divides pod managers: ``podm``, ``zone``, ``location``, ``aggregate``, or the values
 of a fact, ``facts.rack``. A pod manager stands at one value of most domains, of ``aggregate``
@@ -12,7 +12,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from valence_sched.errors import RequestError, one_line
 from valence_sched.model.base import Noun
+
+DOMAINS = ("podm", "zone", "location", "aggregate")
+FACT_PREFIX = "facts."
 
 Domain = Annotated[str, Meta(pattern=r"^(podm|zone|location|aggregate|facts\..+)$", max_length=255)]
 NodeCount = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -82,3 +86,10 @@ class GroupState(Noun, frozen=True, kw_only=True):
         """Return how many nodes of the group are at the emptiest open value of a domain."""
         counts = self.members.get(domain, {})
         return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)
+
+
+def check_domain(domain: str) -> None:
+    """Raise RequestError for what is no domain."""
+    if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
+        known = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
+        raise RequestError(one_line(f"no domain {domain!r}: name {known}"))

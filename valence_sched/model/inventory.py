@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pod managers have: podms, their pools, blocks, devices and stocks.
+"""The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
 These nouns are the ``valence-sched/inventory`` document, version 1. They are frozen and strict:
 an unknown field is an error. ``None`` means that the pod manager did not tell, never zero.
@@ -20,6 +20,7 @@ from valence_sched.model.base import Noun
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
+WHOLE_POOL = "all"  # the pool of a podm that names none
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

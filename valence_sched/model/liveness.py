@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of life: what is known of a pod manager that is not read, for those who say it is alive."""
+"""The liveness protocol: decides from the last contact which pod managers are alive."""
 
 from __future__ import annotations
 

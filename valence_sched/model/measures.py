@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted in every pool, by the name that people and expressions give it."""
+"""Measures: the amounts that people and expressions name, and a summary of them."""
 
 from __future__ import annotations
+
+from msgspec import Struct
 
 from valence_sched.model.need import Need, Test
 
@@ -19,6 +21,19 @@ MEASURES = {
     "drives": DRIVES,
     "nics": NICS,
 }
+
+
+class PodmSummary(Struct, frozen=True, kw_only=True):
+    """Free and in all, in the unit of the name; blocks are whole, never parts."""
+
+    blocks: tuple[int, int]
+    cores: tuple[int, int]
+    memory_mib: tuple[int, int]
+    gpus: tuple[int, int]
+    accelerators: tuple[int, int]
+    drives: tuple[int, int]
+    nics: tuple[int, int]
+    stocks: dict[str, tuple[float, float]]
 
 
 def need_for_measure(name: str) -> Need:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node is made of: needs, each a line of a request, and how their devices stand together."""
+"""Needs, topology constraints and alternatives: the parts of a request, and their validation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision to be done later, and what it was decided on: ``valence-sched/plan``, version 1."""
+"""The plan document ``valence-sched/plan``: a decision with the pod managers it was based on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The URL of a pod manager: where it is, and nothing that is a secret."""
+"""Pod manager URLs: validated, normalised and compared."""
 
 from __future__ import annotations
 

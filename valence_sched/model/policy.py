@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy: which filters and weighers decide, with what weight, and how the winner is taken."""
+"""Policies: filters and weighers with weights and options, and how the winner is picked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which live pod managers one command reads, and how."""
+"""Read options: which live pod managers one command reads, and how."""
 
 from __future__ import annotations
 

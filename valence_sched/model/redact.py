@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents without credentials: what a capture may hold and share.
+"""Redaction: removes credentials from documents, texts and pod managers.
 
 What is called a credential is left out, whoever calls it so; in texts, what reads like one is
 replaced. Documents of accounts, sessions and keys are not recorded at all.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager as an operator registers it: where it is, how to log in, and what it counts as.
+"""Registrations: the URL, login and properties under which an operator registers a pod manager.
 
 The password is never here, only a reference to it.
 """
@@ -12,6 +12,8 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Fact, Name
 
 Auth = Literal["auto", "session", "basic"]
+#: The driver of a pod manager whose service root tells its dialect.
+AUTO = "auto"
 
 
 class PasswordReference(Noun, frozen=True, kw_only=True):
@@ -31,7 +33,7 @@ class Registration(Noun, frozen=True, kw_only=True):
 
     name: Name
     url: Name
-    driver: Name = "auto"
+    driver: Name = AUTO
     username: str | None = None
     password: PasswordReference | None = None
     auth: Auth = "auto"

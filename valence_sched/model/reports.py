@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision's report read back: ours whole, a newer minor version's without what is unknown."""
+"""Parses a decision report, without the fields that only a newer minor version has."""
 
 from __future__ import annotations
 

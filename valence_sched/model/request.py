@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one compose operation needs: the request that plugins read."""
+"""The compiled request that filters, weighers and schedulers read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from valence_sched.model.expression import Expression
 from valence_sched.model.group import Group, GroupState
 from valence_sched.model.inventory import Fact
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
-from valence_sched.view.block_kinds import split_words
-from valence_sched.view.fragmentation import FlavorMix
+from valence_sched.model.words import split_words
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
@@ -76,16 +75,6 @@ class Mix(Noun, frozen=True, dict=True):
     def digest(self) -> str:
         """Return a digest that stands for the mix."""
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
-
-    @functools.cached_property
-    def _workloads(self) -> dict[str, FlavorMix]:
-        return {}
-
-    def workload(self, of: str) -> FlavorMix:
-        """Return the mix as far as it asks for a stock resource, or for ``accelerators``."""
-        if of not in self._workloads:
-            self._workloads[of] = FlavorMix(self.shares, of)
-        return self._workloads[of]
 
 
 class Request(Noun, frozen=True, kw_only=True, dict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as people write them, in a file or on the command line, and what they compile to."""
+"""Request specs: requests as people write them, and how they compile to requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seam: what a scheduler can be asked, wherever it runs."""
+"""The scheduler protocol: the verbs every scheduler offers, local or remote."""
 
 from __future__ import annotations
 

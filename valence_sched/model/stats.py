@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager reports by itself: a JSON object whose unknown words are facts."""
+"""Reported statistics: merges what a pod manager reports, and applies it to its inventory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims hold taken away from what a pod manager has, before anybody decides on it."""
+"""Usage: the blocks and amounts that claims hold, and how a pod manager is without them."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
 from valence_sched.model.stats import Stats, apply_stats, merge_stats
+from valence_sched.model.stock import free_amount
 from valence_sched.store import change_log, settle, tables
 from valence_sched.store.tables import key_of, now
-from valence_sched.view.stocks import free_amount
 
 _table = tables.podms
 _decoder = msgspec.json.Decoder(FullPodm)

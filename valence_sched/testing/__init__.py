@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests need, ours and other people's: tiny views in one line and the plug-in contract."""
+"""Test helpers for plug-ins: small views and requests, and the contract of plug-ins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of filters and weighers: what is asked of every one of them, and on what.
+"""The contract of filters and weighers, as checks that raise AssertionError.
 
 A plug-in is a pure function of a View and a Request. It answers for each row by itself, so that
 any selection of rows answers as the whole does; it answers the same when asked again, and it

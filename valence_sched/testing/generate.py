@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes believable inventories of any size as JSON Lines: a header, then one pod manager a line.
+"""Writes generated inventories of any size as JSON Lines: a header, then one pod manager a line.
 
 ``python -m valence_sched.testing.generate --podms 1000 --blocks 100 --seed 1 --output site.jsonl``
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware of believable sites: kinds of blocks, what pod managers buy, how much is in use."""
+"""The hardware catalogue of generated inventories: block kinds, profiles and states of use."""
 
 from __future__ import annotations
 

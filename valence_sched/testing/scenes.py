@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What filters and weighers are tried on: pod managers and requests with every case there is."""
+"""The pod managers and requests on which the contract is checked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers to test against: served on loopback by a thread while a context lasts."""
+"""Serves recorded pod managers on loopback from a thread, for tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from valence_sched.core.plugins import DIALECTS, installed
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.simulator.server.app import SeenRequest, SimulatorApp, Traffic
 from valence_sched.simulator.server.documents import DocumentTree, Json
 from valence_sched.simulator.server.faults import faults_of
@@ -69,9 +71,13 @@ def served(
     Raises:
         InputError: a source is no inventory, or a document of it cannot be read.
     """
-    problems: list[str] = []
-    read = (record for source in sources for record in records(source, io.BytesIO(), problems))
-    found = dict(load_documents(read, problems))
+    diagnostics, dialects = Diagnostics(), installed(DIALECTS)
+    read = (
+        record
+        for source in sources
+        for record in records(source, io.BytesIO(), diagnostics, dialects)
+    )
+    found = dict(load_documents(read, diagnostics))
     for id_, one in (documents or {}).items():
         found[id_] = DocumentTree(one)
     if not found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Believable pod managers of any size, the same bytes for the same seed.
+"""Random pod managers of any size; the same seed gives the same bytes.
 
 Pod manager number *n* depends on the seed, on *n* and on the shape of a pod manager, never on how
 many of them are asked for.

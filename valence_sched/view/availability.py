@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each need of a request by itself finds enough."""
+"""Availability: per need the rows with sufficient free capacity, and the rows without."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many blocks of each kind every row has, free and in all, as flat read-only arrays."""
+"""Block counts: the free and total number of blocks of each kind per row, as flat arrays."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The distinct kinds of block there are, and how much of a need one block of each kind brings.
+"""Block kinds: the distinct kinds of block, and the amount of a need that each kind supplies.
 
 A kind is what blocks have in common: their types and their devices. A site has a million blocks
 of a few dozen kinds, so everything that asks about devices asks here, once a kind.
@@ -7,7 +7,6 @@ of a few dozen kinds, so everything that asks about devices asks here, once a ki
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,8 @@ from msgspec import Raw, Struct
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import NO_DEVICES, BlockType, Devices, to_json
 from valence_sched.model.need import Need, Test
+from valence_sched.model.words import has_words
+from valence_sched.view.memo import BoundedMemo
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,6 +28,7 @@ MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
 MOST_CACHED = 10_000  # needs whose amounts are remembered
 MOST_MATRICES = 16  # of the needs of a request or a mix, which are asked again and again
+MOST_DERIVED = 64  # values that other modules compute from the kinds
 
 _GROUPS = {
     "processor": "processors",
@@ -35,8 +37,6 @@ _GROUPS = {
     "drive": "drives",
     "nic": "nics",
 }
-_WORD = re.compile(r"[^\W_]+")
-_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
 class BlockKind(Struct, frozen=True):
@@ -55,13 +55,15 @@ class BlockKinds:
         self.kinds: list[BlockKind] = []
         #: The number of each kind by its types and the text of its devices, as it was read.
         self.numbers: dict[tuple[tuple[BlockType, ...], bytes], int] = {}
+        #: Values that other modules compute from the kinds, by the name of the value first.
+        self.derived: BoundedMemo[tuple[str, ...], Any] = BoundedMemo(MOST_DERIVED)
         self._devices: list[tuple[str, Any]] = []
         self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []
         self._device_of: list[int] = []
-        self._amounts: dict[Need, Floats] = {}
-        self._matrices: dict[tuple[Need, ...], Floats] = {}
-        self._cheapest_first: dict[Need, tuple[int, list[int]]] = {}
+        self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
+        self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_MATRICES)
+        self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
     def __len__(self) -> int:
@@ -111,19 +113,13 @@ class BlockKinds:
         counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
         found = counted.astype(np.float64)
         found.flags.writeable = False
-        if len(self._amounts) >= MOST_CACHED:
-            self._amounts.clear()
-        self._amounts[need] = found
-        return found
+        return self._amounts.store(need, found)
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         """Return the amounts of several needs; shape ``(needs, len(self))``."""
         known = self._matrices.get(needs)
         if known is None or known.shape[1] != len(self.kinds):
-            known = np.array([self.amounts(need) for need in needs])
-            if len(self._matrices) >= MOST_MATRICES:
-                self._matrices.clear()
-            self._matrices[needs] = known
+            known = self._matrices.store(needs, np.array([self.amounts(need) for need in needs]))
         return known
 
     def cheapest_first(self, need: Need) -> list[int]:
@@ -139,9 +135,7 @@ class BlockKinds:
             useful.sort(key=lambda kind: (self.kinds[kind].price * number[kind],
                                           self.kinds[kind].price / gives[kind],
                                           self.kinds[kind].sort_key))  # fmt: skip
-            if len(self._cheapest_first) >= MOST_CACHED:
-                self._cheapest_first.clear()
-            known = self._cheapest_first[need] = len(self.kinds), useful
+            known = self._cheapest_first.store(need, (len(self.kinds), useful))
         return known[1]
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
@@ -193,20 +187,6 @@ def price(devices: Devices) -> int:
     points += sum(card.count for card in devices.accelerators) * PRICE_ACCELERATOR
     points += sum(nic.count for nic in devices.nics) * PRICE_NIC
     return points
-
-
-def has_words(text: str, words: str) -> bool:
-    """Return whether the words stand in the text in order, whole, side by side.
-
-    Case and the marks (R), (TM) and (C) do not count.
-    """
-    have, want = split_words(text), split_words(words)
-    return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
-
-
-def split_words(text: str) -> list[str]:
-    """Return the words of a model as they are compared."""
-    return _WORD.findall(_TRADEMARKS.sub(" ", text.casefold()))
 
 
 def _same(found: Any, value: str | int) -> bool:

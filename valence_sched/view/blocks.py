@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The very blocks and stocks of one podm: which pools they stand in and how often they are free."""
+"""The block table: the blocks and stocks of one pod manager, their pools, slots and topology."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers become a View: read one after another, counted together at the end."""
+"""The view builder: collects pod managers and builds one View of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ import numpy as np
 
 from valence_sched.errors import DuplicateId, InputError, suggest
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import FREE_STATUS, LeanBlock, LeanPodm, Pool, Status, Stock
+from valence_sched.model.inventory import (
+    FREE_STATUS,
+    WHOLE_POOL,
+    LeanBlock,
+    LeanPodm,
+    Pool,
+    Status,
+    Stock,
+)
 from valence_sched.view import block_counts, stocks
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
 from valence_sched.view.view import Ints, Labels, View, lot_of
 
 Layout = dict[tuple[str, ...], Positions]
-
-WHOLE_POOL = "all"  # the pool of a podm that names none
 
 _topology_of = operator.attrgetter("places")
 

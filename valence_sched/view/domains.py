@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pod managers stand: their values of a domain, and how many nodes are there."""
+"""Domain indexes: the values of a topology domain (zone, location, a fact, ...) per row."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from valence_sched.errors import RequestError, one_line
 from valence_sched.model.extra_specs import as_text
+from valence_sched.model.group import FACT_PREFIX, check_domain
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.view.view import Floats, Ints, View
-
-DOMAINS = ("podm", "zone", "location", "aggregate")
-FACT_PREFIX = "facts."
 
 
 class _ValueNumbers(dict[str, int]):
@@ -74,13 +71,6 @@ def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
     several = told if isinstance(told, tuple) else (told,)
     texts = (as_text(item) for item in several if item is not None)
     return tuple(dict.fromkeys(text for text in texts if text))
-
-
-def check_domain(domain: str) -> None:
-    """Raise RequestError for what is no domain."""
-    if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
-        known = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
-        raise RequestError(one_line(f"no domain {domain!r}: name {known}"))
 
 
 def _domain_index(view: View, domain: str) -> DomainIndex:

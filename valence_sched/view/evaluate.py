@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether expressions hold for the rows of a View, in Kleene's logic of three values.
+"""Evaluates expressions on the rows of a View in Kleene's three-valued logic.
 
 A row answers 1 (it holds), -1 (it does not) or 0: it compares with something that nobody told.
 ``and`` is the least of its parts, ``or`` the greatest, ``not`` the contrary; so what is unknown

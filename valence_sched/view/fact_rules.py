@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rule of a policy: one condition on what a pod manager tells, and what it is worth."""
+"""Fact rules: a condition of a policy on one property of a pod manager, with its cost or weight."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mix compiled: how much of a scarce thing every row has that the mix has no use for."""
+"""The compiled mix of flavors: the expected fragmentation of a scarce resource per row."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from valence_sched.model.need import Need
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover
 from valence_sched.view.stock_grants import StockGrants
-from valence_sched.view.view import Labels
-
-if TYPE_CHECKING:
-    from valence_sched.model.request import FlavorShare, NameRequirements
+from valence_sched.view.view import Labels, View
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -117,10 +115,12 @@ class FlavorMix:
 
     def accepts(self, traits: Labels) -> Mask:
         """Return per share and row whether the row's traits are those that the share wants."""
-        if self._accepts[0] is not traits.values:  # selections of a View share their values
+        values, accepts = self._accepts
+        if values is not traits.values:  # selections of a View share their values
             table = [[_traits_match(names, has) for has in traits.values] for names in self._traits]
-            self._accepts = traits.values, np.array(table, dtype=bool)
-        return self._accepts[1][:, traits.codes]
+            accepts = np.array(table, dtype=bool)
+            self._accepts = traits.values, accepts
+        return accepts[:, traits.codes]
 
     def supply(self, leftover: Leftover) -> MixSupply:
         """Return what matters to the mix of what is free."""
@@ -199,6 +199,15 @@ class FlavorMix:
             ]
             self._useful = _accelerators_by_kind(kinds) * np.array(serves)
         return self._useful
+
+
+def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:
+    """Return a mix compiled for one scarce resource; the View's block kinds remember it."""
+    key = ("flavor mix", mix.digest, scarce_resource)
+    compiled: FlavorMix | None = view.kinds.derived.get(key)
+    if compiled is None:
+        compiled = view.kinds.derived.store(key, FlavorMix(mix.shares, scarce_resource))
+    return compiled
 
 
 def _count(need: Need) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is free on every row, and what one node would take from each of them."""
+"""Leftover: the free blocks and stocks per row, and an estimate of what one node takes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private copy of a View in which nodes are taken one after another, and given back."""
+"""The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from valence_sched.model.stock import free_amount
 from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts, Counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import Ints, View
+from valence_sched.view.view import Ints, View, empty_memo
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
@@ -44,7 +45,7 @@ class Overlay:
             ),
             block_tables=self._block_tables,
             resources={name: books.column for name, books in self._stocks.items()},
-            _memo={},
+            _memo=empty_memo(),
         )
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
@@ -161,7 +162,7 @@ class _StockOverlay:
             self.free[row], self.largest_grant[row] = values[0], values[2]
             if pool:
                 low, high = int(self.start[row]), int(self.start[row + 1])
-                self.stock_free[low:high] = [stocks.free_amount(stock) for stock in pool]
+                self.stock_free[low:high] = [free_amount(stock) for stock in pool]
 
 
 def _add_counts(census: BlockCounts, free: Counts, more: list[CountChange]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every stock of every row by itself: how many equal grants it can hand out, and what is left."""
+"""Stock grants: every stock per row with its free amount, grant limits and number of grants."""
 
 from __future__ import annotations
 

@@ -1,25 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each pod manager has and what of it is free, for people and for lists."""
+"""Summaries for lists: free and total amounts of each pod manager, or of each of its pools."""
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from valence_sched.model.measures import MEASURES
+from valence_sched.model.measures import MEASURES, PodmSummary
 from valence_sched.view.view import View
-
-
-class PodmSummary(Struct, frozen=True, kw_only=True):
-    """Free and in all, in the unit of the name; blocks are whole, never parts."""
-
-    blocks: tuple[int, int]
-    cores: tuple[int, int]
-    memory_mib: tuple[int, int]
-    gpus: tuple[int, int]
-    accelerators: tuple[int, int]
-    drives: tuple[int, int]
-    nics: tuple[int, int]
-    stocks: dict[str, tuple[float, float]]
 
 
 def summarise_podms(view: View) -> list[PodmSummary]:

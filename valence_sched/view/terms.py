@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an opinion is written: filters and weighers are functions of a View and a Request.
+"""Terms: the comparisons of a filter, and decorators that turn functions into plug-ins.
 
 A filter returns a bool per pool. Written as a generator of :class:`Term` under :func:`terms`,
 it explains itself: the comparison that rejects a pool is the one that is shown.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A View and a request that notice whether a plugin looked at what placing nodes changes."""
+"""Tracked views and requests: they record whether a plug-in reads what placing nodes changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One podm of a View replaced: the new View shares everything that did not change."""
+"""Replaces one pod manager of a View by splicing its rows; unchanged arrays are shared."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which shares of what there is a request would leave, added up over its needs.
+"""Utilisation: the share of what a pool has that stays free after a request, per row.
 
 Of a need the share that is left is ``free / total - asked / total``. Whatever of that does not
 depend on the amounts is kept in tables of one row a need, so that a request costs one pass over

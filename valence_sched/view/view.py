@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pool as a row of read-only arrays, with the blocks under it: what plugins look at."""
+"""View: one consistent snapshot of all pools as rows of read-only arrays."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from valence_sched.view import stocks
 from valence_sched.view.block_counts import BlockCounts
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable
+from valence_sched.view.memo import BoundedMemo
 from valence_sched.view.stock_grants import StockGrants
 
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +25,12 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 By = Literal["pool", "podm"]
 
-MOST_CACHED = 256  # arrays of a View that were worked out for somebody and may be asked again
+MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
+
+
+def empty_memo() -> BoundedMemo[Any, Any]:
+    """Return the memo that a View begins with."""
+    return BoundedMemo(MOST_MEMOISED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ class View:
     traits: Labels
     lot: npt.NDArray[np.uint64]
     block_count: int
-    _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
 
     def __len__(self) -> int:
         return len(self.pools)
@@ -180,6 +186,14 @@ class View:
         """Return what ``make`` makes of what is free; the latest is kept until that changes."""
         return self.memoise_latest(("free", name), key, make)
 
+    def without_memo(self) -> View:
+        """Return this View with an empty memo of its own."""
+        return replace(self, _memo=empty_memo())
+
+    def with_own_memo(self) -> View:
+        """Return this View with a memo of its own, a copy: this one does not grow with it."""
+        return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
+
     def freeze(self) -> View:
         """Return this View after making its arrays read-only; those of census and stocks are."""
         labels = (self.zone, self.status, self.aggregates, self.capabilities, self.traits)
@@ -275,9 +289,7 @@ class View:
             found = make(*words)
             if isinstance(found, np.ndarray):
                 _read_only(found)
-            if len(self._memo) >= MOST_CACHED:  # of a service that is asked ever new things
-                self._memo.clear()
-            self._memo[key] = found
+            self._memo.store(key, found)
         return found
 
 

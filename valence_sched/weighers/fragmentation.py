@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.view.availability import feasible_rows
-from valence_sched.view.fragmentation import FlavorMix, MixSupply
+from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.view import Floats, Ints, Mask, View
 
@@ -41,7 +41,7 @@ def fragmentation(
     alone could use, for nodes of others need less besides.
     """
     mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
-    workload = mix.workload(of)
+    workload = flavor_mix(view, mix, of)
     if not workload:
         return view.constant(0.5)
     rows, left, before = _scarce_rows(

@@ -67,10 +67,9 @@ class CapturePodm(base.ShowOne):
         if parsed_args.resource_file:
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
         key = parsed_args.anonymize_key_env
-        aliases = self.main.aliases(key) if parsed_args.anonymize or key else None
-        captured = self.main.capture(
-            parsed_args.inventory,
-            self.live(parsed_args, parsed_args.name),
+        aliases = self.main.captures.aliases(key) if parsed_args.anonymize or key else None
+        captured = self.main.captures.capture(
+            self.selection(parsed_args, parsed_args.name),
             file=parsed_args.output,
             tree=parsed_args.tree,
             aliases=aliases,
@@ -79,7 +78,7 @@ class CapturePodm(base.ShowOne):
             self.tell(f"failed: {name}: {why}")
         for line in captured.left_out:
             self.tell(f"left out: {line}")
-        lacks = captured.failures or captured.left_out or self.main.skipped_lines
+        lacks = captured.failures or captured.left_out or self.main.diagnostics.lines("skipped")
         self.exit_code = 5 if parsed_args.strict and lacks else 0
         documents = [] if parsed_args.output else [captured.documents]
         counts = (captured.podms, captured.blocks, *documents)

@@ -42,7 +42,7 @@ class FitPodm(base.Lister):
         names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
         if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):
             names = [None]
-        names = names or [*self.main.flavors(parsed_args.flavor_file)]
+        names = names or [*self.main.config.flavors(parsed_args.flavor_file)]
         warnings: list[str] = []
         fits = []
         for name in names:

@@ -43,7 +43,7 @@ class ListFlavor(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        flavors = self.main.flavors(parsed_args.flavor_file)
+        flavors = self.main.config.flavors(parsed_args.flavor_file)
         columns = ["Name", "Description", "Needs"]
         if parsed_args.long:
             columns += LONG_COLUMNS
@@ -65,7 +65,7 @@ class ShowFlavor(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         import msgspec
 
-        flavor = self.main.flavor(parsed_args.flavor, parsed_args.flavor_file)
+        flavor = self.main.config.flavor(parsed_args.flavor, parsed_args.flavor_file)
         words = PairLines(msgspec.to_builtins(flavor.properties))
         cells = _cells(flavor)
         head = {name: cells.pop(name) for name in ("Name", "Description")}
@@ -88,7 +88,7 @@ class ValidateFlavor(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                found = self.main.flavors_in(file, parsed_args.flavor_file)
+                found = self.main.config.flavors_in(file, parsed_args.flavor_file)
                 rows.append((file, True, len(found), Absent()))
             except (InputError, RequestError, UnknownName) as error:
                 rows.append((file, False, 0, Sentence(str(error))))

@@ -42,20 +42,22 @@ class ValidateInventory(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.errors import InputError, Remark
+        from valence_sched.errors import InputError
+        from valence_sched.model.read_options import Selection
 
         rows: list[tuple[Any, ...]] = []
+        resources = tuple(parsed_args.resource_file)
+        diagnostics = self.main.diagnostics
         for source in parsed_args.source:
             error: str | None = None
             try:
-                view = self.main.view([source], resource_files=parsed_args.resource_file)
+                view = self.main.loader.view(Selection(sources=(source,), resource_files=resources))
                 counts = (len(view.podms), len(view), view.block_count)
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
                 self.exit_code = 1
-            skipped = self.main.skipped_lines
-            remarks = [line for line in self.main.problems if isinstance(line, Remark)]
-            self.main.problems.clear()
+            skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
+            diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
             told = Sentence(error) if error else Absent()
@@ -82,13 +84,8 @@ class ConvertInventory(base.ShowOne):
         return ("File", "Podms", "Blocks")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        podms, blocks = self.main.convert(
-            parsed_args.inventory,
-            parsed_args.output,
-            strict=parsed_args.strict,
-            resource_files=parsed_args.resource_file,
-            live=self.live(parsed_args),
-        )
+        selection = self.selection(parsed_args)
+        podms, blocks = self.main.loader.convert(selection, parsed_args.output)
         return self.column_names(parsed_args), (parsed_args.output, podms, blocks)
 
 
@@ -117,7 +114,7 @@ class DiffInventory(base.Lister):
         rows = [
             (found.podm, found.kind, UriCell(found.name), found.change,
              _cell(found.before), _cell(found.after))
-            for found in self.main.differences(parsed_args.old, parsed_args.new)
+            for found in self.main.loader.differences(parsed_args.old, parsed_args.new)
         ]  # fmt: skip
         if not rows:
             self.closing.append("no difference")

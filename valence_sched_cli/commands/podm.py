@@ -21,8 +21,8 @@ from valence_sched_cli.output.cells import (
 )
 
 if TYPE_CHECKING:
-    from valence_sched.model.read_options import ReadOptions
-    from valence_sched.view.summary import PodmSummary
+    from valence_sched.model.measures import PodmSummary
+    from valence_sched.model.read_options import ReadOptions, Selection
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
@@ -55,19 +55,18 @@ class ListPodm(base.Lister):
         from valence_sched.model.age import age_s
         from valence_sched.view.summary import summarise_podms
 
-        live = self.live(parsed_args)
-        view = self.main.view(
-            parsed_args.inventory,
-            strict=parsed_args.strict,
-            resource_files=parsed_args.resource_file,
-            live=msgspec.structs.replace(live, max_age_s=None) if parsed_args.stale else live,
-        )
+        selection = self.selection(parsed_args)
+        live = selection.live
+        if parsed_args.stale:
+            any_age = msgspec.structs.replace(live, max_age_s=None)
+            selection = msgspec.structs.replace(selection, live=any_age)
+        view = self.main.loader.view(selection)
         limit = STALE_S if live.max_age_s is None else live.max_age_s
         now = self.main.now()
         columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
                    "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
         asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
-        if parsed_args.long or parsed_args.stale or self.main.live_ids or "age" in asked:
+        if parsed_args.long or parsed_args.stale or self.main.sources.live_ids or "age" in asked:
             columns.insert(columns.index("Pools"), "Age")
         if parsed_args.long:
             columns += [
@@ -128,17 +127,14 @@ class ShowPodm(base.ShowOne):
         from valence_sched.errors import UnknownName
         from valence_sched.view.summary import summarise_podms, summarise_pools
 
-        live = self.live(parsed_args)
-        registered = self._registration_cells(parsed_args, live)
+        selection = self.selection(parsed_args)
+        registered = self._registration_cells(parsed_args.podm, selection)
+        live = selection.live
         if registered:
             live = msgspec.structs.replace(live, only=(parsed_args.podm,))
+            selection = msgspec.structs.replace(selection, live=live)
             self.tells_remarks = True
-        view = self.main.view(
-            parsed_args.inventory,
-            strict=parsed_args.strict,
-            resource_files=parsed_args.resource_file,
-            live=live,
-        )
+        view = self.main.loader.view(selection)
         names = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
         if parsed_args.podm not in names:
             ids = [podm.id for podm in view.podms]
@@ -171,20 +167,19 @@ class ShowPodm(base.ShowOne):
         }  # fmt: skip
         return list(cells), list(cells.values())
 
-    def _registration_cells(
-        self, parsed_args: argparse.Namespace, live: ReadOptions
-    ) -> dict[str, Any]:
+    def _registration_cells(self, podm: str, selection: Selection) -> dict[str, Any]:
         """Return how to reach the pod manager, if it is a live one and named by its ID."""
-        if self.main.named_sources(parsed_args.inventory, live):
+        if self.main.sources.named_sources(selection):
             return {}
+        live = selection.live
         for member in self.main.registry(live.state).members(live):
-            if member.registration.name == parsed_args.podm:
+            if member.registration.name == podm:
                 return registration.connection_cells(member.registration, member.source)
         return {}
 
     def _in_use(self, podm: str, live: ReadOptions) -> dict[str, Any]:
         """Return which blocks are held by which claim, and which are in use by somebody else."""
-        if podm not in self.main.live_ids and live.state is None:
+        if podm not in self.main.sources.live_ids and live.state is None:
             return {}
         held, foreign = self.main.block_usage(podm, live.state)
         return {"Held Blocks": PairLines(held), "Foreign Blocks": WordLines(foreign)}
@@ -192,7 +187,7 @@ class ShowPodm(base.ShowOne):
     def _live_cells(self, podm: str, read_at: str | None) -> dict[str, Any]:
         from valence_sched.model.age import age_s
 
-        if podm not in self.main.live_ids:
+        if podm not in self.main.sources.live_ids:
             return {}
         age = age_s(read_at, self.main.now())
         return {"Age": or_absent(age if age is None else Age(age))}

@@ -33,7 +33,7 @@ class ListPolicy(base.Lister):
              PairLines({use.name: use.weight for use in policy.weighers}),
              WordLines([use.name for use in policy.filters]), policy.unknown,
              policy.pick.best_of)[: len(columns)]
-            for policy in self.main.policies(parsed_args.policy_file).values()
+            for policy in self.main.config.policies(parsed_args.policy_file).values()
         )  # fmt: skip
         return columns, rows
 
@@ -50,7 +50,7 @@ class ShowPolicy(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UnknownName
 
-        known = self.main.policies(parsed_args.policy_file)
+        known = self.main.config.policies(parsed_args.policy_file)
         if parsed_args.policy not in known:
             raise UnknownName("policy", parsed_args.policy, known)
         policy = known[parsed_args.policy]
@@ -90,7 +90,7 @@ class ValidatePolicy(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append((file, True, len(self.main.policies_in(file)), Absent()))
+                rows.append((file, True, len(self.main.config.policies_in(file)), Absent()))
             except SchedulerError as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1

@@ -55,7 +55,7 @@ def read_requests(main: Any, parsed_args: argparse.Namespace) -> list[Request]:
     said = {
         name: value for name in _COMMON_OPTIONS if (value := getattr(parsed_args, name)) is not None
     }
-    found = main.read_requests(
+    found = main.config.read_requests(
         parsed_args.request_file, parsed_args.flavor_file, parsed_args.near_map
     )
     return [msgspec.structs.replace(request, **said) for request in found]

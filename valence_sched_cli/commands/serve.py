@@ -71,7 +71,7 @@ class ServePodm(base.PodmCommand, Command):
 
     def get_epilog(self) -> str:
         """List the fault rules."""
-        from valence_sched.inventory.capture import fault_rules
+        from valence_sched.app import fault_rules
 
         rules = fault_rules()
         width = max(len(form) for form, _ in rules)
@@ -81,15 +81,15 @@ class ServePodm(base.PodmCommand, Command):
         return f"{text} {super().get_epilog()}".rstrip()
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from valence_sched.model.read_options import Selection
         from valence_sched.model.registration import PasswordReference
 
         env, file = parsed_args.password_env, parsed_args.password_file
         self.main.serve(
-            parsed_args.source,
+            Selection(sources=tuple(parsed_args.source), strict=parsed_args.strict),
             self._ready,
             username=parsed_args.username,
             password=PasswordReference(env=env, file=file) if env or file else None,
-            strict=parsed_args.strict,
             podms=parsed_args.podm,
             port=parsed_args.port,
             latency_ms=parsed_args.latency_ms,

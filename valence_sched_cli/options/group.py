@@ -104,7 +104,7 @@ def _name(text: str) -> str:
 
 def _domain(text: str) -> str:
     from valence_sched.errors import RequestError
-    from valence_sched.view.domains import check_domain
+    from valence_sched.model.group import check_domain
 
     try:
         check_domain(text)

@@ -94,7 +94,7 @@ def make_request(
         **placement.request_fields(args, said),
     )
     return placement.with_resources(
-        main.compile_request(asked, flavor, args.near_map), args.resource
+        main.config.compile_request(asked, flavor, args.near_map), args.resource
     )
 
 
@@ -105,15 +105,7 @@ def decider_for(
 
     ``texts`` gets the JSON of each pod manager as it was told, by its id.
     """
-    return command.main.decider(
-        parsed_args.inventory,
-        parsed_args.policy_file,
-        strict=parsed_args.strict,
-        resource_files=parsed_args.resource_file,
-        flavor_files=parsed_args.flavor_file,
-        live=command.live(parsed_args),
-        texts=texts,
-    )
+    return command.main.decider(command.selection(parsed_args), texts)
 
 
 def check_policy(decider: Any, request: Request, parsed_args: argparse.Namespace) -> None:
@@ -135,7 +127,7 @@ def _flavor(
     if flavor_name is not None and parsed_args.nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
     if flavor_name is not None:
-        found: Flavor = main.flavor(flavor_name, parsed_args.flavor_file)
+        found: Flavor = main.config.flavor(flavor_name, parsed_args.flavor_file)
         return found
     if parsed_args.nova_flavor is not None:
         return cloud.nova_flavor(main, client_manager, parsed_args.nova_flavor)

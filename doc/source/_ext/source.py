@@ -46,7 +46,10 @@ class Modules(SphinxDirective):
         if not rows:
             raise self.error(f"no module in {' '.join(self.arguments)}")
         for row in rows:
-            for path in (ROOT / row.path, (ROOT / row.path).parent):  # a new file changes the folder
+            for path in (
+                ROOT / row.path,
+                (ROOT / row.path).parent,
+            ):  # a new file changes the folder
                 self.env.note_dependency(str(path))
         return self.parse_text_to_nodes(table(rows))
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
-from valence_sched import App, FilterScheduler, Ledger, Request, bind, sealed
+from valence_sched import App, FilterScheduler, Ledger, Request, Selection, bind, sealed
 
-main = App()
-ledger = Ledger(main.view(["examples/site.json"]))
-bound = bind(main.policies()["fragmentation"])
+app = App()
+ledger = Ledger(app.loader.view(Selection(sources=("examples/site.json",))))
+bound = bind(app.config.policies()["fragmentation"])
 for name in ("gpu-small", "medium", "small"):
-    flavor = main.flavors()[name]
-    request = sealed(Request(needs=flavor.needs, mix=main.mix(), policy="fragmentation"))
+    flavor = app.config.flavors()[name]
+    request = sealed(Request(needs=flavor.needs, mix=app.config.mix(), policy="fragmentation"))
     placed = FilterScheduler().schedule(ledger.context(request, bound)).nodes
     if placed:
         ledger.take(placed[0].chosen)

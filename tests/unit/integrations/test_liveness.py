@@ -11,7 +11,7 @@ from tests.unit.store.site import CORES, claimant, podm
 from valence_sched import files
 from valence_sched.engine import Operations
 from valence_sched.errors import UnknownName, UsageError
-from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 
@@ -34,7 +34,7 @@ class Case(unittest.TestCase):
         return ReadOptions(state=self.state, liveness=named)
 
     def statuses(self, named: str) -> dict[str, str]:
-        view = self.operations.view([], live=self.live(named))
+        view = self.operations.loader.view(Selection(live=self.live(named)))
         return {podm.id: podm.status for podm in view.podms}
 
     def report(self, *names: str) -> None:
@@ -67,14 +67,14 @@ class Alike:
         self.beat("a", "host/b")
         self.grow_old("a")
         live = self.live(self.named("10m"))
-        chosen = self.operations.engine([], [], live=live).select_destinations(request(CORES))
+        chosen = self.operations.decider(Selection(live=live)).select_destinations(request(CORES))
         self.assertEqual(["host/b"], [one.chosen.podm for one in chosen.placements])
         with self.operations.store(self.state) as store:
-            decider = self.operations.claimant(store, [], live=live)
+            decider = self.operations.claimer(store, [], live=live)
             claim = decider.claim(request(CORES)).claim
             self.assertEqual(("host/b",), claim.podms)
             self.assertIsNone(decider.claim(request(CORES)).claim)
-            self.assertEqual({"Online"}, {one.status for one in store.last().values()})
+            self.assertEqual({"Online"}, {one.status for one in store.load_podms().values()})
 
     def test_an_age_that_is_none_is_refused(self):
         with self.assertRaisesRegex(UsageError, "--liveness: "):
@@ -157,15 +157,17 @@ class TestWhom(Case):
         new = podm("new", read_at=datetime.now(UTC).isoformat())
         file = str(self.folder / "x.json")
         files.write_inventory([old, new], file)
-        view = self.operations.view([file], live=ReadOptions(liveness="read:1h"))
+        view = self.operations.loader.view(
+            Selection(sources=(file,), live=ReadOptions(liveness="read:1h"))
+        )
         self.assertEqual(["Offline", "Online"], [one.status for one in view.podms])
-        view = self.operations.view([file])
+        view = self.operations.loader.view(Selection(sources=(file,)))
         self.assertEqual(["Online", "Online"], [one.status for one in view.podms])
 
     def test_the_environment_names_one(self):
         self.report("a")
-        self.operations.environ["VALENCE_SCHED_LIVENESS"] = f"file:{self.folder}"
-        view = self.operations.view([], live=ReadOptions(state=self.state))
+        self.operations.config.environ["VALENCE_SCHED_LIVENESS"] = f"file:{self.folder}"
+        view = self.operations.loader.view(Selection(live=ReadOptions(state=self.state)))
         self.assertEqual(["Offline"], [one.status for one in view.podms])
 
     def test_a_name_that_nobody_has_is_refused(self):

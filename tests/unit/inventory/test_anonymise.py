@@ -27,6 +27,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
+from valence_sched.model.read_options import Selection
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.testing import strategies
 
@@ -183,13 +184,15 @@ class SameDecisionTest(unittest.TestCase):
 
     def ranked(self, data: bytes, flavor: str) -> dict:
         """Return what each pool would give for a flavor, and at what cost."""
-        main = App({}, io.BytesIO(data))
-        engine = main.decider(["-"], ())
-        request = main.compile_request(RequestSpec(flavor=flavor), main.flavors()[flavor])
+        app = App({}, io.BytesIO(data))
+        decider = app.decider(Selection(sources=("-",)))
+        request = app.config.compile_request(
+            RequestSpec(flavor=flavor), app.config.flavors()[flavor]
+        )
         return {
             (found.podm, found.pool): (
                 found.cost, found.waste,
                 [block.uri for block in found.blocks], [grant.uri for grant in found.grants],
             )
-            for found in engine.rank(request, 10_000).candidates
+            for found in decider.rank(request, 10_000).candidates
         }  # fmt: skip

@@ -24,6 +24,7 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
+from valence_sched.model.read_options import Selection
 
 CANARY = "kAn4ry-Wellensittich"
 ROOT = "/redfish/v1"
@@ -101,7 +102,9 @@ class CapturingTest(unittest.TestCase):
         done = capture.write_trees(readings, self.path("tree"))
         self.assertEqual((2, 2, ["b"], []), (done.podms, done.blocks, list(done.failures),
                                              done.left_out))  # fmt: skip
-        found = {one.id: one for one in App({}).podms([self.path("tree")])}
+        found = {
+            one.id: one for one in App({}).loader.podms(Selection(sources=(self.path("tree"),)))
+        }
         self.assertEqual({"a", "c"}, set(found))
         self.assertEqual(2, found["a"].blocks[0].devices.drives[0].count)
 

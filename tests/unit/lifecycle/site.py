@@ -37,7 +37,7 @@ class Site:
         mark = mark or self.marks.append
         self.composer = NodeComposer(store, self.reach, self.read, ttl_s=ttl_s, checkpoint=mark)
         self.reaper = Reconciler(store, self.reach, self.read)
-        policies = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).policies()
+        policies = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).config.policies()
         self.claimant = Claimer(store, policies.values())
         self.provisioner = Provisioner(store, self.claimant, self.composer, self.read)
         for name in podms:
@@ -48,7 +48,7 @@ class Site:
         return pool.ReadTarget(Registration(name=name, url=self.podms[name].url))
 
     def reach(self, name: str):
-        return connect(self.target(name), 20, PATIENCE_S)
+        return connect(self.target(name), plugins.installed(plugins.DIALECTS), 20, PATIENCE_S)
 
     def read(self, name: str) -> FullPodm | None:
         dialects = plugins.load(plugins.DIALECTS).by_name

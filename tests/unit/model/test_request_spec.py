@@ -91,9 +91,9 @@ class TestFiles(unittest.TestCase):
             parse_requests((text % "2.0").encode(), "f")
 
     def test_an_unknown_flavor_is_named_with_its_place(self):
-        main = App(environ={}, stdin=_Stdin(b"requests: [{flavor: smal}]"))
+        app = App(environ={}, stdin=_Stdin(b"requests: [{flavor: smal}]"))
         with self.assertRaises(SchedulerError) as caught:
-            main.read_requests("-")
+            app.config.read_requests("-")
         self.assertRegex(str(caught.exception), r"\$\.requests\[0\]\.flavor.*did you mean 'small'")
 
 

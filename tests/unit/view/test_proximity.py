@@ -7,14 +7,14 @@ from tests.unit.core.deciders import built_in, cpus, engine_of
 from valence_sched.core.decider import Decider
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.filters.near import near as keeps
-from valence_sched.model.request import Proximity
-from valence_sched.testing import request, view
-from valence_sched.view.proximity import (
+from valence_sched.model.proximity import (
     ExternalResource,
     Place,
     external_resources,
     resolve_resource,
 )
+from valence_sched.model.request import Proximity
+from valence_sched.testing import request, view
 from valence_sched.weighers.near import near as scores
 
 PODMS = (

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from tests.unit.view.test_stocks import STOCKS
+from tests.unit.model.test_stock import STOCKS
 from valence_sched.core.fit.stock_allocation import allocate
+from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.stock_grants import build_grants
-from valence_sched.view.stocks import free_amount, grant_bounds, grant_size
+from valence_sched.view.stocks import grant_bounds
 
 POOLS = st.lists(st.lists(STOCKS, max_size=4), min_size=1, max_size=3)
 

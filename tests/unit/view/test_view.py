@@ -153,11 +153,11 @@ class TestReadOnly(unittest.TestCase):
     def arrays(seen: View) -> dict[str, np.ndarray]:
         found = {
             name: getattr(seen, name)
-            for name in ("first_row", "podm_of", "position_of", "enabled", "lot", "every")
+            for name in ("first_row", "podm_of", "position_of", "enabled", "lot", "all_rows")
         }
         found |= {name: getattr(seen, name).codes for name in LABELS}
-        for name in ("census", "podm_census"):
-            for part in ("start", "kind", "free", "every"):
+        for name in ("block_counts", "podm_block_counts"):
+            for part in ("start", "kind", "free", "total"):
                 found[f"{name}.{part}"] = getattr(getattr(seen, name), part)
         for need in (CORES, GIB):
             for measure in ("free", "total", "inverse"):

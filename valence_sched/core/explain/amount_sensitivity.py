@@ -43,9 +43,7 @@ class AmountSearch:
 
     def __post_init__(self) -> None:
         view = self.context.view  # what the tries make it work out is forgotten with them
-        self.context = dataclasses.replace(
-            self.context, view=dataclasses.replace(view, _memo=dict(view._memo))
-        )
+        self.context = dataclasses.replace(self.context, view=view.with_own_memo())
         self.alternatives = self.alternatives or self.context.request.alternatives
 
     def changes(self) -> Iterator[Sensitivity]:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from valence_sched.errors import closest, one_line, suggest
 from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, as_text, split_attribute
+from valence_sched.model.group import FACT_PREFIX
 from valence_sched.model.need import Alternative
 from valence_sched.model.request import NameRequirements, Request
 from valence_sched.view.block_kinds import passes
-from valence_sched.view.domains import FACT_PREFIX
 from valence_sched.view.view import View
 
 DEVICE_NOUNS = {"memory": "memory module"}  # of needs whose devices are not called as they are

@@ -10,7 +10,7 @@ import msgspec
 
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import Need
-from valence_sched.view.stocks import free_amount, grant_size
+from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.view import View
 
 #: Placements tried in search of less surplus once all amounts are placed; see ``cover``.

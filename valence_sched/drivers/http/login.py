@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.http.answer import Answer
 from valence_sched.drivers.links import ROOT
-from valence_sched.errors import InputError, PodmError, Remark, one_line
+from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
@@ -149,4 +149,4 @@ class Login:
         self._connection.set_auth(basic=(self._user or "", self._password or ""))
 
     def _remark(self, text: str) -> None:
-        self.remarks.append(Remark(one_line(text)))
+        self.remarks.append(one_line(text))

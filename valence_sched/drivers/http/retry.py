@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 
 def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
@@ -25,6 +24,8 @@ def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
 
 
 def _date(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime  # it brings in much, and few answers have a date
+
     try:
         found = parsedate_to_datetime(text)
     except (ValueError, TypeError):
