@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from valence_sched.core import plugins
 from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
-from valence_sched.core.batch import Batch
+from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision, unknown_resources
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache
@@ -22,7 +21,6 @@ from valence_sched.core.ledger import Ledger
 from valence_sched.core.multi_request import Decisions, decide_all
 from valence_sched.core.policy import (
     BoundPolicy,
-    RequestReader,
     bind,
     idle_readers,
     missing_readers,
@@ -30,6 +28,7 @@ from valence_sched.core.policy import (
     without_readers,
 )
 from valence_sched.core.ranking import rank_rows
+from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import Policy
@@ -39,8 +38,6 @@ from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.evaluate import check_amounts
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
-
-MIX_WEIGHER = "fragmentation"  # the weigher that leaves room for what is asked for over time
 
 
 class Decider:
@@ -90,7 +87,7 @@ class Decider:
                 amount written wrongly.
             PluginError: a plugin broke its contract and the engine is strict.
         """
-        return Decision(try_alternatives(self._context(request), _schedule), self._skipped)
+        return Decision(try_alternatives(self._context(request), schedule), self._skipped)
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if the nodes of those before it were composed.
@@ -110,10 +107,10 @@ class Decider:
             bound, text = self._policy(request.policy)
             passing = functools.partial(self._eligible, request, bound, text)
             request = with_group_state(ledger.view, request, passing, earlier)
-            bound = self._reduce(bound, idle_readers(request))
+            bound = self._reduce(bound, idle_readers(request, bound))
             return ledger.context(request, bound, strict=self._strict)
 
-        return decide_all(self._view, asked, case, _schedule, self._skipped)
+        return decide_all(self._view, asked, case, schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
@@ -178,7 +175,7 @@ class Decider:
         return request, bound, text
 
     def _evaluate(self, request: Request, bound: BoundPolicy, text: bytes) -> EvaluationContext:
-        bound = self._reduce(bound, idle_readers(request))
+        bound = self._reduce(bound, idle_readers(request, bound))
         key = (text, request.evaluation_key)
         judgement, plan = self._cache.evaluation(
             self._view, request, bound, key, strict=self._strict
@@ -203,8 +200,7 @@ class Decider:
 
     def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
         """Return the request with the usual mix, if its policy looks at one and it has none."""
-        looks = any(weigher.name == MIX_WEIGHER for weigher in bound.weighers)
-        if request.mix.shares or not looks:
+        if request.mix.shares or "mix" not in bound.fields_read:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
 
@@ -222,11 +218,6 @@ class Decider:
             for name in (*request.podms, *request.exclude_podms):
                 if name not in known:
                     raise UnknownName("pod manager", name, self._view.podm_ids)
-
-
-def _schedule(context: EvaluationContext) -> Batch:
-    scheduler = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)()
-    return scheduler.schedule(context)  # type: ignore[no-any-return]
 
 
 def _check_countable(request: Request) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -109,7 +111,14 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def evaluation_key(self) -> bytes:
-        """Return what filters and weighers may look at, as bytes: equal bytes, equal verdicts."""
+        """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
+        values = _evaluated_values(type(self))(self)
+        mix = self.mix.digest if self.mix.shares else None
+        return msgspec.json.encode((mix, *values), order="deterministic")
+
+    @functools.cached_property
+    def identity(self) -> bytes:
+        """Return what the request asks for, as bytes: equal bytes, equal lots."""
         always = (
             self.needs,
             self.podms,
@@ -119,14 +128,15 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
             self.capabilities,
             self.traits,
         )
-        # last and only where asked: a request without keeps its identity and its lots
-        asked = {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
+        # last and only where set: a request without keeps its identity and its lots
+        names = _optional_names(type(self))
+        optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
-            asked["aggregates"] = self.aggregates
+            optional["aggregates"] = self.aggregates
         if self.mix.shares:
-            asked["mix"] = self.mix.digest
-        words = (*always, asked) if asked else always
-        return msgspec.json.encode(words, order="deterministic")
+            optional["mix"] = self.mix.digest
+        fields = (*always, optional) if optional else always
+        return msgspec.json.encode(fields, order="deterministic")
 
     @functools.cached_property
     def where_expression(self) -> Expression | None:
@@ -144,10 +154,28 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         return self.count if self.min_count is None else self.min_count
 
 
-#: Fields of a request that plugins may look at and that most requests leave empty.
-_OPTIONAL_FIELDS = (
-    "bonds", "locations", "attributes", "where", "near", "owner", "group", "company",
-)  # fmt: skip
+#: Fields on which no verdict and no score depends. Two requests that differ in any other one are
+#: evaluated each by itself, so that a field which is forgotten here costs time and nothing else.
+_NOT_EVALUATED = frozenset((
+    "id", "schema", "version", "flavor", "count", "min_count", "alternates", "seed", "policy",
+))  # fmt: skip
+_ALWAYS_IN_IDENTITY = frozenset((
+    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits", "mix",
+))  # fmt: skip
+
+
+@functools.cache
+def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...]]:
+    """Return what reads the fields of a class of requests that verdicts may depend on."""
+    excluded = _NOT_EVALUATED | {"mix"}  # a mix goes by its digest
+    return operator.attrgetter(*[n for n in kind.__struct_fields__ if n not in excluded])
+
+
+@functools.cache
+def _optional_names(kind: type[Request]) -> tuple[str, ...]:
+    """Return the fields that most requests leave empty; the lots do not depend on fallbacks."""
+    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks"}
+    return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
 def sealed(request: Request) -> Request:
@@ -188,9 +216,10 @@ def sealed(request: Request) -> Request:
             raise RequestError(str(error)) from None
     if request.id:
         return request
-    digest = hashlib.blake2b(request.evaluation_key, digest_size=8)
+    digest = hashlib.blake2b(request.identity, digest_size=8)
+    _ = request.evaluation_key  # worked out once for a request that comes again
     named = msgspec.structs.replace(request, id=digest.hexdigest())
-    named.__dict__.update(request.__dict__)  # the question does not depend on the id
+    named.__dict__.update(request.__dict__)  # none of it depends on the id
     return named
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -80,4 +81,17 @@ class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
 def track_request(request: Request) -> TrackedRequest:
     """Return the same request, watched."""
     fields = request.__struct_fields__
-    return TrackedRequest(**{name: getattr(request, name) for name in fields})
+    return _tracked_class(type(request))(**{name: getattr(request, name) for name in fields})
+
+
+@functools.cache
+def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
+    """Return the class that tracks a request of a class, which may have fields of its own."""
+    if kind is Request:
+        return TrackedRequest
+    struct: Any = type(Request)
+    bases = (TrackedRequest, kind)
+    tracked: type[TrackedRequest] = struct(
+        f"Tracked{kind.__name__}", bases, {}, frozen=True, kw_only=True, dict=True
+    )
+    return tracked

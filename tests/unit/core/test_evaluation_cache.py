@@ -132,7 +132,7 @@ class TestExact(unittest.TestCase):
         def fragile(view, request):
             if np.isnan(view.number("year")).any():
                 raise ValueError("no year")
-            return view.every
+            return view.all_rows
 
         def ask(site: View) -> Evaluation:
             return kept.evaluation(site, asked, policy, (b"", b""), strict=False)[0]

@@ -17,6 +17,7 @@ from valence_sched.core.evaluate import evaluate
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.group_state import affects_own_podm_only, with_group_state
+from valence_sched.core.policy import bind
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.filters.capacity import capacity
@@ -27,6 +28,7 @@ from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_values
+from valence_sched.view.reads import reads
 from valence_sched.weighers.owner import owner
 from valence_sched.weighers.room import room
 
@@ -72,12 +74,25 @@ class TestCompany(unittest.TestCase):
             Group(name="g", affinity=("podm",)),
             Group(name="g", spread=(Spread("podm"),)),
         )
-        self.assertEqual(
-            [True] * 2, [affects_own_podm_only(Request(group=group)) for group in there]
-        )
-        self.assertEqual(
-            [False] * 3, [affects_own_podm_only(Request(group=group)) for group in all_over]
-        )
+        counting = bind(Policy(name="p", filters=(FilterUse("spread"),)))
+        for expected, groups in ((True, there), (False, all_over)):
+            for group in groups:
+                with self.subTest(group):
+                    self.assertEqual(
+                        expected, affects_own_podm_only(Request(group=group), counting, ["spread"])
+                    )
+
+    def test_a_plugin_that_does_not_declare_how_it_counts_may_look_anywhere(self):
+        def sociable(view, request):
+            return view.constant(float(len(request.company.owned)))
+
+        plain = bound(sociable)
+        self.assertFalse(affects_own_podm_only(Request(owner="o"), plain, ["sociable"]))
+        self.assertFalse(affects_own_podm_only(Request(), bound(reads("zone")(sociable)),
+                                               ["sociable"]))  # fmt: skip
+        counting = bound(reads("owner", counts_by="podm")(sociable))
+        all_over = Request(owner="o", group=Group(name="g", affinity=("zone",)))
+        self.assertTrue(affects_own_podm_only(all_over, counting, ["sociable"]))
 
     def test_neither_group_nor_owner_has_no_company(self):
         asked = Request()
