@@ -12,60 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # isort: off
+    # fmt: off
     from valence_sched.app import App as App
     from valence_sched.core.ledger import Ledger as Ledger
     from valence_sched.core.policy import bind as bind
     from valence_sched.drivers.dialect import Dialect as Dialect, Dialects as Dialects
     from valence_sched.drivers.files.json_inventory import Record as Record
     from valence_sched.errors import (
-        ClaimLost as ClaimLost,
-        ClaimState as ClaimState,
-        CloudError as CloudError,
-        ComposeFailed as ComposeFailed,
-        CredentialError as CredentialError,
-        DispatchFailed as DispatchFailed,
-        DuplicateId as DuplicateId,
-        InUse as InUse,
-        InputError as InputError,
-        InventoryIncomplete as InventoryIncomplete,
-        InventoryStale as InventoryStale,
-        NameTaken as NameTaken,
-        NewerSchema as NewerSchema,
-        PluginError as PluginError,
-        PodmError as PodmError,
-        RequestError as RequestError,
-        SchedulerError as SchedulerError,
-        StillComposing as StillComposing,
-        StoreError as StoreError,
-        UnknownName as UnknownName,
-        Unverified as Unverified,
-        UsageError as UsageError,
+        ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
+        ComposeFailed as ComposeFailed, CredentialError as CredentialError,
+        DispatchFailed as DispatchFailed, DuplicateId as DuplicateId, InUse as InUse,
+        InputError as InputError, InventoryIncomplete as InventoryIncomplete,
+        InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
+        PluginError as PluginError, PodmError as PodmError, RequestError as RequestError,
+        SchedulerError as SchedulerError, StillComposing as StillComposing,
+        StoreError as StoreError, UnknownName as UnknownName, Unverified as Unverified,
+        UsageError as UsageError
     )
     from valence_sched.model.codec import (
-        convert as convert,
-        decode as decode,
-        load_yaml as load_yaml,
+        convert as convert, decode as decode, load_yaml as load_yaml
     )
     from valence_sched.model.diagnostic import Diagnostic as Diagnostic, Diagnostics as Diagnostics
     from valence_sched.model.dispatch import Order as Order, Receipt as Receipt
     from valence_sched.model.inventory import (
-        Accelerator as Accelerator,
-        Block as Block,
-        Devices as Devices,
-        Drive as Drive,
-        FullBlock as FullBlock,
-        FullPodm as FullPodm,
-        Inventory as Inventory,
-        Limit as Limit,
-        Memory as Memory,
-        Nic as Nic,
-        Node as Node,
-        Podm as Podm,
-        Pool as Pool,
-        Processor as Processor,
-        Status as Status,
-        Stock as Stock,
-        to_json as to_json,
+        Accelerator as Accelerator, Block as Block, Devices as Devices, Drive as Drive,
+        FullBlock as FullBlock, FullPodm as FullPodm, Inventory as Inventory, Limit as Limit,
+        Memory as Memory, Nic as Nic, Node as Node, Podm as Podm, Pool as Pool,
+        Processor as Processor, Status as Status, Stock as Stock, to_json as to_json
     )
     from valence_sched.model.liveness import Sign as Sign
     from valence_sched.model.proximity import Place as Place
@@ -77,11 +50,9 @@ if TYPE_CHECKING:
     from valence_sched.view.reads import penalises_unknown as penalises_unknown, reads as reads
     from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
     from valence_sched.view.view import (
-        Floats as Floats,
-        Labels as Labels,
-        Mask as Mask,
-        View as View,
+        Floats as Floats, Labels as Labels, Mask as Mask, View as View
     )
+    # fmt: on
     # isort: on
 
 # The module of each name, below this package.
