@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from valence_sched.core.policy import bind as bind
     from valence_sched.drivers.dialect import Dialect as Dialect, Dialects as Dialects
     from valence_sched.drivers.files.json_inventory import Record as Record
+    from valence_sched.engine import Engine as Engine
     from valence_sched.errors import (
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
@@ -64,6 +65,7 @@ _MODULES = {
         "core.policy": "bind",
         "drivers.dialect": "Dialect Dialects",
         "drivers.files.json_inventory": "Record",
+        "engine": "Engine",
         "errors": """
             ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
             DuplicateId InUse InputError InventoryIncomplete InventoryStale NameTaken

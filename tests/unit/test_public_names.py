@@ -29,6 +29,7 @@ PUBLIC = [
     "DispatchFailed",
     "Drive",
     "DuplicateId",
+    "Engine",
     "FilterScheduler",
     "Floats",
     "FullBlock",
