@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Configuration, Homes
 from valence_sched.errors import (
     NameTaken,
     SchedulerError,
@@ -50,7 +50,7 @@ class Registry:
             raise UsageError(f"--state: every user of this machine sees a password that stands on "
                              f"a command line: put the URL into {STATE}")  # fmt: skip
         self._configuration = configuration
-        self._home = _state_home(configuration)
+        self._home = Homes(configuration.environ).state
         named = state or configuration.environ.get(STATE)
         self.url = _as_url(named) if named else f"sqlite:///{self._home / 'state.sqlite'}"
         in_file = _SQLITE.fullmatch(self.url)
@@ -221,8 +221,3 @@ def _as_url(named: str) -> str:
     if not named.strip() or "\0" in named:
         raise StoreError(f"no state is called {named!r}: name a file, or a URL")
     return f"sqlite:///{Path(named).expanduser().absolute()}"
-
-
-def _state_home(configuration: Configuration) -> Path:
-    home = configuration.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-    return Path(home) / "valence-sched"

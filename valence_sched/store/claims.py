@@ -17,6 +17,7 @@ from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.store import (
     claim_rows,
+    podms,
     settle,
     tables,
 )
@@ -214,7 +215,7 @@ class Claims:
 
         self._write_expiring(work, "noting what was composed")
         for podm in sorted({node.podm for node in nodes}, key=key_of):
-            self._database.write(lambda c, podm=podm: settle.settle_stored(c, podm), "settling")  # type: ignore[misc]
+            self._database.write(lambda c, podm=podm: podms.settle_stored(c, podm), "settling")  # type: ignore[misc]
         return self.show(claim_id)
 
     def split(self, claim_id: str) -> Sequence[Claim]:

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers as they were last read, and the generation that moves with what they have."""
+"""Pod managers of the store, as last read, with their generation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from operator import itemgetter
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
-from valence_sched.model.stats import Stats, apply_stats, merge_stats
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, to_json
+from valence_sched.model.stats import Stats, apply_stats
 from valence_sched.model.stock import free_amount
 from valence_sched.store import change_log, settle, tables
-from valence_sched.store.tables import key_of, now
+from valence_sched.store.tables import chunks, digest_of, key_of, now
 
 _table = tables.podms
-_decoder = msgspec.json.Decoder(FullPodm)
+_full_decoder = msgspec.json.Decoder(FullPodm)
+_lean_decoder = msgspec.json.Decoder(LeanPodm)
+_UPDATE = sa.update(_table).where(_table.c.podm_key == sa.bindparam("key"))
 
 
 class ReportedStats(Noun, frozen=True):
@@ -34,7 +36,7 @@ class ReportedStats(Noun, frozen=True):
 
 
 class PodmRow(NamedTuple):
-    """What the store keeps beside a podm's document."""
+    """What the store keeps beside the document of a pod manager."""
 
     generation: int
     digest: str
@@ -43,172 +45,223 @@ class PodmRow(NamedTuple):
     stats: bytes | None
     queried_at: float
 
-
-def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
-    """Return a podm's row after locking it, None when it was never read."""
-    of = _table.c
-    row = connection.execute(
-        sa.select(of.generation, of.digest, of.read_at, of.gone, of.stats, now())
-        .where(of.podm_key == key)
-        .with_for_update()
-    ).one_or_none()
-    return PodmRow(*row) if row else None
+    @property
+    def reported(self) -> ReportedStats:
+        """Return what the pod manager reported by itself."""
+        if self.stats is None:
+            return ReportedStats({})
+        return msgspec.json.decode(self.stats, type=ReportedStats)
 
 
-class WriteResult(NamedTuple):
-    """What became of a podm: its generation, and whether what is held, or was read, changed."""
+class Reading:
+    """A pod manager as it was read, encoded once however often its transaction runs."""
+
+    def __init__(self, podm: FullPodm) -> None:
+        self.podm = podm
+
+    @functools.cached_property
+    def content(self) -> bytes:
+        """Return the document without generation and time of reading."""
+        return to_json(msgspec.structs.replace(self.podm, generation=0, read_at=None))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Return the digest of the content, by which a change is seen."""
+        return digest_of(self.content)
+
+
+class StoredPodm(NamedTuple):
+    """A pod manager as the store has it: generation and time of reading are not in the document."""
 
     generation: int
-    usage_changed: bool = False
-    content_changed: bool = False
+    read_at: str | None
+    document: bytes
+    written: bool = False
+
+    def full(self) -> FullPodm:
+        """Return the pod manager with all that its document describes."""
+        return msgspec.structs.replace(
+            _full_decoder.decode(self.document), generation=self.generation, read_at=self.read_at
+        )
+
+    def lean(self) -> LeanPodm:
+        """Return the pod manager with devices and status of its blocks as JSON text."""
+        return msgspec.structs.replace(
+            _lean_decoder.decode(self.document), generation=self.generation, read_at=self.read_at
+        )
 
 
-def remember(connection: sa.Connection, podms: Sequence[FullPodm]) -> list[FullPodm]:
-    """Store podms as they were read; return them as they are known from now on.
+class PodmUpdate(NamedTuple):
+    """A pod manager that is to be stored over its row, None for a new one."""
 
-    Their generations move only with their content. They are locked in the order of their keys, as
-    everybody locks several.
-    """
-    keys = [key_of(podm.id) for podm in podms]
-    found = {key: _remember(connection, podm, key)
-             for key, podm in sorted(zip(keys, podms, strict=True), key=itemgetter(0))}  # fmt: skip
-    _log_writes(connection, {key: done for key, (_, done) in found.items()})
-    return [found[key][0] for key in keys]
+    key: str
+    reading: Reading
+    row: PodmRow | None
+    stats: bytes | None
 
+    @property
+    def content_changed(self) -> bool:
+        """Return whether anything but the time of reading and the reported stats changes."""
+        return self.row is None or self.row.gone or self.row.digest != self.reading.digest
 
-def _log_writes(connection: sa.Connection, found: Mapping[str, WriteResult]) -> None:
-    read = [key for key, one in found.items() if one.content_changed]
-    held = [key for key, one in found.items() if one.usage_changed and not one.content_changed]
-    change_log.log_changes(connection, held, read)
+    @property
+    def row_changed(self) -> bool:
+        """Return whether anything is to be written at all."""
+        row, read_at = self.row, self.reading.podm.read_at
+        return self.content_changed or not row or (row.read_at, row.stats) != (read_at, self.stats)
 
+    @property
+    def generation(self) -> int:
+        """Return the generation that the pod manager has once it is stored."""
+        if self.row is None:
+            return max(1, self.reading.podm.generation)
+        return self.row.generation + self.content_changed
 
-def _remember(connection: sa.Connection, podm: FullPodm, key: str) -> tuple[FullPodm, WriteResult]:
-    """Store a podm as it was read.
-
-    That moves only with the content. A reading that began before the one that is stored is left
-    aside. What claims composed and this reading shows is from now on counted by the reading
-    alone.
-    """
-    row = lock_row(connection, key)
-    told = _stats_of_row(row)
-    if row and not row.gone and not told.alone and _is_older(podm.read_at, row):
-        return load(connection, [podm.id])[podm.id], WriteResult(row.generation)
-    if told.stats:
-        podm = apply_stats(podm, told.stats)
-    told = msgspec.structs.replace(told, alone=False)
-    done = write(connection, podm, row, told if told != ReportedStats({}) else None)
-    return msgspec.structs.replace(podm, generation=done.generation), done
+    @property
+    def stored(self) -> StoredPodm:
+        """Return the pod manager as the store has it once it is stored."""
+        reading = self.reading
+        return StoredPodm(
+            self.generation, reading.podm.read_at, reading.content, self.content_changed
+        )
 
 
-def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
-    """Take in what a pod manager reports by itself; return its generation.
-
-    It is kept, and stands in place of what is read later. One that is never read is as old as
-    its latest report.
-    """
-    row = lock_row(connection, key_of(name))
-    told = _stats_of_row(row)
-    stored = load(connection, [name]).get(name)
-    at = connection.scalar(sa.select(now())) or 0.0
-    told = ReportedStats(merge_stats(told.stats, stats), alone=stored is None or told.alone, at=at)
-    podm = apply_stats(stored or FullPodm(id=name), told.stats)
-    if told.alone:
-        read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-        podm = msgspec.structs.replace(podm, read_at=read_at)
-    done = write(connection, podm, row, told)
-    _log_writes(connection, {key_of(name): done})
-    return done.generation
+def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
+    """Return the row of a pod manager after locking it, None when it was never read."""
+    return _rows(connection, [key], lock=True).get(key)
 
 
-def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
-    """Return what pod managers reported by themselves, by name."""
+def _rows(
+    connection: sa.Connection, keys: Collection[str], *, lock: bool = False
+) -> dict[str, PodmRow]:
+    """Return the rows of pod managers, by key; they are locked in the order of their keys."""
     of = _table.c
-    query = sa.select(of.name, of.stats).where(~of.gone, of.stats.is_not(None)).order_by(of.name)
-    found = {
-        name: msgspec.json.decode(told, type=ReportedStats)
-        for name, told in connection.execute(query)
+    query = sa.select(of.podm_key, of.generation, of.digest, of.read_at, of.gone, of.stats, now())
+    if lock:
+        query = query.with_for_update()
+    return {
+        key: PodmRow(*columns)
+        for some in chunks(sorted(keys))
+        for key, *columns in connection.execute(
+            query.where(of.podm_key.in_(some)).order_by(of.podm_key)
+        )
     }
-    return {name: told.stats for name, told in found.items()}
 
 
-def is_report_only(row: PodmRow) -> bool:
-    """Return whether a podm was never read, and is known by what it reported only."""
-    return _stats_of_row(row).alone
+def remember(connection: sa.Connection, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+    """Store pod managers as they were read, by key; return them as they are known from now on.
+
+    A generation moves only with the content. A reading that began before the stored one is left
+    aside. What claims composed and a reading shows is from now on counted by the reading alone.
+    """
+    updates, stored = _compare(connection, _rows(connection, readings, lock=True), readings)
+    write(connection, updates)
+    return stored | {update.key: update.stored for update in updates}
 
 
-def drop_report(connection: sa.Connection, key: str) -> None:
-    """Forget what a podm reported; the next reading stands as it was read."""
-    connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(stats=None))
+def unchanged(connection: sa.Connection, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+    """Return the pod managers, by key, of which :func:`remember` would write nothing."""
+    rows = _rows(connection, readings)
+    updates, stored = _compare(connection, rows, {key: readings[key] for key in rows})
+    equal = {update.key: update.stored for update in updates if not update.row_changed}
+    waiting = settle.keys_of_composed_claims(connection, list(equal))
+    return stored | {key: podm for key, podm in equal.items() if key not in waiting}
 
 
-def report_ages_s(connection: sa.Connection) -> dict[str, float]:
-    """Return how many seconds ago pod managers reported last, by name and the database's clock."""
-    of = _table.c
-    query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
-    found = {}
-    for name, stats, at in connection.execute(query):
-        then = msgspec.json.decode(stats, type=ReportedStats).at
-        if then is not None:
-            found[name] = max(0.0, at - then)
-    return found
+def _compare(
+    connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Mapping[str, Reading]
+) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
+    """Return what is to be stored, by key in order, and what is stored of a later reading."""
+    later = {key: row for key, row in rows.items()
+             if not row.gone and not row.reported.alone
+             and _is_older(readings[key].podm.read_at, row)}  # fmt: skip
+    updates = [
+        _update(key, reading, rows.get(key))
+        for key, reading in sorted(readings.items())
+        if key not in later
+    ]
+    return updates, documents(connection, list(later))
 
 
-def _stats_of_row(row: PodmRow | None) -> ReportedStats:
+def _update(key: str, reading: Reading, row: PodmRow | None) -> PodmUpdate:
+    """Return how a reading is stored: what the pod manager reported stands in its place."""
     if row is None or row.stats is None:
-        return ReportedStats({})
-    return msgspec.json.decode(row.stats, type=ReportedStats)
+        return PodmUpdate(key, reading, row, None)
+    reported = msgspec.structs.replace(row.reported, alone=False)
+    if reported.stats:
+        reading = Reading(apply_stats(reading.podm, reported.stats))
+    stats = to_json(reported) if reported != ReportedStats({}) else None
+    return PodmUpdate(key, reading, row, stats)
 
 
-def write(
-    connection: sa.Connection, podm: FullPodm, row: PodmRow | None, told: ReportedStats | None
-) -> WriteResult:
-    """Write a podm whose row is locked."""
-    key = key_of(podm.id)
-    content = to_json(msgspec.structs.replace(podm, generation=0, read_at=None))
-    digest = key_of(content.decode())
-    read_at = podm.read_at
-    stats = to_json(told) if told else None
-    if row and row.digest == digest and not row.gone:
-        connection.execute(
-            sa.update(_table).where(_table.c.podm_key == key).values(read_at=read_at, stats=stats)
-        )
-        return WriteResult(
-            row.generation, usage_changed=bool(settle.settle_claims(connection, podm))
-        )
-    generation = row.generation + 1 if row else max(1, podm.generation)
-    values: dict[str, Any] = {"generation": generation, "digest": digest, "read_at": read_at,
-                              "gone": False, "document": content, "stats": stats}  # fmt: skip
-    if row:
-        connection.execute(sa.update(_table).where(_table.c.podm_key == key).values(values))
-    else:
-        new = {"podm_key": key, "name": podm.id, "shard": change_log.shard_of(key)}
-        new |= {"moved": 0, "read_moved": 0, **values}
-        connection.execute(sa.insert(_table), new)
-    _write_supplies(connection, key, podm)
-    settle.settle_claims(connection, podm)
-    return WriteResult(generation, content_changed=True)
+def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
+    """Write pod managers whose rows are locked, and settle the claims that they show."""
+    changed = {update.key: update for update in updates if update.content_changed}
+    _execute(connection, sa.insert(_table), [
+        {"podm_key": update.key, "name": update.reading.podm.id, "moved": 0, "read_moved": 0,
+         "shard": change_log.shard_of(update.key), **_columns(update)}
+        for update in changed.values() if update.row is None
+    ])  # fmt: skip
+    _execute(connection, _UPDATE, [
+        {"key": update.key, **_columns(update)}
+        for update in changed.values() if update.row is not None
+    ])  # fmt: skip
+    _execute(connection, _UPDATE, [
+        {"key": update.key, "read_at": update.reading.podm.read_at, "stats": update.stats}
+        for update in updates if update.key not in changed and update.row_changed
+    ])  # fmt: skip
+    _write_supplies(connection, {key: update.reading.podm for key, update in changed.items()})
+    podms = {update.key: update.reading.podm for update in updates}
+    settled = settle.settle_claims(connection, podms)
+    change_log.log_changes(connection, settled - changed.keys(), changed)
+
+
+def _columns(update: PodmUpdate) -> dict[str, Any]:
+    reading = update.reading
+    return {"generation": update.generation, "digest": reading.digest, "gone": False,
+            "read_at": reading.podm.read_at, "document": reading.content,
+            "stats": update.stats}  # fmt: skip
+
+
+def _execute(
+    connection: sa.Connection, statement: sa.Executable, rows: list[dict[str, Any]]
+) -> None:
+    if rows:
+        connection.execute(statement, rows)
+
+
+def settle_stored(connection: sa.Connection, name: str) -> None:
+    """Settle the claims whose composed nodes the pod manager as last read shows already."""
+    key = key_of(name)
+    row = lock_row(connection, key)
+    podm = load(connection, [name]).get(name)
+    if row and podm and settle.settle_claims(connection, {key: podm}):
+        change_log.log_changes(connection, [key])
 
 
 def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
-    """Return podms as last read, by name, with generation and time of reading; all by default."""
-    columns = _table.c
-    query = sa.select(columns.generation, columns.read_at, columns.document).where(~columns.gone)
-    if names is None:
-        rows = connection.execute(query).all()
-    else:
-        keys = sorted({key_of(name) for name in names})
-        chunks = (keys[first : first + 500] for first in range(0, len(keys), 500))
-        rows = [
-            row
-            for chunk in chunks
-            for row in connection.execute(query.where(columns.podm_key.in_(chunk)))
-        ]
-    found = (decode_row(*row) for row in rows)
+    """Return pod managers as last read, by name; all by default."""
+    keys = None if names is None else sorted({key_of(name) for name in names})
+    found = (stored.full() for stored in documents(connection, keys).values())
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
 
 
+def documents(
+    connection: sa.Connection, keys: Sequence[str] | None = None
+) -> dict[str, StoredPodm]:
+    """Return pod managers that are not gone, by key: these, or all."""
+    of = _table.c
+    query = sa.select(of.podm_key, of.generation, of.read_at, of.document).where(~of.gone)
+    queries = [query] if keys is None else [query.where(of.podm_key.in_(c)) for c in chunks(keys)]
+    return {
+        key: StoredPodm(generation, read_at, document)
+        for query in queries
+        for key, generation, read_at, document in connection.execute(query)
+    }
+
+
 def forget(connection: sa.Connection, key: str) -> None:
-    """Forget what was read of a podm."""
+    """Forget what was read of a pod manager; its row stays, so that no generation repeats."""
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key == key))
     nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None}
@@ -220,49 +273,34 @@ def forget(connection: sa.Connection, key: str) -> None:
     change_log.log_changes(connection, content=[key])
 
 
-def decode_row(generation: int, read_at: str | None, document: bytes) -> FullPodm:
-    """Return a podm from its row."""
-    podm = _decoder.decode(document)
-    return msgspec.structs.replace(podm, generation=generation, read_at=read_at)
-
-
-def _write_supplies(connection: sa.Connection, key: str, podm: FullPodm) -> None:
-    """Write what claims of this podm are checked against inside their transactions."""
+def _write_supplies(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> None:
+    """Write what claims of pod managers, by key, are checked against inside their transactions."""
+    if not podms:
+        return
     for table in (tables.stocks, tables.shares):
-        connection.execute(sa.delete(table).where(table.c.podm_key == key))
-    amounts = [
-        {
-            "podm_key": key,
-            "stock_key": key_of(stock.uri),
-            "uri": stock.uri,
-            "left_over": free_amount(stock),
-        }
-        for stock in podm.stocks
-    ]
-    if amounts:
-        connection.execute(sa.insert(tables.stocks), amounts)
-    shares = [
-        {
-            "podm_key": key,
-            "block_key": key_of(block.uri),
-            "slots": (block.status or FREE_STATUS).slots,
-        }
-        for block in podm.blocks
+        connection.execute(sa.delete(table).where(table.c.podm_key.in_(sorted(podms))))
+    _execute(connection, sa.insert(tables.stocks), [
+        {"podm_key": key, "stock_key": key_of(stock.uri), "uri": stock.uri,
+         "left_over": free_amount(stock)}
+        for key, podm in podms.items() for stock in podm.stocks
+    ])  # fmt: skip
+    _execute(connection, sa.insert(tables.shares), [
+        {"podm_key": key, "block_key": key_of(block.uri),
+         "slots": (block.status or FREE_STATUS).slots}
+        for key, podm in podms.items() for block in podm.blocks
         if block.status is not None and block.status.shareable
-    ]
-    if shares:
-        connection.execute(sa.insert(tables.shares), shares)
+    ])  # fmt: skip
 
 
-def _is_older(mine: str | None, row: PodmRow) -> bool:
-    """Return whether a reading began before the stored one; times that cannot be read do not.
+def _is_older(read_at: str | None, row: PodmRow) -> bool:
+    """Return whether a reading began before the stored one; False where a time cannot be parsed.
 
-    One that is stored with a time to come, by a clock that was wrong, would keep out all others.
+    A stored time in the future, of a clock that was wrong, would keep out all later readings.
     """
-    if mine is None or row.read_at is None:
+    if read_at is None or row.read_at is None:
         return False
     try:
         stored = datetime.fromisoformat(row.read_at)
-        return datetime.fromisoformat(mine) < stored and stored.timestamp() <= row.queried_at
+        return datetime.fromisoformat(read_at) < stored and stored.timestamp() <= row.queried_at
     except (ValueError, TypeError, OverflowError):
         return False

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
-from valence_sched.store import podms, tables
+from valence_sched.store import podms, reported, tables
 from valence_sched.store.tables import key_of
 
 _table = tables.registry
@@ -64,9 +64,9 @@ def forget_report(connection: sa.Connection, name: str) -> None:
     key = key_of(name)
     row = podms.lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
-        raise UnknownName("pod manager that reported", name, podms.reported_stats(connection))
-    if not podms.is_report_only(row):
-        podms.drop_report(connection, key)
+        raise UnknownName("pod manager that reported", name, reported.reported_stats(connection))
+    if not row.reported.alone:
+        reported.drop_report(connection, key)
         return
     check_unused(connection, name)
     podms.forget(connection, key)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moment in which a fresh inventory takes over counting what a claim composed."""
+"""Settlement: drops the hold of a claim once the inventory shows its composed nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import sqlalchemy as sa
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
-from valence_sched.store import change_log, claim_rows, holds, podms, tables
-from valence_sched.store.tables import key_of, now
+from valence_sched.store import claim_rows, holds, tables
+from valence_sched.store.tables import chunks, key_of, now
 
 _nodes = tables.nodes
 
@@ -37,51 +37,49 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
     return all(one.id in found and found[one.id].uri == one.uri for one in nodes)
 
 
-def settle_stored(connection: sa.Connection, podm: str) -> None:
-    """Settle what the podm as last read shows already."""
-    key = key_of(podm)
-    row = podms.lock_row(connection, key)
-    stored = podms.load(connection, [podm]).get(podm)
-    if row and stored and settle_claims(connection, stored):
-        change_log.log_changes(connection, [key])
+def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
+    """Settle the claims whose composed nodes the pod managers, by key, show.
 
-
-def settle_claims(connection: sa.Connection, podm: FullPodm) -> list[str]:
-    """Settle the claims whose composed nodes this reading shows; return their ids.
-
-    Within the transaction that stores the reading and has locked the podm's row.
+    Runs within the transaction that has locked their rows. Returns the keys of the pod managers
+    of which less is held from now on.
     """
-    key = key_of(podm.id)
-    waiting = _composed_claims(connection, key)
-    if not waiting:
-        return []
-    shown = {node.uri: frozenset(node.blocks) for node in podm.nodes}
-    in_use = {block.uri for block in podm.blocks if (block.status or FREE_STATUS) != FREE_STATUS}
-    found = []
-    for claim, nodes in sorted(waiting.items()):
+    settled = set()
+    for (key, claim), nodes in sorted(_composed_claims(connection, podms).items()):
+        podm = podms[key]
+        shown = {node.uri: frozenset(node.blocks) for node in podm.nodes}
+        in_use = {b.uri for b in podm.blocks if (b.status or FREE_STATUS) != FREE_STATUS}
         if all(_shows(shown, in_use, node) for node in nodes):
             holds.drop(connection, claim, key)
             claim_rows.add_event(connection, "accounted", claim, podm.id)
             _mark_settled(connection, claim)
-            found.append(claim)
-    return found
+            settled.add(key)
+    return settled
 
 
-def _composed_claims(connection: sa.Connection, key: str) -> dict[str, list[ComposedNode]]:
-    """Return the composed claims that hold something of a podm, with their nodes there."""
+def keys_of_composed_claims(connection: sa.Connection, keys: Collection[str]) -> set[str]:
+    """Return those of the pod managers of which a composed claim still holds something."""
+    return {key for key, _ in _composed_claims(connection, keys)}
+
+
+def _composed_claims(
+    connection: sa.Connection, keys: Collection[str]
+) -> dict[tuple[str, str], list[ComposedNode]]:
+    """Return the nodes of composed claims that hold something, by pod manager and claim."""
     parts, claims = tables.claim_parts, tables.claims
-    rows = connection.execute(
-        sa.select(parts.c.claim_id, _nodes.c.document)
+    query = (
+        sa.select(parts.c.podm_key, parts.c.claim_id, _nodes.c.document)
         .join(claims, claims.c.id == parts.c.claim_id)
         .join(
             _nodes,
             sa.and_(_nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key),
         )
-        .where(parts.c.podm_key == key, claims.c.state == "COMPOSED")
+        .where(claims.c.state == "COMPOSED")
     )
-    found: dict[str, list[ComposedNode]] = {}
-    for claim, document in rows:
-        found.setdefault(claim, []).append(msgspec.json.decode(document, type=ComposedNode))
+    found: dict[tuple[str, str], list[ComposedNode]] = {}
+    for some in chunks(sorted(keys)):
+        for key, claim, document in connection.execute(query.where(parts.c.podm_key.in_(some))):
+            node = msgspec.json.decode(document, type=ComposedNode)
+            found.setdefault((key, claim), []).append(node)
     return found
 
 

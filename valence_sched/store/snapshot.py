@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.usage import NO_USAGE, Usage
-from valence_sched.store import tables
+from valence_sched.store import podms, tables
 from valence_sched.store.database import WorkCounts
-from valence_sched.store.tables import chunks, statement_time
+from valence_sched.store.tables import statement_time
 from valence_sched.store.usage import usages
 
 _podms, _parts, _shards = tables.podms.c, tables.claim_parts.c, tables.shards.c
-_decoder = msgspec.json.Decoder(LeanPodm)
 _over = (
     sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time()).scalar_subquery()
 )
@@ -67,11 +66,15 @@ class _ChangedRow:
     generation: int
     gone: bool
     read: bool
+    read_at: str | None = None
     claims: tuple[str, ...] | None = None
 
 
 def take_snapshot(
-    connection: sa.Connection, since: LogPosition, counts: WorkCounts
+    connection: sa.Connection,
+    since: LogPosition,
+    known: Mapping[str, LeanPodm],
+    counts: WorkCounts,
 ) -> StoreSnapshot:
     """Return what moved; all reads are of one snapshot.
 
@@ -85,8 +88,9 @@ def take_snapshot(
     if since.shards:
         moved += _newly_claimed(connection, then, behind, {one.key for one in moved})
     counts.rows_read += len(shards) + sum(len(one.claims or "1") for one in moved)
-    documents = _documents(connection, [one.key for one in moved if one.read and not one.gone])
-    counts.podms_decoded += len(documents)
+    documents = _podms_of(
+        connection, [row for row in moved if row.read and not row.gone], known, counts
+    )
     whole = [one.key for one in moved if one.claims is None and not one.gone]
     held = usages(connection, whole, everything=not since.shards)
     fresh = [claim for one in moved for claim in one.claims or ()]
@@ -109,10 +113,10 @@ def _changed_rows(
         return []
     newer = [sa.and_(_podms.shard == shard, _podms.moved > then[shard]) for shard in behind]
     query = sa.select(_podms.podm_key, _podms.name, _podms.generation, _podms.gone, _podms.shard,
-                      _podms.read_moved).where(sa.or_(*newer))  # fmt: skip
+                      _podms.read_moved, _podms.read_at).where(sa.or_(*newer))  # fmt: skip
     return [
-        _ChangedRow(key, name, generation, bool(gone), read_moved > then[shard])
-        for key, name, generation, gone, shard, read_moved in connection.execute(query)
+        _ChangedRow(key, name, generation, bool(gone), read_moved > then[shard], read_at)
+        for key, name, generation, gone, shard, read_moved, read_at in connection.execute(query)
     ]
 
 
@@ -132,14 +136,25 @@ def _newly_claimed(
     for key, claim, name, generation in connection.execute(query):
         if key not in known:
             before = found[key].claims or () if key in found else ()
-            found[key] = _ChangedRow(key, name, generation, False, False, (*before, claim))
+            found[key] = _ChangedRow(key, name, generation, False, False, claims=(*before, claim))
     return list(found.values())
 
 
-def _documents(connection: sa.Connection, keys: list[str]) -> dict[str, LeanPodm]:
-    query = sa.select(_podms.podm_key, _podms.generation, _podms.read_at, _podms.document)
-    return {
-        key: msgspec.structs.replace(_decoder.decode(text), generation=number, read_at=read_at)
-        for some in chunks(keys)
-        for key, number, read_at, text in connection.execute(query.where(_podms.podm_key.in_(some)))
+def _podms_of(
+    connection: sa.Connection,
+    rows: Sequence[_ChangedRow],
+    known: Mapping[str, LeanPodm],
+    counts: WorkCounts,
+) -> dict[str, LeanPodm]:
+    """Return pod managers by key: those that the caller knows at this generation, others read."""
+    found = {}
+    for row in rows:
+        podm = known.get(row.name)
+        if podm is not None and podm.generation == row.generation:
+            same_time = podm.read_at == row.read_at
+            found[row.key] = podm if same_time else replace(podm, read_at=row.read_at)
+    unknown = [row.key for row in rows if row.key not in found]
+    counts.podms_decoded += len(unknown)
+    return found | {
+        key: stored.lean() for key, stored in podms.documents(connection, unknown).items()
     }

@@ -5,23 +5,25 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from valence_sched.errors import StoreError, one_line
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
-from valence_sched.store import decisions, expiry, podms, registry, schema
+from valence_sched.store import decisions, expiry, podms, registry, reported, schema
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.events import Event, events
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
+from valence_sched.store.podms import Reading, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
+from valence_sched.store.tables import chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
@@ -114,47 +116,68 @@ class Store:
     def remember(self, podm: FullPodm) -> int:
         """Store a pod manager as it was read; return its generation.
 
-        The generation moves only when something other than the time of reading did. A reading
-        older than the stored one changes nothing.
+        The generation moves only when something other than the time of reading changed. A
+        reading older than the stored one changes nothing.
         """
-        return self.upsert(podm).generation
+        key = key_of(podm.id)
+        return self._write_readings({key: Reading(podm)})[key].generation
 
-    def upsert(self, podm: FullPodm) -> FullPodm:
-        """Store a pod manager as it was read; return it as it is known from now on.
+    def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
+        """Store pod managers as they were read; return them as they are known from now on, by id.
 
-        What it reported by itself stands in place of what was read. A reading older than the
-        stored one changes nothing, and the stored one is returned.
+        One transaction finds those of which nothing is to be written, the others are stored
+        ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of two readings of one
+        pod manager the last counts. A caller that decides next hands the result to
+        :meth:`snapshot`, which then need not read these documents back.
+
+        Raises:
+            StoreError: one of them cannot be stored, and is named; all others are stored.
         """
-        return self._upsert([podm])[0]
-
-    def remember_all(self, podms: Sequence[FullPodm]) -> list[int | StoreError]:
-        """Store pod managers as they were read; return their generations, errors as they are."""
-        told = self.upsert_all(podms)
-        return [one if isinstance(one, StoreError) else one.generation for one in told]
+        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
+        for error in stored.values():
+            if isinstance(error, StoreError):
+                raise error
+        lean = [podm.lean() for podm in stored.values() if not isinstance(podm, StoreError)]
+        return {podm.id: podm for podm in lean}
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
-        """Store pod managers as they were read, many in one transaction.
+        """Store pod managers as :meth:`remember_all`; return what became of each, in their order.
 
-        Returns each as it is known from now on, or the error that names it where it alone cannot
-        be stored. StoreError is raised where nothing can be.
+        That is the pod manager as it is known from now on, whole, with what it reported by itself
+        in place of what was read; or the error that names it where it alone cannot be stored.
+        StoreError is raised where none can be.
         """
-        found: list[FullPodm | StoreError] = []
-        for first in range(0, len(podms), BATCH_SIZE):
-            some = podms[first : first + BATCH_SIZE]
+        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
+        results = (stored[key_of(podm.id)] for podm in podms)
+        return [one if isinstance(one, StoreError) else one.full() for one in results]
+
+    def _store_all(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm | StoreError]:
+        """Return the pod managers, by key, once they are stored, and errors as they are."""
+        found: dict[str, StoredPodm | StoreError] = {}
+        if readings:
+            found |= self._database.read(
+                lambda c: podms.unchanged(c, readings), "reading pod managers"
+            )
+        for keys in chunks(sorted(readings.keys() - found.keys()), BATCH_SIZE):
+            batch = {key: readings[key] for key in keys}
             try:
-                found += self._upsert(some)
+                found |= self._write_readings(batch)
             except RowRefused:
-                found += [self._upsert_alone(podm) for podm in some]
+                found |= {key: self._write_alone(key, one) for key, one in batch.items()}
         return found
 
-    def _upsert(self, some: Sequence[FullPodm]) -> list[FullPodm]:
-        return self._database.write(lambda c: podms.remember(c, some), "storing what was read")
+    def _write_readings(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+        stored = self._database.write(
+            lambda c: podms.remember(c, readings), "storing what was read"
+        )
+        self.counts.podms_written += sum(one.written for one in stored.values())
+        return stored
 
-    def _upsert_alone(self, podm: FullPodm) -> FullPodm | StoreError:
+    def _write_alone(self, key: str, reading: Reading) -> StoredPodm | StoreError:
         try:
-            return self.upsert(podm)
+            return self._write_readings({key: reading})[key]
         except RowRefused as error:
-            return StoreError(one_line(f"{podm.id}: {error}"))
+            return StoreError(one_line(f"{reading.podm.id}: {error}"))
 
     def update_stats(self, name: str | tuple[str, str], stats: Stats) -> int:
         """Take in what a pod manager reports by itself; return its generation.
@@ -167,12 +190,12 @@ class Store:
         """
         podm = podm_id(name)
         return self._database.write(
-            lambda c: podms.store_report(c, podm, stats), "storing a report"
+            lambda c: reported.store_report(c, podm, stats), "storing a report"
         )
 
     def reported_stats(self) -> dict[str, Stats]:
         """Return what pod managers reported by themselves, by name."""
-        return self._database.read(podms.reported_stats, "reading reports")
+        return self._database.read(reported.reported_stats, "reading reports")
 
     def forget_report(self, name: str) -> None:
         """Forget what a pod manager reported by itself, and one that was never read whole.
@@ -187,7 +210,7 @@ class Store:
 
     def report_ages_s(self) -> dict[str, float]:
         """Return how many seconds ago pod managers reported last, by name."""
-        return self._database.read(podms.report_ages_s, "reading reports")
+        return self._database.read(reported.report_ages_s, "reading reports")
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return what live claims hold of pod managers, by name; of which nothing is, is left out.
@@ -203,20 +226,23 @@ class Store:
         wanted = None if names is None else list(names)
         return self._database.read(lambda c: podms.load(c, wanted), "reading pod managers")
 
-    def snapshot(self, since: LogPosition | None = None) -> StoreSnapshot:
-        """Return pod managers and what is held of them, as far as they moved since ``known``.
+    def snapshot(
+        self, since: LogPosition | None = None, known: Mapping[str, LeanPodm] | None = None
+    ) -> StoreSnapshot:
+        """Return the pod managers that changed since a position, and what is held of them.
 
-        One consistent snapshot. What claims hold whose time is over is freed before.
+        One consistent snapshot. What expired claims hold is freed before. Pod managers in
+        ``known``, by id, whose generation is the stored one are not read again.
         """
-        found = self._snapshot(since)
+        found = self._snapshot(since or LogPosition(), known or {})
         if found.expired_claims:
             expiry.expire_claims(self._database)
-            found = self._snapshot(since)
+            found = self._snapshot(since or LogPosition(), known or {})
         return found
 
-    def _snapshot(self, since: LogPosition | None) -> StoreSnapshot:
+    def _snapshot(self, since: LogPosition, known: Mapping[str, LeanPodm]) -> StoreSnapshot:
         return self._database.read(
-            lambda c: take_snapshot(c, since or LogPosition(), self._database.counts), "looking"
+            lambda c: take_snapshot(c, since, known, self._database.counts), "looking"
         )
 
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,17 +31,17 @@ def table(name: str, *columns: SchemaItem) -> sa.Table:
 
 def key_of(*words: str) -> str:
     """Return what stands for some words in keys: 32 hexadecimal digits."""
-    return hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest()
+    return digest_of("\0".join(words).encode())
 
 
-def pairs(rows: Iterable[Any]) -> dict[Any, Any]:
-    """Return rows of two columns as a dict."""
-    return {row[0]: row[1] for row in rows}
+def digest_of(content: bytes) -> str:
+    """Return the digest of some bytes: 32 hexadecimal digits."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield values in parts that one statement can name."""
-    return (values[first : first + CHUNK] for first in range(0, len(values), CHUNK))
+def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
+    """Yield values in parts, by default as many as one statement can name."""
+    return (values[first : first + size] for first in range(0, len(values), size))
 
 
 class statement_time(FunctionElement[float]):  # noqa: N801
@@ -86,9 +86,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-__all__ = ["METADATA"]
-
-REVISION = "0002"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0001"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))

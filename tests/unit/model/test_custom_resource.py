@@ -4,7 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import cpus, engine, lean
-from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.errors import InputError
 from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
 from valence_sched.model.inventory import Stock
@@ -97,7 +97,7 @@ class TestFile(unittest.TestCase):
             ("resources: [{name: p, total: 1}, {name: p, total: 2}]", "'p' again"),
         ):
             with self.subTest(text), self.assertRaises(InputError) as caught:
-                files.parse_resources(text.encode(), "r.yaml")
+                parsers.parse_resources(text.encode(), "r.yaml")
             self.assertIn(words, str(caught.exception))
             self.assertTrue(str(caught.exception).startswith("r.yaml: $"))
 

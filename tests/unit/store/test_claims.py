@@ -14,7 +14,7 @@ SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
 
 def held(store, name="p"):
     """Return what others see as held of a podm."""
-    return {seen.id: seen.held for seen in store.look().seen}[name]
+    return {seen.id: seen.usage for seen in store.snapshot().changes}[name]
 
 
 @on_each_engine
@@ -27,7 +27,7 @@ class TestTake:
         self.generation = self.one.remember(podm())
 
     def take(self, *blocks, **words):
-        return self.one.claims.take([part("p", self.generation, *blocks)], **words)
+        return self.one.claims.create([part("p", self.generation, *blocks)], **words)
 
     def test_a_claim_is_seen_by_everybody_at_once(self):
         claim = self.take("c0", "c1", owner="me")
@@ -52,7 +52,7 @@ class TestTake:
         with self.assertRaisesRegex(ClaimLost, f"from generation {self.generation} to {moved}"):
             self.take("c0")
         with self.assertRaisesRegex(ClaimLost, "'q' is no longer here"):
-            self.one.claims.take([part("q", 1, "c0")])
+            self.one.claims.create([part("q", 1, "c0")])
 
     def test_whatever_was_filtered_on_is_covered_by_the_claim(self):
         """semantics.md, trap 10: a claim that covers less than the filters saw is a race."""
@@ -67,7 +67,7 @@ class TestTake:
                 before = self.one.remember(podm())
                 self.one.remember(podm(**words))
                 with self.assertRaisesRegex(ClaimLost, f"from generation {before} to"):
-                    self.one.claims.take([part("p", before, "c0")])
+                    self.one.claims.create([part("p", before, "c0")])
 
     def test_a_shareable_block_is_held_as_often_as_it_has_places(self):
         self.generation = self.one.remember(podm(blocks=[SHARED]))
@@ -83,7 +83,7 @@ class TestTake:
         self.generation = self.one.remember(podm(stocks=[stock]))
 
         def take(amount):
-            return self.one.claims.take([part("p", self.generation, m=amount)], owner="o")
+            return self.one.claims.create([part("p", self.generation, m=amount)], owner="o")
 
         take(4.5)
         second = take(4.4)
@@ -105,7 +105,7 @@ class TestTake:
         def run(store):
             barrier.wait()
             try:
-                won.append(store.claims.take([part("p", self.generation, m=1)]))
+                won.append(store.claims.create([part("p", self.generation, m=1)]))
             except ClaimLost as error:
                 lost.append(error)
 
@@ -120,20 +120,20 @@ class TestTake:
         one = part("p", self.generation, **{"declared:power": 300})
         declared = ClaimPart(podm=one.podm, generation=one.generation, shares=one.shares,
                         supplies=(Grant("declared:power", 500),))  # fmt: skip
-        self.one.claims.take([declared])
+        self.one.claims.create([declared])
         with self.assertRaisesRegex(ClaimLost, "declared:power of pod manager 'p' has 200 left"):
-            self.one.claims.take([declared])
+            self.one.claims.create([declared])
 
     def test_several_pod_managers_are_held_together_or_not_at_all(self):
         """S29."""
         second = self.one.remember(podm("q"))
         both = [part("p", self.generation, "c0"), part("q", second, "c0")]
-        claim = self.one.claims.take(both)
+        claim = self.one.claims.create(both)
         self.assertEqual(("HELD", ("p", "q"), 2), (claim.state, claim.podms, claim.nodes))
         for first, other in (("c1", "c0"), ("c0", "c1")):
             with self.assertRaises(ClaimLost):
                 lost = [part("p", self.generation, first), part("q", second, other)]
-                self.one.claims.take(lost)
+                self.one.claims.create(lost)
         for name in ("p", "q"):
             self.assertEqual({"c0": 1}, held(self.one, name).blocks)
         self.assertEqual([claim], self.one.claims.list())
@@ -144,26 +144,26 @@ class TestTake:
         """S29: killed between prepare and commit."""
         second = self.one.remember(podm("q"))
         claims = self.one.claims
-        claims._sweeping = _killed_after(1, claims._sweeping)
+        claims._write_expiring = _killed_after(1, claims._write_expiring)
         claims._abort = lambda _id: None
         with self.assertRaises(KeyboardInterrupt):
-            claims.take([part("p", self.generation, "c0"), part("q", second, "c0")])
+            claims.create([part("p", self.generation, "c0"), part("q", second, "c0")])
         other = self.store()
         (claim,) = other.claims.list()
         self.assertEqual("PREPARED", claim.state)
-        self.assertEqual(1, sum(bool(seen.held) for seen in other.look().seen))
+        self.assertEqual(1, sum(bool(seen.usage) for seen in other.snapshot().changes))
         over(self, claim)
-        self.assertEqual([], [seen.held for seen in other.look().seen if seen.held])
+        self.assertEqual([], [seen.usage for seen in other.snapshot().changes if seen.usage])
         self.assertEqual("EXPIRED", other.claims.show(claim.id).state)
 
 
 def _killed_after(times, function):
     left = iter(range(times))
 
-    def call(work):
+    def call(work, *words):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return function(work)
+        return function(work, *words)
 
     return call
 
@@ -178,7 +178,7 @@ class TestKeys:
 
     def take(self, block, store=None, **words):
         store = store or self.store()
-        return store.claims.take([part("p", self.generation, block)], **words)
+        return store.claims.create([part("p", self.generation, block)], **words)
 
     def test_the_same_key_gives_the_same_claim_and_holds_nothing_more(self):
         first = self.take("c0", key="k", content="one")
@@ -232,14 +232,14 @@ class TestStates:
         super().setUp()
         self.one = self.store()
         self.generation = self.one.remember(podm())
-        self.claim = self.one.claims.take([part("p", self.generation, "c0")], owner="o")
+        self.claim = self.one.claims.create([part("p", self.generation, "c0")], owner="o")
 
     def node(self, uri="/Systems/1"):
         return ComposedNode(id="n1", podm="p", uri=uri, claim=self.claim.id, blocks=("c0",))
 
     def compose(self):
-        self.one.claims.composing(self.claim.id)
-        return self.one.claims.composed(self.claim.id, [self.node()])
+        self.one.claims.start_composing(self.claim.id)
+        return self.one.claims.finish_composing(self.claim.id, [self.node()])
 
     def shown(self, *nodes):
         blocks = [{"uri": "c0", "status": {"state": "Composed"}}, {"uri": "c1"}]
@@ -251,20 +251,20 @@ class TestStates:
         self.assertFalse(held(self.one))
         self.assertEqual(first, self.one.claims.release(self.claim.id))
         with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
-            self.one.claims.composing(self.claim.id)
+            self.one.claims.start_composing(self.claim.id)
         with self.assertRaises(UnknownName):
             self.one.claims.release("nobody")
 
     def test_a_claim_whose_time_is_over_is_free_for_the_next(self):
         over(self, self.claim)
-        self.one.claims.take([part("p", self.generation, "c0")])
+        self.one.claims.create([part("p", self.generation, "c0")])
         self.assertEqual("EXPIRED", self.one.claims.show(self.claim.id).state)
 
     def test_an_amount_whose_time_is_over_is_free_for_the_next(self):
         stock = {"uri": "m", "resource": "memory", "total": 10}
         generation = self.one.remember(podm(stocks=[stock]))
-        over(self, self.one.claims.take([part("p", generation, m=8)]))
-        self.one.claims.take([part("p", generation, m=8)])
+        over(self, self.one.claims.create([part("p", generation, m=8)]))
+        self.one.claims.create([part("p", generation, m=8)])
 
     def test_reap_says_what_it_would_do_and_then_does_it(self):
         over(self, self.claim)
@@ -283,7 +283,7 @@ class TestStates:
             self.one.claims.renew(self.claim.id)
 
     def test_what_is_being_composed_is_not_freed_by_time(self):
-        self.one.claims.composing(self.claim.id, 0.001)
+        self.one.claims.start_composing(self.claim.id, 0.001)
         ((stuck, words),) = self.one.claims.reap()
         self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
         self.assertIn("ask its pod manager", words)
@@ -296,10 +296,10 @@ class TestStates:
 
     def test_intent_cannot_be_noted_twice_nor_effect_without_it(self):
         with self.assertRaisesRegex(ClaimState, "is HELD: it was not being composed"):
-            self.one.claims.composed(self.claim.id, [])
-        self.one.claims.composing(self.claim.id)
+            self.one.claims.finish_composing(self.claim.id, [])
+        self.one.claims.start_composing(self.claim.id)
         with self.assertRaises(ClaimState):
-            self.one.claims.composing(self.claim.id)
+            self.one.claims.start_composing(self.claim.id)
 
     def test_a_fresh_inventory_takes_over_counting(self):
         """Counted once: settled by the reading that shows the node, and not before."""
@@ -311,10 +311,10 @@ class TestStates:
         self.assertFalse(held(self.one))
 
     def test_a_node_that_was_read_before_it_was_confirmed_settles_at_once(self):
-        self.one.claims.composing(self.claim.id)
+        self.one.claims.start_composing(self.claim.id)
         self.one.remember(self.shown({"uri": "/Systems/1", "blocks": ["c0"]}))
         self.assertTrue(held(self.one))
-        done = self.one.claims.composed(self.claim.id, [self.node()])
+        done = self.one.claims.finish_composing(self.claim.id, [self.node()])
         self.assertEqual("SETTLED", done.state)
         self.assertFalse(held(self.one))
 
@@ -323,7 +323,7 @@ class TestStates:
         with self.assertRaisesRegex(InUse, "is what node n1 is made of"):
             self.one.claims.release(self.claim.id)
         self.assertEqual(["n1"], [node.id for node in self.one.nodes.list()])
-        self.one.nodes.gone("n1")
+        self.one.nodes.forget("n1")
         self.assertEqual("RELEASED", self.one.claims.release(self.claim.id).state)
 
     def test_what_happened_is_told_in_order(self):

@@ -22,7 +22,7 @@ class TestPurge:
         self.generation = self.one.remember(podm(blocks=9))
 
     def take(self, block):
-        return self.one.claims.take([part("p", self.generation, block)])
+        return self.one.claims.create([part("p", self.generation, block)])
 
     def aged(self):
         """Let all that happened so far have happened two days ago."""
@@ -36,7 +36,7 @@ class TestPurge:
     def test_what_ended_long_ago_goes_with_all_that_happened_to_it(self):
         gone, held = self.take("c0"), self.take("c1")
         self.one.claims.release(gone.id)
-        self.one.keep_decision("d", b"{}")
+        self.one.save_decision("d", b"{}")
         self.aged()
         lately = self.take("c2")
         self.one.claims.release(lately.id)
@@ -59,9 +59,9 @@ class TestPurge:
 
     def test_a_claim_with_a_node_stays(self):
         claim = self.take("c0")
-        self.one.claims.composing(claim.id)
+        self.one.claims.start_composing(claim.id)
         node = ComposedNode(id="n", podm="p", uri="/n", claim=claim.id, blocks=("c0",))
-        self.one.claims.composed(claim.id, [node])
+        self.one.claims.finish_composing(claim.id, [node])
         self.aged()
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
 

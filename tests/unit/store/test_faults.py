@@ -49,7 +49,7 @@ class Restarted:
         store = self.store(self.named())
         generation = store.remember(podm())
         self.cut()
-        store.claims.take([part("p", generation, "c0")])
+        store.claims.create([part("p", generation, "c0")])
         self.cut()
         self.assertEqual(1, len(store.claims.list()))
 
@@ -63,7 +63,7 @@ class Restarted:
                 next(cuts, lambda: None)()
 
         sa.event.listen(store._database.writer, "before_cursor_execute", cut_once)
-        claim = store.claims.take([part("p", generation, "c0")])
+        claim = store.claims.create([part("p", generation, "c0")])
         self.assertEqual([claim], store.claims.list())
         self.assertEqual([(1,)], self.execute(sa.select(sa.func.count()).select_from(
             tables.claimed_blocks)))  # fmt: skip
@@ -77,7 +77,7 @@ class Restarted:
             lambda _c, _u, statement, *_rest: statement.startswith("INSERT") and self.cut(),
         )  # fmt: skip
         with self.assertRaises(StoreError) as caught:
-            store.claims.take([part("p", generation, "c0")])
+            store.claims.create([part("p", generation, "c0")])
         self.assertNotIn("\n", str(caught.exception))
         self.assertIn("claiming", str(caught.exception))
         self.assertEqual([], self.store().claims.list())

@@ -19,7 +19,7 @@ class TestRegistry:
 
     def test_what_was_registered_is_there_after_opening_again(self):
         self.store().register(ONE)
-        self.assertEqual([ONE], self.store().registered())
+        self.assertEqual([ONE], self.store().registrations())
 
     def test_a_name_is_taken_once_and_case_and_spaces_tell_names_apart(self):
         store = self.store()
@@ -28,7 +28,7 @@ class TestRegistry:
             store.register(ONE)
         for name in ("RACK-1", "rack-1 ", "räck-1", "r" * 1024):
             store.register(msgspec.structs.replace(ONE, name=name))
-        self.assertEqual(5, len(store.registered()))
+        self.assertEqual(5, len(store.registrations()))
 
     def test_a_change_takes_the_place_of_what_was_there(self):
         store = self.store()
@@ -36,7 +36,7 @@ class TestRegistry:
         moved = msgspec.structs.replace(ONE, url="https://other")
         store.change(moved)
         store.change(moved)
-        self.assertEqual([moved], store.registered())
+        self.assertEqual([moved], store.registrations())
         with self.assertRaisesRegex(UnknownName, "did you mean 'rack-1'"):
             store.change(msgspec.structs.replace(ONE, name="rack-2"))
 
@@ -45,14 +45,14 @@ class TestRegistry:
         store.register(ONE)
         store.remember(podm("rack-1"))
         store.unregister("rack-1")
-        self.assertEqual(([], {}), (store.registered(), store.last()))
+        self.assertEqual(([], {}), (store.registrations(), store.load_podms()))
         with self.assertRaises(UnknownName):
             store.unregister("rack-1")
 
     def test_one_stays_while_something_of_it_is_claimed(self):
         store = self.store()
         store.register(ONE)
-        claim = store.claims.take([part("rack-1", store.remember(podm("rack-1")), "c0")])
+        claim = store.claims.create([part("rack-1", store.remember(podm("rack-1")), "c0")])
         with self.assertRaisesRegex(InUse, rf"still has 1 claim \({claim.id}\)"):
             store.unregister("rack-1")
         store.claims.release(claim.id)
@@ -68,21 +68,21 @@ class TestRemember:
         read = podm(read_at="2026-01-01T00:00:00Z", stocks=[{"uri": "s", "resource": "r"}])
         generation = store.remember(read)
         expected = msgspec.structs.replace(read, generation=generation)
-        self.assertEqual({"p": expected}, store.last())
-        self.assertEqual({"p": expected}, store.last(["p", "q"]))
+        self.assertEqual({"p": expected}, store.load_podms())
+        self.assertEqual({"p": expected}, store.load_podms(["p", "q"]))
 
     def test_the_time_of_reading_alone_moves_nothing(self):
         store = self.store()
         first = store.remember(podm(read_at="2026-01-01T00:00:00Z"))
         self.assertEqual(first, store.remember(podm(read_at="2026-01-02T00:00:00Z", generation=9)))
-        self.assertEqual("2026-01-02T00:00:00Z", store.last()["p"].read_at)
+        self.assertEqual("2026-01-02T00:00:00Z", store.load_podms()["p"].read_at)
         self.assertEqual(first + 1, store.remember(podm(blocks=2, read_at="2026-01-03T00:00:00Z")))
 
     def test_a_reading_older_than_the_stored_one_is_left_aside(self):
         store = self.store()
         first = store.remember(podm(blocks=2, read_at="2026-01-02T00:00:00+00:00"))
         self.assertEqual(first, store.remember(podm(blocks=3, read_at="2026-01-01T23:59:59Z")))
-        self.assertEqual(2, len(store.last()["p"].blocks))
+        self.assertEqual(2, len(store.load_podms()["p"].blocks))
 
     def test_one_from_the_future_does_not_keep_out_those_that_come(self):
         store = self.store()
@@ -90,7 +90,7 @@ class TestRemember:
         now = podm(blocks=3, read_at="2026-01-01T00:00:00Z")
         self.assertEqual(first + 1, store.remember(now))
         self.assertEqual(
-            (3, now.read_at), (len(store.last()["p"].blocks), store.last()["p"].read_at)
+            (3, now.read_at), (len(store.load_podms()["p"].blocks), store.load_podms()["p"].read_at)
         )
 
     def test_a_generation_never_comes_back(self):
@@ -104,7 +104,7 @@ class TestRemember:
     def test_a_large_podm_is_stored_whole(self):
         store = self.store()
         store.remember(podm(blocks=20_000))
-        self.assertEqual(20_000, len(store.last()["p"].blocks))
+        self.assertEqual(20_000, len(store.load_podms()["p"].blocks))
 
 
 @on_each_engine
@@ -113,8 +113,8 @@ class TestDecisions:
 
     def test_a_decision_is_kept_once_and_as_it_was(self):
         store = self.store()
-        store.keep_decision("d-1", b'{"a": 1}')
-        store.keep_decision("d-1", b"{}")
+        store.save_decision("d-1", b'{"a": 1}')
+        store.save_decision("d-1", b"{}")
         self.assertEqual(b'{"a": 1}', self.store().decision("d-1"))
         with self.assertRaisesRegex(UnknownName, "no decision named 'd-2' .*'d-1'"):
             store.decision("d-2")

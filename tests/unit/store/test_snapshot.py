@@ -7,7 +7,6 @@ from tests.unit.core.deciders import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimant, part, podm
 from valence_sched.core.digest import inventory_digest
-from valence_sched.errors import StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.testing import request
 
@@ -19,9 +18,9 @@ class TestLook:
     """Work is counted, not timed."""
 
     def work(self, store, known):
-        before = (store.counts.rows_looked_at, store.counts.podms_decoded)
-        look = store.look(known)
-        after = (store.counts.rows_looked_at, store.counts.podms_decoded)
+        before = (store.counts.rows_read, store.counts.podms_decoded)
+        look = store.snapshot(known)
+        after = (store.counts.rows_read, store.counts.podms_decoded)
         return look, tuple(b - a for a, b in zip(before, after, strict=True))
 
     def test_one_of_many_that_moved_costs_as_much_as_one_of_few(self):
@@ -31,11 +30,11 @@ class TestLook:
             store.remember(podm(f"p{number}", 1))
             if number not in (9, MANY - 1):
                 continue
-            known = store.look().known
+            known = store.snapshot().position
             _, none = self.work(store, known)
             store.remember(podm("p5", number + 2))
             look, one = self.work(store, known)
-            self.assertEqual(["p5"], [seen.id for seen in look.seen])
+            self.assertEqual(["p5"], [seen.id for seen in look.changes])
             costs.append((none, one))
         self.assertEqual(costs[0], costs[1])
         ((rows, decoded), (more_rows, more_decoded)) = costs[1]
@@ -44,29 +43,29 @@ class TestLook:
     def test_a_claim_moves_what_is_held_and_loads_no_document(self):
         store = self.store()
         generation = store.remember(podm())
-        known = store.look().known
-        claim = store.claims.take([part("p", generation, "c0")])
+        known = store.snapshot().position
+        claim = store.claims.create([part("p", generation, "c0")])
         look, (_, decoded) = self.work(store, known)
-        (seen,) = look.seen
-        self.assertEqual((0, None, {"c0": 1}), (decoded, seen.podm, seen.held.blocks))
-        self.assertEqual((), store.look(look.known).seen)
+        (seen,) = look.changes
+        self.assertEqual((0, None, {"c0": 1}), (decoded, seen.podm, seen.usage.blocks))
+        self.assertEqual((), store.snapshot(look.position).changes)
         store.claims.release(claim.id)
-        look, (_, decoded) = self.work(store, look.known)
-        self.assertEqual((0, None), (decoded, look.seen[0].podm))
-        self.assertFalse(look.seen[0].held)
+        look, (_, decoded) = self.work(store, look.position)
+        self.assertEqual((0, None), (decoded, look.changes[0].podm))
+        self.assertFalse(look.changes[0].usage)
 
     def test_one_that_went_is_seen_going(self):
         store = self.store()
         store.register(Registration(name="p", url="u"))
         store.remember(podm())
-        known = store.look().known
+        known = store.snapshot().position
         mine = claimant(store)
         self.assertTrue(mine.decider().select_destinations(request(CORES)).placed_nodes)
         store.unregister("p")
-        (seen,) = store.look(known).seen
+        (seen,) = store.snapshot(known).changes
         self.assertTrue(seen.gone)
         self.assertFalse(mine.decider().select_destinations(request(CORES)).placed_nodes)
-        self.assertEqual([], [seen for seen in store.look().seen if not seen.gone])
+        self.assertEqual([], [seen for seen in store.snapshot().changes if not seen.gone])
 
     def test_a_store_without_pod_managers_places_nothing_until_one_comes(self):
         store = self.store()
@@ -83,7 +82,7 @@ class TestLook:
 
         def watch():
             while not stop.is_set():
-                (seen,) = other.look().seen
+                (seen,) = other.snapshot().changes
                 if len(seen.podm.blocks) != seen.generation - first + 1:
                     wrong.append(seen)
 
@@ -99,18 +98,20 @@ class TestLook:
         """S30: on one pod manager that many claim of."""
         store = self.store()
         generation = store.remember(podm(blocks=30))
-        known, read, claims = store.look().known, [], []
+        known, read, claims = store.snapshot().position, [], []
         for number in range(12):
-            claims.append(store.claims.take([part("p", generation, f"c{number}")], owner="o"))
-            before = store.counts.holdings_read
-            look = store.look(known)
-            read.append(store.counts.holdings_read - before)
-            known = look.known
-        (seen,) = look.seen
-        self.assertEqual(([1] * 12, True, {"c11": 1}), (read, seen.more, seen.held.blocks))
+            claims.append(store.claims.create([part("p", generation, f"c{number}")], owner="o"))
+            before = store.counts.usages_read
+            look = store.snapshot(known)
+            read.append(store.counts.usages_read - before)
+            known = look.position
+        (seen,) = look.changes
+        self.assertEqual(([1] * 12, True, {"c11": 1}), (read, seen.incremental, seen.usage.blocks))
         store.claims.release(claims[0].id)
-        (seen,) = store.look(known).seen
-        self.assertEqual((False, 11, 11), (seen.more, len(seen.held.blocks), len(seen.held.nodes)))
+        (seen,) = store.snapshot(known).changes
+        self.assertEqual(
+            (False, 11, 11), (seen.incremental, len(seen.usage.blocks), len(seen.usage.nodes))
+        )
 
     def test_who_looked_all_the_time_sees_what_one_sees_who_looks_now(self):
         store = self.store()
@@ -127,7 +128,7 @@ class TestLook:
             else:
                 names = ["s", f"c{turn}"] if turn < 3 else [f"c{turn}"]
                 parts = [part("p", generation, *names, m=1)]
-                claims.append(store.claims.take(parts, owner=f"o{turn}"))
+                claims.append(store.claims.create(parts, owner=f"o{turn}"))
             found, anew = mine.decider().snapshot(), claimant(self.store()).decider().snapshot()
             self.assertEqual(inventory_digest(anew), inventory_digest(found), turn)
 
@@ -148,33 +149,6 @@ class TestManyMore(StoreCase):
         self.assertEqual(["p5"], [seen.id for seen in store.snapshot(known).changes])
         self.assertEqual(none + 1, store.counts.rows_read - rows)
         self.assertEqual(decoded + 1, store.counts.podms_decoded)
-
-
-@on_each_engine
-class TestRemember:
-    """Many readings in few transactions."""
-
-    def test_each_has_the_generation_that_it_would_have_alone(self):
-        store = self.store()
-        many = [podm(f"p{number}", 1) for number in range(120)]
-        before = store.counts.transactions
-        self.assertEqual([1] * 120, store.remember_all(many))
-        self.assertEqual(3, store.counts.transactions - before)
-        known = store.look().known
-        many[7] = podm("p7", 2)
-        self.assertEqual([1] * 7 + [2] + [1] * 112, store.remember_all(many))
-        self.assertEqual(["p7"], [seen.id for seen in store.look(known).seen])
-        self.assertEqual([], store.remember_all([]))
-
-    def test_one_that_cannot_be_stored_is_named_and_the_others_are_stored(self):
-        if self.engine == "sqlite":
-            self.skipTest("it stores words of any length")
-        store = self.store()
-        told = store.remember_all([podm("a"), podm("c", read_at="x" * 100), podm("b")])
-        self.assertEqual((1, 1), (told[0], told[2]))
-        self.assertIsInstance(told[1], StoreError)
-        self.assertTrue(str(told[1]).startswith("c: "), told[1])
-        self.assertEqual(["a", "b"], sorted(store.last()))
 
 
 @on_each_engine

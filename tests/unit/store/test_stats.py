@@ -22,7 +22,7 @@ class TestStats:
         self.one = self.store()
 
     def chosen(self, scheduler, properties=CORES, **words):
-        decision = scheduler.engine().select_destinations(request(properties, **words))
+        decision = scheduler.decider().select_destinations(request(properties, **words))
         return [placement.chosen.podm for placement in decision.placements]
 
     def test_the_very_next_selection_sees_a_report(self):
@@ -31,20 +31,20 @@ class TestStats:
             self.one.remember(podm(name))
         mine = claimant(self.store())
         self.assertEqual(1, len(self.chosen(mine)))
-        self.one.stats("a", {"status": "Offline"})
+        self.one.update_stats("a", {"status": "Offline"})
         self.assertEqual(["b"], self.chosen(mine))
-        self.one.stats("a", {"status": "Online"})
-        self.one.stats("b", {"enabled": False})
+        self.one.update_stats("a", {"status": "Online"})
+        self.one.update_stats("b", {"enabled": False})
         self.assertEqual(["a"], self.chosen(mine))
 
     def test_a_name_is_an_id_or_host_and_node_and_what_is_returned_is_accepted(self):
         """S61."""
-        self.one.stats(("rack-1", "psme-2"), {"blocks": [GPU]})
+        self.one.update_stats(("rack-1", "psme-2"), {"blocks": [GPU]})
         mine = claimant(self.one)
         (name,) = self.chosen(mine, ASKED)
-        self.one.stats(name, {"status": "Offline"})
+        self.one.update_stats(name, {"status": "Offline"})
         self.assertEqual([], self.chosen(mine, ASKED))
-        self.one.stats(("rack-1", "psme-2"), {"status": "Online"})
+        self.one.update_stats(("rack-1", "psme-2"), {"status": "Online"})
         self.assertEqual([name], self.chosen(mine, ASKED))
 
     def test_the_scheduler_itself_takes_reports_in(self):
@@ -63,28 +63,28 @@ class TestStats:
 
     def test_who_reported_and_when_is_known_until_it_is_forgotten(self):
         self.one.remember(podm("read"))
-        self.one.stats("told", {"x": 1})
-        self.one.stats("read", {})
+        self.one.update_stats("told", {"x": 1})
+        self.one.update_stats("read", {})
         self.one.remember(podm("read", 2))
-        self.assertEqual({"read": {}, "told": {"x": 1}}, self.one.reported())
-        beats = self.one.beats()
+        self.assertEqual({"read": {}, "told": {"x": 1}}, self.one.reported_stats())
+        beats = self.one.report_ages_s()
         self.assertEqual({"read", "told"}, set(beats))
         self.assertTrue(all(0 <= age < 60 for age in beats.values()))
         for name in ("read", "told"):
-            self.one.unreport(name)
-        self.assertEqual(({}, {}), (self.one.reported(), self.one.beats()))
-        self.assertEqual(["read"], list(self.one.last()))
+            self.one.forget_report(name)
+        self.assertEqual(({}, {}), (self.one.reported_stats(), self.one.report_ages_s()))
+        self.assertEqual(["read"], list(self.one.load_podms()))
         with self.assertRaisesRegex(UnknownName, "no pod manager that reported named 'told'"):
-            self.one.unreport("told")
+            self.one.forget_report("told")
 
     def test_one_that_claims_are_of_is_not_forgotten(self):
-        self.one.stats("p", {"blocks": [GPU]})
+        self.one.update_stats("p", {"blocks": [GPU]})
         claim = claimant(self.one).claim(request(ASKED)).claim
         with self.assertRaisesRegex(InUse, "pod manager 'p' still has 1 claim"):
-            self.one.unreport("p")
+            self.one.forget_report("p")
         self.one.claims.release(claim.id)
-        self.one.unreport("p")
-        self.assertEqual({}, self.one.last())
+        self.one.forget_report("p")
+        self.assertEqual({}, self.one.load_podms())
 
     def test_unknown_words_are_kept_and_decided_on(self):
         """S63: and they make the JSON round trip."""
@@ -92,10 +92,10 @@ class TestStats:
             "blocks": [GPU], "power_w": 350, "firmware": {"bmc": "2.1", "beta": True},
             "tags": ["a", 1], "facts": {"rack": "r7"}, "nothing": None,
         }))  # fmt: skip
-        self.one.stats("p", stats)
+        self.one.update_stats("p", stats)
         facts = {"power_w": 350.0, "firmware.bmc": "2.1", "firmware.beta": "true",
                  "tags": ("a", "1"), "rack": "r7"}  # fmt: skip
-        self.assertEqual(facts, self.one.last()["p"].facts)
+        self.assertEqual(facts, self.one.load_podms()["p"].facts)
         mine = claimant(self.one)
         for most, expected in ((400, ["p"]), (300, [])):
             where = ["<=", "$facts.power_w", most]
@@ -103,8 +103,8 @@ class TestStats:
 
     def test_the_zone_comes_with_the_stats_alone(self):
         """S64."""
-        self.one.stats("a", {"blocks": [GPU], "availability_zone": "east"})
-        self.one.stats("b", {"blocks": [GPU], "zone": "west", "capabilities": "net=ib;eth"})
+        self.one.update_stats("a", {"blocks": [GPU], "availability_zone": "east"})
+        self.one.update_stats("b", {"blocks": [GPU], "zone": "west", "capabilities": "net=ib;eth"})
         mine = claimant(self.one)
         self.assertEqual(["a"], self.chosen(mine, ASKED, zone="east"))
         self.assertEqual(["b"], self.chosen(mine, ASKED, zone="west"))
@@ -112,22 +112,24 @@ class TestStats:
         self.assertEqual(["b"], self.chosen(mine, ASKED, capabilities=wanted))
 
     def test_an_amount_is_a_stock_that_can_be_claimed(self):
-        self.one.stats("p", {"blocks": [GPU], "amounts": {"power": {"total": 10, "unit": "W"}}})
-        (stock,) = self.one.last()["p"].stocks
+        self.one.update_stats(
+            "p", {"blocks": [GPU], "amounts": {"power": {"total": 10, "unit": "W"}}}
+        )
+        (stock,) = self.one.load_podms()["p"].stocks
         self.assertEqual(("power", 10.0, "W"), (stock.resource, stock.total, stock.unit))
-        self.one.stats("p", {"amounts": {"power": 4, "water": 1}})
-        stocks = {stock.resource: stock.total for stock in self.one.last()["p"].stocks}
+        self.one.update_stats("p", {"amounts": {"power": 4, "water": 1}})
+        stocks = {stock.resource: stock.total for stock in self.one.load_podms()["p"].stocks}
         self.assertEqual({"power": 4.0, "water": 1.0}, stocks)
-        self.one.stats("p", {"amounts": {"power": None}})
-        self.assertEqual(["water"], [stock.resource for stock in self.one.last()["p"].stocks])
+        self.one.update_stats("p", {"amounts": {"power": None}})
+        self.assertEqual(["water"], [stock.resource for stock in self.one.load_podms()["p"].stocks])
 
     def test_a_report_stands_beside_what_is_read_later(self):
         self.one.remember(podm(read_at="2026-01-01T00:00:00Z", facts={"x": 1.0, "y": 1.0}))
-        first = self.one.stats("p", {"x": 2})
+        first = self.one.update_stats("p", {"x": 2})
         later = podm(blocks=1, read_at="2026-01-01T00:00:01Z", facts={"x": 1.0, "y": 3.0})
         self.assertEqual(first + 1, self.one.remember(later))
-        self.assertEqual({"x": 2.0, "y": 3.0}, self.one.last()["p"].facts)
-        self.assertEqual(first + 1, self.one.stats("p", {"x": 2}))  # nothing new
+        self.assertEqual({"x": 2.0, "y": 3.0}, self.one.load_podms()["p"].facts)
+        self.assertEqual(first + 1, self.one.update_stats("p", {"x": 2}))  # nothing new
 
     def test_what_is_wrong_is_named_and_nothing_is_stored(self):
         for stats, line in (
@@ -137,5 +139,5 @@ class TestStats:
             ({"capabilities": "x"}, "stats of 'p': $.capabilities: found 'x' is not key=value"),
         ):
             with self.subTest(stats), self.assertRaisesRegex(InputError, re.escape(line)):
-                self.one.stats("p", stats)
-        self.assertEqual({}, self.one.last())
+                self.one.update_stats("p", stats)
+        self.assertEqual({}, self.one.load_podms())
