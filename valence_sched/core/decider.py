@@ -30,10 +30,10 @@ from valence_sched.core.policy import (
 from valence_sched.core.ranking import rank_rows
 from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
+from valence_sched.model.decision_result import Ranking
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request, sealed
-from valence_sched.model.scheduler import Ranking
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.evaluate import check_amounts
 from valence_sched.view.update import splice

@@ -3,8 +3,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from valence_sched.errors import UnknownName
 from valence_sched.model.measures import MEASURES, PodmSummary
+from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.view.view import View
+
+
+def overviews(view: View, live: Container[str] = ()) -> list[PodmOverview]:
+    """Return every pod manager with its amounts; ``live`` are the ids of those that are live."""
+    pool_counts = (view.first_row[1:] - view.first_row[:-1]).tolist()
+    return [
+        PodmOverview(podm=podm, amounts=amounts, pool_count=pools, live=podm.id in live)
+        for podm, amounts, pools in zip(view.podms, summarise_podms(view), pool_counts, strict=True)
+    ]
+
+
+def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
+    """Return one pod manager, by its id or its name, with the amounts of its pools.
+
+    Raises:
+        UnknownName: there is none of this name.
+    """
+    numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
+    if name not in numbers:
+        raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
+    number = numbers[name]
+    pools = summarise_pools(view, number)
+    return PodmOverview(podm=view.podms[number], amounts=summarise_podms(view)[number],
+                        pool_count=len(pools), live=view.podms[number].id in live,
+                        pools=pools)  # fmt: skip
 
 
 def summarise_podms(view: View) -> list[PodmSummary]:
