@@ -104,7 +104,7 @@ class App:
             ready(urls)
 
         records = self.sources.records(selection)
-        serve.serve(records, self.sources.problems, serve.ServeOptions(**options), check_and_report)
+        serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
 
     def write_report(self, report: Report | Reports, file: str) -> None:
         """Write a decision as JSON."""

@@ -29,7 +29,7 @@ from tests.benchmarks.measure import Measurement, against
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl.pool import Reading, ReadSettings, ReadTarget, read
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import LinkedDocuments, Notes
+from valence_sched.drivers.links import DocumentNotes, LinkedDocuments
 from valence_sched.model.registration import Registration
 
 PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
@@ -117,8 +117,8 @@ def _understood(documents: dict[str, Json]) -> float:
     dialect = plugins.load(plugins.DIALECTS).get("redfish")()
     took = []
     for _ in range(20):
-        notes, started = Notes(), time.thread_time()
-        dialect.read(LinkedDocuments(documents.get, notes.add, documents), "podm", "redfish")
+        notes, started = DocumentNotes(), time.thread_time()
+        dialect.read(LinkedDocuments(documents.get, notes, documents), "podm", "redfish")
         took.append((time.thread_time() - started) * 1000)
     return min(took)
 

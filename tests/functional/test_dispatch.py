@@ -18,7 +18,8 @@ from valence_sched.model.dispatch import Receipt
 def paper(url, order):
     """Writes the names of nodes into a file."""
     with open(url, "w") as stream:
-        stream.write(f"{order.name} {order.alternatives[0].needs[0].amount}")
+        needs = [need.kind for one in order.alternatives for need in one.needs]
+        stream.write(f"{order.name} {needs}")
     return [Receipt(nodes=tuple(one.node for one in order.placements), podm="", status=7)]
 '''
 
@@ -114,7 +115,7 @@ class TestDispatch(Live):
         paper = self.folder / "paper"
         done = self.podm(*NODE, "--dispatch", f"paper={paper}", PYTHONPATH=others)
         self.assertEqual([7], [row["Status"] for row in done.data])
-        self.assertEqual("small 8", paper.read_text())
+        self.assertEqual("small ['processor', 'memory']", paper.read_text())
 
     def test_others_that_fail_are_named_and_may_have_sent(self):
         for number, (body, found) in enumerate((

@@ -5,11 +5,7 @@ import io
 import unittest
 from pathlib import Path
 
-from valence_sched.app import App
-from valence_sched.errors import InputError
-from valence_sched.model.codec import decode
-from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_options import Selection
+from valence_sched import App, Diagnostics, FullPodm, InputError, Selection, decode
 
 from .rack_csv.rack_csv import records
 
@@ -20,8 +16,8 @@ class TestRackCsv(unittest.TestCase):
     """The driver."""
 
     def setUp(self):
-        self.problems = []
-        (self.record,) = records(RECORDED, io.BytesIO(), self.problems)
+        self.diagnostics = Diagnostics()
+        (self.record,) = records(RECORDED, io.BytesIO(), self.diagnostics, {})
         self.podm = decode(self.record.json, FullPodm, self.record.file, self.record.place)
 
     def test_a_sled_is_a_block_with_its_devices(self):
@@ -39,13 +35,13 @@ class TestRackCsv(unittest.TestCase):
         self.assertIsNone(self.podm.blocks[2].devices.memory[0].capacity_mib)
 
     def test_a_bad_row_is_left_out_and_named(self):
-        (line,) = self.problems
+        (line,) = self.diagnostics.lines("skipped")
         self.assertIn("rack-7.csv: line 5", line)
         self.assertIn("'many'", line)
 
     def test_another_export_is_refused(self):
         with self.assertRaisesRegex(InputError, "sled,cores"):
-            list(records("-", io.BytesIO(b"name,size\n"), self.problems))
+            list(records("-", io.BytesIO(b"name,size\n"), self.diagnostics, {}))
 
     def test_its_lines_are_an_inventory(self):
         view = App(stdin=io.BytesIO(self.record.json + b"\n")).loader.view(

@@ -8,10 +8,10 @@ import fcntl
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from valence_sched import files
 from valence_sched.errors import CredentialError, one_line
 from valence_sched.model.registration import PasswordReference
 
@@ -81,18 +81,9 @@ class SecureFile:
                                   "the passwords again") from None  # fmt: skip
         return kept
 
-    def _write(self, kept: dict[str, str]) -> None:
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:  # mkstemp makes it 0600
-                json.dump(kept, stream, indent=1, sort_keys=True)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+    def _write(self, passwords: dict[str, str]) -> None:
+        with files.atomic(self.path, mode=0o600) as stream:
+            stream.write(json.dumps(passwords, indent=1, sort_keys=True).encode())
 
 
 def read_password(

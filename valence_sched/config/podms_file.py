@@ -12,7 +12,7 @@ from valence_sched.errors import InputError
 from valence_sched.model import podm_url
 from valence_sched.model.codec import convert
 from valence_sched.model.inventory import Fact, Name, parse_capabilities
-from valence_sched.model.registration import Auth, PasswordReference, Registration
+from valence_sched.model.registration import AUTO, Auth, PasswordReference, Registration
 
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
@@ -31,7 +31,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One pod manager: where it is, how to log in, and what it counts as."""
 
     url: Name
-    driver: Name = "auto"
+    driver: Name = AUTO
     username: str | None = None
     password: PasswordSpec | None = None
     auth: Auth = "auto"

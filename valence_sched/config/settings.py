@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
@@ -21,6 +22,46 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.proximity import ExternalResource
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
+
+PROGRAM = "valence-sched"
+HOME_VARIABLES = {
+    "config": "XDG_CONFIG_HOME",
+    "state": "XDG_STATE_HOME",
+    "cache": "XDG_CACHE_HOME",
+}
+
+
+class Homes:
+    """The folders of one person for this program.
+
+    The variables of the environment given win over what is usual on the platform.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    @property
+    def config(self) -> Path:
+        """Return the folder of the files that the person writes."""
+        return self._folder("config")
+
+    @property
+    def state(self) -> Path:
+        """Return the folder of what the program must remember."""
+        return self._folder("state")
+
+    @property
+    def cache(self) -> Path:
+        """Return the folder of what the program can read again."""
+        return self._folder("cache")
+
+    def _folder(self, kind: str) -> Path:
+        if home := self._environ.get(HOME_VARIABLES[kind]):
+            return Path(home) / PROGRAM
+        import platformdirs  # only where the environment does not say
+
+        folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
+        return folder
 
 
 class Configuration:
@@ -45,25 +86,25 @@ class Configuration:
         return {
             policy.name: policy
             for file, data in self._layered_files("policies.yaml", paths)
-            for policy in files.parse_policies(data, file)
+            for policy in parsers.parse_policies(data, file)
         }
 
     def policies_in(self, path: str) -> list[Policy]:
         """Return the policies of one file."""
-        return files.parse_policies(self.read(path), path)
+        return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
         flavors: dict[str, Flavor] = {}
         for file, data in self._layered_files("flavors.yaml", paths):
-            parsed = files.parse_flavors(data, file, flavors.copy, self.remarks)
+            parsed = parsers.parse_flavors(data, file, flavors.copy, self.remarks)
             flavors |= {flavor.name: flavor for flavor in parsed}
         return flavors
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""
         known = functools.partial(self.flavors, paths)
-        return files.parse_flavors(self.read(path), path, known, self.remarks)
+        return parsers.parse_flavors(self.read(path), path, known, self.remarks)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.
@@ -95,7 +136,7 @@ class Configuration:
         return unique_by_name(
             resource
             for file, data in self._layered_files("resources.yaml", paths)
-            for resource in files.parse_resources(data, file)
+            for resource in parsers.parse_resources(data, file)
         )
 
     def read_requests(
@@ -139,8 +180,7 @@ class Configuration:
 
     def user_file(self, name: str) -> Path:
         """Return the path of the user's own file of this name."""
-        home = self.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
-        return Path(home) / "valence-sched" / name
+        return Homes(self.environ).config / name
 
     def read(self, path: str) -> bytes:
         """Return the content of a file that a person wrote."""

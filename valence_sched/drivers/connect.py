@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager within reach: logged in to, and ready to compose in what it speaks."""
+"""Connects to a pod manager and yields the composer of its dialect."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 from valence_sched.drivers.composer import Composer, Reply
 from valence_sched.drivers.crawl.pool import ReadTarget
-from valence_sched.drivers.dialect import dialect_name
+from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.answer import Answer
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.entrance import enter_service
 from valence_sched.drivers.http.errors import Deadline
 from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.redfish.composer import RedfishComposer
-from valence_sched.drivers.rsd.composer import RsdComposer
-from valence_sched.errors import InputError, PodmError
+from valence_sched.errors import InputError, PodmError, UnknownName
 
 NEEDS_ETAG = 428
 
@@ -66,30 +64,30 @@ class HttpSession:
         return Reply(answer.status, answer.headers, body)
 
 
-AUTO = "auto"
-
-
 @contextlib.contextmanager
-def connect(target: ReadTarget, timeout_s: float, patience_s: float) -> Iterator[Composer]:
-    """Yield the hands on a pod manager; its session is deleted afterwards.
+def connect(
+    target: ReadTarget, dialects: Dialects, timeout_s: float, patience_s: float
+) -> Iterator[Composer]:
+    """Yield the composer of a pod manager; its session is deleted afterwards.
 
-    ``timeout_s`` is for the login and for each request, ``patience_s`` for what it does after it
-    has answered.
+    ``timeout_s`` is for the login and for each request, ``patience_s`` for what the pod manager
+    does after it has answered.
 
     Raises:
-        PodmError: it cannot be reached, refuses the login, or speaks what cannot be composed in.
+        PodmError: the pod manager cannot be reached, refuses the login, or is of a dialect that
+            only reads.
+        PluginError: a dialect raised an error while it looked at the service root.
     """
-    one = target.registered
-    with Connection(one, target.password, Deadline(timeout_s)) as connection:
+    registration = target.registered
+    with Connection(registration, target.password, Deadline(timeout_s)) as connection:
         try:
             root = enter_service(connection)
         except InputError as error:
             raise PodmError(str(error)) from None
-        speaks = dialect_name(root) if one.driver == AUTO else one.driver
-        wire = HttpSession(connection, timeout_s)
-        if speaks == "redfish":
-            yield RedfishComposer(wire, lambda: Patience(patience_s))
-        elif speaks == "rsd":
-            yield RsdComposer(wire, lambda: Patience(patience_s))
-        else:
-            raise PodmError(f"driver {speaks!r} reads pod managers, and cannot compose on them")
+        name, make_composer = registration.driver, None
+        with contextlib.suppress(UnknownName):
+            dialect = dialect_of_driver(name, root, dialects, registration.name)
+            name, make_composer = dialect.name, dialect.composer
+        if make_composer is None:
+            raise PodmError(f"driver {name!r} reads pod managers, and cannot compose on them")
+        yield make_composer(HttpSession(connection, timeout_s), lambda: Patience(patience_s))

@@ -1,37 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager speaks: where reading begins, and how its resources become a podm."""
+"""Dialect: how one kind of Redfish service is recognised, read and composed on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.fields import Json, Resource
+from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.errors import PluginError, UnknownName, describe_error
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.registration import AUTO
+
+#: The dialect of a service root that no other dialect recognises.
+STANDARD = "redfish"
+
+
+def _recognises_none(_root: Json) -> bool:
+    return False
 
 
 class Dialect(NamedTuple):
-    """One way to speak Redfish; an entry point of ``valence_sched.dialects`` by its name.
+    """One kind of Redfish service; an entry point of ``valence_sched.dialects`` by its name.
 
-    ``read`` takes the documents, the id of the podm and the name of the driver. All that it
-    follows is declared as ``fields.Link`` on ``root`` and what that leads to, so the documents
-    can be fetched ahead of it.
+    ``read`` takes the documents, the id of the pod manager and the name of the driver. All that
+    it follows is declared as ``fields.Link`` on ``root`` and what that leads to, so the documents
+    can be fetched ahead of it. ``recognise`` takes the service root and returns whether the
+    service is of this dialect; without it the dialect is used only where a registration names it.
+    ``composer`` makes a composer of a session and of what makes a patience; without it pod
+    managers of this dialect are only read.
     """
 
     name: str
     root: type[Resource]
     read: Callable[[LinkedDocuments, str, str], FullPodm]
+    recognise: Callable[[Json], bool] = _recognises_none
+    composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
 
 
-def dialect_name(root: Json | None) -> str:
-    """Return the name of the dialect that a service root speaks.
+#: What is installed: a function that returns the dialect, by its name.
+Dialects = Mapping[str, Callable[[], Dialect]]
 
-    Intel RSD has its ``Nodes`` in the root, or in its own part of it. The services below its pod
-    manager have that part too but compose nothing.
+
+def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
+    """Return the dialect of a service root: the first by name that recognises it, else DMTF's.
+
+    Raises:
+        PluginError: a dialect raised an error while it looked at the root.
+        UnknownName: no dialect recognises the root, and DMTF's is not installed.
     """
-    root = root or {}
-    oem = root.get("Oem")
-    rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
-    parts = (root, rack if isinstance(rack, dict) else {})
-    return "rsd" if any(isinstance(part.get("Nodes"), dict) for part in parts) else "redfish"
+    for name in dialects if root else ():
+        try:
+            dialect = dialects[name]()
+            if root and dialect.recognise(root):
+                return dialect
+        except Exception as error:
+            raise PluginError(f"dialect {name!r}: {describe_error(error)}") from error
+    if STANDARD not in dialects:
+        raise UnknownName("dialect", STANDARD, dialects)
+    return dialects[STANDARD]()
+
+
+def dialect_of_driver(driver: str, root: Json | None, dialects: Dialects, podm: str) -> Dialect:
+    """Return the dialect that a registration names, or for ``auto`` that of the service root.
+
+    Raises:
+        UnknownName: no dialect of this name is installed.
+        PluginError: as for :func:`recognised_dialect`.
+    """
+    if driver == AUTO:
+        return recognised_dialect(root, dialects)
+    if driver not in dialects:
+        raise UnknownName("driver", driver, dialects, podm)
+    return dialects[driver]()

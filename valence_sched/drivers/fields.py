@@ -8,13 +8,12 @@ only element. The readers here accept that. What they cannot read is noted and u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
-from valence_sched.errors import Remark
+from valence_sched.model.diagnostic import Diagnostic
 
 Json = dict[str, Any]
-Note = Callable[[str], None]
 T = TypeVar("T")
 R = TypeVar("R", bound="Resource")
 
@@ -24,8 +23,32 @@ MAX_TEXT = 1024
 _NUMBERS = (int, float)
 
 
+class Notes(Protocol):
+    """Takes notes on documents; :class:`~valence_sched.model.diagnostic.Diagnostics` does."""
+
+    def skip(self, text: object) -> None:
+        """Note that a document was left out."""
+
+    def remark(self, text: str) -> None:
+        """Note something doubtful that left nothing out."""
+
+    def extend(self, found: Iterable[Diagnostic]) -> None:
+        """Add the notes of another reader."""
+
+
+class _NoNotes:
+    """Takes no note: what is doubtful was noted when the inventory was read."""
+
+    def skip(self, text: object) -> None: ...
+    def remark(self, text: str) -> None: ...
+    def extend(self, found: Iterable[Diagnostic]) -> None: ...
+
+
+NO_NOTES = _NoNotes()
+
+
 class Resource:
-    """One Redfish object: its URI, its JSON, and where to note what cannot be read.
+    """One Redfish object: its URI, its JSON, and the notes on what cannot be read.
 
     ``lasting`` is whether what it says rarely changes, so that a repeated read may pass it over.
     """
@@ -43,8 +66,8 @@ class Resource:
         said = {field.first for field in fields if field not in cls.link_fields}
         cls.content_properties = tuple(sorted(said - {"Name", "Links"}))
 
-    def __init__(self, uri: str, json: Json, note: Note) -> None:
-        self.uri, self.json, self.note = uri, json, note
+    def __init__(self, uri: str, json: Json, notes: Notes) -> None:
+        self.uri, self.json, self.notes = uri, json, notes
 
     @property
     def leads(self) -> bool:
@@ -53,7 +76,7 @@ class Resource:
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
         """Return an object that stands inside this one and has no URI of its own."""
-        return type_(f"{self.uri}#/{pointer}", json, self.note)
+        return type_(f"{self.uri}#/{pointer}", json, self.notes)
 
 
 class Field(Generic[T]):
@@ -103,7 +126,7 @@ class Field(Generic[T]):
         except ValueError as error:
             found = repr(value)
             found = found if len(found) <= 60 else found[:57] + "…"
-            resource.note(Remark(f"{resource.uri}: {self.path}: found {found}, expected {error}"))
+            resource.notes.remark(f"{resource.uri}: {self.path}: found {found}, expected {error}")
             return self._absent
 
 

@@ -8,14 +8,16 @@ live pod manager are read by the same code.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
-from valence_sched.drivers.fields import MAX_TEXT, Json, Note, Resource
+from valence_sched.drivers.fields import MAX_TEXT, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, one_line
+from valence_sched.model.diagnostic import Diagnostic, Kind
 
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
 Get = Callable[[str], Json | None]
@@ -39,10 +41,10 @@ class LinkedDocuments:
     """Documents that link each other; every URI has one spelling, its first or a known one."""
 
     def __init__(
-        self, get: Get, note: Note, known: Iterable[str] = (), host: str | None = None
+        self, get: Get, notes: Notes, known: Iterable[str] = (), host: str | None = None
     ) -> None:
         self._get = get
-        self.note = note
+        self.notes = notes
         self._known = frozenset(known)
         self._host = host
         self._documents: dict[str, Json | None] = {}
@@ -85,10 +87,10 @@ class LinkedDocuments:
             try:
                 self._documents[uri] = found = self._get(uri)
                 if found is None:
-                    self.note(f"{uri}: found no such document, expected it: {where} links it")
+                    self.notes.skip(f"{uri}: found no such document, expected it: {where} links it")
             except InputError as error:
                 self._documents[uri] = None
-                self.note(str(error))
+                self.notes.skip(error)
         return self._documents[uri]
 
     def follow(self, links: Iterable[str], type_: type[R], where: str) -> Iterator[R]:
@@ -103,23 +105,23 @@ class LinkedDocuments:
             if json is None:
                 continue
             if "Members" not in json:
-                yield type_(uri, json, self.note)
+                yield type_(uri, json, self.notes)
                 continue
-            for page in self._pages(Collection(uri, json, self.note)):
+            for page in self._pages(Collection(uri, json, self.notes)):
                 inner = (self.uri(member, page.uri) for member in page.members)
                 for member in inner:
                     if member is None or member in seen:
                         continue
                     seen.add(member)
                     if found := self.json(member, page.uri):
-                        yield type_(member, found, self.note)
+                        yield type_(member, found, self.notes)
 
     def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
         """Yield the collections that links name, first pages only."""
         for link in links:
             uri = self.uri(link, where)
             if uri is not None and (json := self.json(uri, where)) and "Members" in json:
-                yield Collection(uri, json, self.note)
+                yield Collection(uri, json, self.notes)
 
     def _pages(self, page: Collection) -> Iterator[Collection]:
         seen = {page.uri}
@@ -131,16 +133,18 @@ class LinkedDocuments:
                 return
             json = None if uri in seen else self.json(uri, page.uri)
             if uri in seen:
-                self.note(f"{page.uri}: found a next page that was read before, expected a new one")
+                self.notes.skip(
+                    f"{page.uri}: found a next page that was read before, expected a new one"
+                )
             if json is None:
                 return
             seen.add(uri)
-            page = Collection(uri, json, self.note)
+            page = Collection(uri, json, self.notes)
 
     def _refuse(self, key: str, problem: str) -> None:
         if key not in self._refused:
             self._refused.add(key)
-            self.note(problem)
+            self.notes.skip(problem)
 
 
 def fold_uri(uri: str) -> str:
@@ -158,20 +162,29 @@ def host_and_path(link: str) -> tuple[str, str]:
     return host, parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-class Notes:
-    """The faults of one pod manager; a :class:`~valence_sched.errors.Remark` stays one."""
+class DocumentNotes:
+    """The notes on the documents of one pod manager, each once."""
 
     def __init__(self) -> None:
-        self._found: dict[str, None] = {}
+        self._kinds: dict[str, Kind] = {}
 
-    def add(self, note: str) -> None:
-        """Take one more."""
-        self._found[note] = None
+    def skip(self, text: object) -> None:
+        """Note that a document was left out."""
+        self._kinds.setdefault(str(text), "skipped")
 
-    def lines(self, file: str) -> list[str]:
-        """Return them with where they were found in front."""
-        found = list(self._found)
-        lines = [type(note)(one_line(f"{file}: {note}")) for note in found[:MAX_NOTES]]
-        if len(found) > MAX_NOTES:
-            lines.append(f"{file}: and {len(found) - MAX_NOTES} more of this kind")
-        return lines
+    def remark(self, text: str) -> None:
+        """Note something doubtful that left nothing out."""
+        self._kinds.setdefault(text, "remark")
+
+    def extend(self, found: Iterable[Diagnostic]) -> None:
+        """Add the notes of another reader."""
+        for kind, text in found:
+            self._kinds.setdefault(text, kind)
+
+    def diagnostics(self, file: str) -> Iterator[Diagnostic]:
+        """Yield the notes, each with the file in front; of very many only the first."""
+        for text, kind in itertools.islice(self._kinds.items(), MAX_NOTES):
+            yield Diagnostic(kind, one_line(f"{file}: {text}"))
+        if len(self._kinds) > MAX_NOTES:
+            more = len(self._kinds) - MAX_NOTES
+            yield Diagnostic("skipped", f"{file}: and {more} more of this kind")

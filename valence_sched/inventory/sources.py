@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, SupportsIndex
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from valence_sched.config.requests import split_plugin_name
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import Remark, Unread, UsageError, one_line
+from valence_sched.errors import UsageError, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
@@ -53,7 +51,6 @@ class SourceReader:
         self.config, self.diagnostics, self.registry = config, diagnostics, registry
         self.progress: Progress = progress or (lambda *_counts: None)
         self.now = now or _utc_now
-        self.problems = _DriverLines(diagnostics)
         self.live_ids: set[str] = set()
         self.read_ids: set[str] = set()
         self.unread_ids: set[str] = set()
@@ -82,14 +79,15 @@ class SourceReader:
         self.read_ids.clear()
         self.stored_names = frozenset()
         sources = self.named_sources(selection)
+        dialects = plugins.installed(plugins.DIALECTS)
         for source in sources:
             name, path = split_plugin_name(source)
             if not name:
-                yield from recorded.records(source, self.config.input, self.problems)
+                yield from recorded.records(source, self.config.input, self.diagnostics, dialects)
                 continue
             read = plugins.load(plugins.DRIVERS).get(name)
             with plugins.plugin_errors(f"driver {name!r}: {path}"):
-                yield from read(path, self.config.input, self.problems)
+                yield from read(path, self.config.input, self.diagnostics, dialects)
         if selection.live.selects_live or not sources:
             yield from self._live_records(selection.live, alone=not sources)
 
@@ -100,11 +98,13 @@ class SourceReader:
         """
         from valence_sched.inventory.live import LiveReader  # HTTP: only to read live ones
 
-        home = self.config.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        cache = Path(home) / "valence-sched"
-        registry = self.registry(live.state)
         return LiveReader(
-            registry, live, now=self.now, cache=cache, progress=self.progress, raw=raw
+            self.registry(live.state),
+            live,
+            now=self.now,
+            cache=Homes(self.config.environ).cache,
+            progress=self.progress,
+            raw=raw,
         )
 
     def no_podm_message(self, live: ReadOptions) -> str:
@@ -132,41 +132,8 @@ class SourceReader:
                     reason = reading.failure.removeprefix(f"{name}: ")
                     self.unread_ids.add(name)
                     self.diagnostics.unread(one_line(f"{name}: {reason}"))
-                self.problems += reading.problems
-                yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
+                self.diagnostics.extend(reading.diagnostics)
+                yield recorded.Record(reading.podm, f"pod manager {name}", "$")
         finally:
             self.progress(None)
             self.config.remarks += reader.remarks
-
-
-class _DriverLines(list[str]):
-    """The list that drivers add lines to: passes each on to the diagnostics, by its class."""
-
-    def __init__(self, diagnostics: Diagnostics) -> None:
-        super().__init__()
-        self._diagnostics = diagnostics
-
-    def append(self, line: str) -> None:
-        """Note a line as a remark, as unread or as skipped."""
-        if isinstance(line, Remark):
-            self._diagnostics.remark(line)
-        elif isinstance(line, Unread):
-            self._diagnostics.unread(line)
-        else:
-            self._diagnostics.skip(line)
-
-    def extend(self, lines: Iterable[str]) -> None:
-        """Note several lines."""
-        for line in lines:
-            self.append(line)
-
-    def __iadd__(self, lines: Iterable[str]) -> _DriverLines:  # type: ignore[override,misc]
-        self.extend(lines)
-        return self
-
-    def __contains__(self, line: object) -> bool:
-        return any(one.text == line for one in self._diagnostics)
-
-    def insert(self, _index: SupportsIndex, line: str) -> None:
-        """Note a line."""
-        self.append(line)

@@ -11,6 +11,7 @@ from valence_sched.core import plugins
 from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
+from valence_sched.drivers.dialect import Dialects
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
@@ -72,7 +73,8 @@ class PodmAccess:
             PodmError: it is not registered, or cannot be reached.
             CredentialError: its password cannot be had.
         """
-        with connect(self._target(name), self.timeout_s, self.patience_s) as composer:
+        target = self._target(name)
+        with connect(target, self._dialects, self.timeout_s, self.patience_s) as composer:
             yield composer
 
     def read(self, name: str) -> FullPodm | None:
@@ -81,8 +83,8 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
-        dialects = plugins.load(plugins.DIALECTS).by_name
-        (reading,) = driver.read([target], dialects, driver.ReadSettings(timeout_s=self.timeout_s))
+        settings = driver.ReadSettings(timeout_s=self.timeout_s)
+        (reading,) = driver.read([target], self._dialects, settings)
         return reading.podm if reading.failure is None else None
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
@@ -145,6 +147,10 @@ class PodmAccess:
         if result.node is not None:
             return "COMPOSED"
         return "UNKNOWN" if result.state == "unknown" else "GONE"
+
+    @property
+    def _dialects(self) -> Dialects:
+        return plugins.installed(plugins.DIALECTS)
 
     def _target(self, name: str) -> driver.ReadTarget:
         if name not in self.members:

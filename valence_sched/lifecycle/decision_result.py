@@ -9,6 +9,13 @@ from msgspec.structs import replace
 
 from valence_sched.core.decision import Decision
 from valence_sched.core.digest import digest
+from valence_sched.core.explain.report import (
+    decision_report,
+    decision_warnings,
+    decisions_report,
+    decisions_warnings,
+    funnel_steps,
+)
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.multi_request import Decisions
 from valence_sched.model.decision import InventorySummary, PodmVerdict, Report, Reports
@@ -27,13 +34,13 @@ from valence_sched.view.view import View
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
     """Return a decision with its report and details; ``detail`` says how much of them is made."""
-    report = decision.report() if _is_whole(detail) else _short_report(decision, detail)
+    report = decision_report(decision) if _is_whole(detail) else _short_report(decision, detail)
     return DecisionResult(report=report, details=_details(decision, report.podms, detail))
 
 
 def decision_results(decisions: Decisions, detail: Detail = "placements") -> DecisionResults:
     """Return several decisions with their report and details."""
-    report = decisions.report() if _is_whole(detail) else _short_reports(decisions, detail)
+    report = decisions_report(decisions) if _is_whole(detail) else _short_reports(decisions, detail)
     details = (
         _details(decision, one.podms, detail)
         for decision, one in zip(decisions.decisions, report.decisions, strict=True)
@@ -62,14 +69,14 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
         placements=placements,
         podms=verdicts,
         funnel=(),
-        warnings=tuple(decision.warnings),
+        warnings=tuple(decision_warnings(decision)),
     )
 
 
 def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
     """Return every verdict of a small inventory; of a large one why chosen ones took no more."""
     if len(decision.view.podms) <= MAX_LISTED_PODMS:
-        return decision.verdicts()
+        return Verdicts(decision).podm_verdicts()
     if decision.outcome != "placed_in_part":
         return ()
     verdicts = Verdicts(decision)
@@ -89,7 +96,7 @@ def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
         placed=decisions.placed_count,
         inventory=inventory_summary(decisions.view),
         decisions=tuple(reports),
-        warnings=tuple(decisions.warnings),
+        warnings=tuple(decisions_warnings(decisions)),
     )
 
 
@@ -113,7 +120,7 @@ def _details(
             if listed and verdict.outcome not in ("chosen", "alternate")
         },
         failed_choices=tuple(
-            FailedChoice(choice=number, funnel=decision.funnel(attempt))
+            FailedChoice(choice=number, funnel=funnel_steps(decision, attempt))
             for number, attempt in decision.failed_attempts
         ),
     )
@@ -124,4 +131,4 @@ def _podm_detail(decision: Decision, verdict: PodmVerdict, *, every_reason: bool
     candidate = decision.candidate(row) if verdict.outcome == "fits" else None
     if candidate is not None or not every_reason:
         return PodmDetail(candidate=candidate)
-    return PodmDetail(reasons=tuple(decision.reasons(row)))
+    return PodmDetail(reasons=tuple(Verdicts(decision).reasons(row)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers."""
+"""A decision handed to somebody else who composes: what goes out, and what came back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from valence_sched.model.need import Alternative
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A decision to dispatch: its document as bytes, its nodes, and what each was asked to be.
+    """A decision to dispatch: its document as bytes, and its nodes.
 
     ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
     document; it is never printed.

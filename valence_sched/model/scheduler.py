@@ -101,7 +101,7 @@ class Scheduler(Ranker, Protocol):
         """Return which blocks of a pod manager are in use; none where it was never stored."""
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Take in what a pod manager reports by itself; return its generation.
+        """Store the statistics that a pod manager reports; return its generation.
 
         ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
         it. Words that are no fields of a pod manager are kept as facts.

@@ -86,7 +86,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0002"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0001"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))

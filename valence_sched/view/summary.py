@@ -16,9 +16,7 @@ def overviews(view: View, live: Container[str] = ()) -> list[PodmOverview]:
     pool_counts = (view.first_row[1:] - view.first_row[:-1]).tolist()
     return [
         PodmOverview(podm=podm, amounts=amounts, pool_count=pools, live=podm.id in live)
-        for podm, amounts, pools in zip(
-            view.podms, summarise_podms(view), pool_counts, strict=True
-        )
+        for podm, amounts, pools in zip(view.podms, summarise_podms(view), pool_counts, strict=True)
     ]
 
 
@@ -39,43 +37,43 @@ def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
 
 
 def summarise_podms(view: View) -> list[PodmSummary]:
-    """Return one line per podm; a block that stands in two pools counts once."""
+    """Return one summary per podm; a block in two pools counts once."""
     rows = view.first_row[:-1]
     sums = {
         name: (view.free(need, "podm")[rows].tolist(), view.total(need, "podm")[rows].tolist())
         for name, need in MEASURES.items()
     }
-    found = []
-    for podm, shelf in enumerate(view.block_tables):
+    summaries = []
+    for podm, table in enumerate(view.block_tables):
         pairs = {name: (int(free[podm]), int(total[podm])) for name, (free, total) in sums.items()}
-        blocks = (sum(slots > 0 for slots in shelf.slots), len(shelf.slots))
+        blocks = (sum(slots > 0 for slots in table.slots), len(table.slots))
         stocks = {
             name: (float(c.podm_free[rows[podm]]), float(c.podm_total[rows[podm]]))
             for name, c in view.resources.items()
-            if any(stock.resource == name for stock in shelf.stocks)
+            if any(stock.resource == name for stock in table.stocks)
         }
-        found.append(PodmSummary(blocks=blocks, stocks=stocks, **pairs))
-    return found
+        summaries.append(PodmSummary(blocks=blocks, stocks=stocks, **pairs))
+    return summaries
 
 
 def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
-    """Return one line per pool of a podm; a block that stands in two pools counts in both."""
+    """Return one summary per pool of a podm; a block in two pools counts in both."""
     first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
     part = view.window(first, last)
-    shelf = view.block_tables[podm]
-    found = {}
+    table = view.block_tables[podm]
+    summaries = {}
     for row, pool in enumerate(part.pools):
-        here = [block for block, pools in enumerate(shelf.pools) if row in pools]
+        pool_blocks = [block for block, pools in enumerate(table.pools) if row in pools]
         pairs = {
             name: (int(part.free(need)[row]), int(part.total(need)[row]))
             for name, need in MEASURES.items()
         }
-        numbers = shelf.stocks_in(row)
+        numbers = table.stocks_in(row)
         stocks = {
             name: (float(column.free[row]), float(column.total[row]))
             for name, column in part.resources.items()
-            if any(shelf.stocks[number].resource == name for number in numbers)
+            if any(table.stocks[number].resource == name for number in numbers)
         }
-        blocks = (sum(shelf.slots[block] > 0 for block in here), len(here))
-        found[pool.id] = PodmSummary(blocks=blocks, stocks=stocks, **pairs)
-    return found
+        blocks = (sum(table.slots[block] > 0 for block in pool_blocks), len(pool_blocks))
+        summaries[pool.id] = PodmSummary(blocks=blocks, stocks=stocks, **pairs)
+    return summaries

@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from valence_sched.drivers.recorded import Record
-from valence_sched.errors import InputError
-from valence_sched.model.inventory import (
+from valence_sched import (
     Accelerator,
     Devices,
+    Diagnostics,
+    Dialects,
     FullBlock,
     FullPodm,
+    InputError,
     Memory,
     Processor,
+    Record,
     Status,
     to_json,
 )
@@ -27,8 +29,12 @@ DRIVER = "rack_csv"
 COLUMNS = ("sled", "cores", "memory_gib", "gpus", "gpu_model", "used_by")
 
 
-def records(source: str, stdin: BinaryIO, problems: list[str]) -> Iterator[Record]:
-    """Yield the pod manager of a CSV file; ``problems`` gets a line for each row left out.
+def records(
+    source: str, stdin: BinaryIO, diagnostics: Diagnostics, dialects: Dialects
+) -> Iterator[Record]:
+    """Yield the pod manager of a CSV file; ``diagnostics`` gets each row that is left out.
+
+    A driver of Redfish trees would read them by ``dialects``.
 
     Raises:
         InputError: the columns are not those of this dialect.
@@ -38,18 +44,18 @@ def records(source: str, stdin: BinaryIO, problems: list[str]) -> Iterator[Recor
     if tuple(rows.fieldnames or ()) != COLUMNS:
         raise InputError(source, "line 1", str(rows.fieldnames), ",".join(COLUMNS))
     podm = FullPodm(
-        id=Path(source).stem, driver=DRIVER, blocks=tuple(_blocks(rows, source, problems))
+        id=Path(source).stem, driver=DRIVER, blocks=tuple(_blocks(rows, source, diagnostics))
     )
     yield Record(to_json(podm), source, "$")
 
 
-def _blocks(rows: csv.DictReader[str], file: str, problems: list[str]) -> Iterator[FullBlock]:
+def _blocks(rows: csv.DictReader[str], file: str, diagnostics: Diagnostics) -> Iterator[FullBlock]:
     for row in rows:
         try:
             yield _block(row)
         except (TypeError, ValueError) as error:
             place = f"line {rows.line_num}"
-            problems.append(str(InputError(file, place, str(error), "a sled", "left out")))
+            diagnostics.skip(InputError(file, place, str(error), "a sled", "left out"))
 
 
 def _block(row: dict[str, str]) -> FullBlock:
@@ -71,7 +77,7 @@ def _block(row: dict[str, str]) -> FullBlock:
 
 
 if __name__ == "__main__":
-    skipped: list[str] = []
-    for record in records(sys.argv[1], sys.stdin.buffer, skipped):
+    skipped = Diagnostics()
+    for record in records(sys.argv[1], sys.stdin.buffer, skipped, {}):
         sys.stdout.buffer.write(record.json + b"\n")
-    sys.stderr.writelines(f"{line}\n" for line in skipped)
+    sys.stderr.writelines(f"{line}\n" for line in skipped.lines())

@@ -4,6 +4,7 @@
 import random
 
 from tests.unit.drivers.files.test_tree import documents_of, read_map
+from valence_sched.model.diagnostic import Diagnostics
 
 V = "/redfish/v1"
 SYSTEMS, NODES = f"{V}/Systems", f"{V}/Nodes"
@@ -18,14 +19,14 @@ class Rack:
 
     def __init__(self, name: str) -> None:
         self.documents = documents_of(name)
-        self.problems: list[str] = []
+        self.diagnostics = Diagnostics()
 
     def __getitem__(self, uri: str):
         return self.documents[uri]
 
     def read(self):
-        self.problems = []
-        self.podm = read_map(self.documents, self.problems)
+        self.diagnostics = Diagnostics()
+        self.podm = read_map(self.documents, self.diagnostics)
         self.blocks = {block.uri: block for block in self.podm.blocks}
         self.stocks = {stock.uri: stock for stock in self.podm.stocks}
         return self.podm
@@ -38,7 +39,7 @@ class Rack:
         return self.status(uri).slots
 
     def noted(self, word: str) -> bool:
-        return any(word in problem for problem in self.problems)
+        return any(word in problem for problem in self.diagnostics.lines())
 
     def add(self, collection: str, name: str, **json) -> str:
         uri = f"{collection}/{name}"

@@ -14,7 +14,11 @@ import msgspec
 
 from valence_sched.drivers.files.tree import tree_of_files, tree_of_map
 from valence_sched.drivers.links import fold_uri, path_of
+from valence_sched.drivers.redfish.reader import redfish
+from valence_sched.drivers.rsd.reader import rsd
 
+#: The dialects of ours, as they are installed.
+DIALECTS = {"redfish": redfish, "rsd": rsd}
 RECORDED = Path(__file__).parents[2] / "recorded"
 DMTF = Path(__file__).parents[3].parent / "shared" / "data" / "dmtf"
 USER, PASSWORD = "operator", "canary-9f2c-secret"

@@ -17,10 +17,12 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds
 from valence_sched.drivers.files import archives, folders, json_inventory, streams
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import SCHEMA, FullPodm
 
 RECORDED = Path(__file__).parents[2] / "recorded"
@@ -77,7 +79,7 @@ class SourceTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.problems = []
+        self.diagnostics = Diagnostics()
 
     def write(self, name, data):
         path = self.folder / name
@@ -86,7 +88,9 @@ class SourceTest(unittest.TestCase):
         return str(path)
 
     def read(self, source, stdin=b""):
-        return list(records(str(source), io.BufferedReader(Pipe(stdin)), self.problems))
+        return list(
+            records(str(source), io.BufferedReader(Pipe(stdin)), self.diagnostics, DIALECTS)
+        )
 
     def ids(self, source, stdin=b""):
         found = self.read(source, stdin)
@@ -135,7 +139,7 @@ class TextsTest(SourceTest):
         path = self.write("site.jsonl", b'{"id":"a"}\n{"id":"b' + b" " * 90 + b'"}\n{"id":"c"}\n')
         with mock.patch.object(json_inventory, "MAX_LINE_BYTES", 40):
             self.assertEqual(["a", "c"], self.ids(path))
-        (problem,) = self.problems
+        (problem,) = self.diagnostics.lines()
         self.assertEqual(
             f"{path}: line 2: found more bytes, expected at most 40 (left out)", problem
         )
@@ -151,7 +155,7 @@ class TextsTest(SourceTest):
                 buffer[:whole] = line * (whole // len(line))
                 return whole
 
-        found = records("-", io.BufferedReader(Endless(), 1100), self.problems)
+        found = records("-", io.BufferedReader(Endless(), 1100), self.diagnostics, DIALECTS)
         self.assertEqual(
             ["line 1: $", "line 2: $", "line 3: $"], [next(found).place for _ in range(3)]
         )
@@ -185,7 +189,7 @@ class TextsTest(SourceTest):
     def test_a_newer_minor_version_is_read_with_a_warning(self):
         data = document({"id": "a"}, version="1.7", comment="new")
         self.assertEqual(["a"], self.ids("-", data))
-        self.assertIn("1.7 is newer than 1.0", self.problems[0])
+        self.assertIn("1.7 is newer than 1.0", self.diagnostics.lines()[0])
 
     def test_a_newer_major_version_is_refused(self):
         self.assertIn("upgrade", self.refused("-", document(version="2.0"), NewerSchema))
@@ -200,7 +204,7 @@ class TextsTest(SourceTest):
         self.assertEqual(
             ["a"], self.ids("-", document({"id": "a"}) + b"\n" + document({"id": "b"}))
         )
-        self.assertIn("more after its end", self.problems[0])
+        self.assertIn("more after its end", self.diagnostics.lines()[0])
 
     def test_other_json_is_refused_in_one_line(self):
         self.assertIn("an object with a, b", self.refused("-", b'{"a":1,"b":2}'))
@@ -223,7 +227,7 @@ class TextsTest(SourceTest):
     def test_what_was_written_as_lines_is_what_is_read(self, podms, pack):
         podms = [{"id": f"p{i}", **podm} for i, podm in enumerate(podms)]
         data = HEADER + b"".join(msgspec.json.encode(podm) + b"\n" for podm in podms)
-        found = records("-", io.BytesIO(pack(data)), [])
+        found = records("-", io.BytesIO(pack(data)), Diagnostics(), DIALECTS)
         self.assertEqual(podms, [msgspec.json.decode(record.json) for record in found])
 
     @settings(max_examples=200, deadline=None)
@@ -232,7 +236,7 @@ class TextsTest(SourceTest):
                             HEADER, b'{"schema":']))  # fmt: skip
     def test_no_bytes_whatever_raise_anything_but_an_input_error(self, data, start):
         try:
-            list(records("-", io.BytesIO(start + data), []))
+            list(records("-", io.BytesIO(start + data), Diagnostics(), DIALECTS))
         except InputError as error:
             self.assertTrue(str(error).startswith("stdin"))
 
@@ -251,7 +255,7 @@ class DamageTest(SourceTest):
             whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
         cut = data.draw(st.integers(0, len(whole)))
         try:
-            list(records("-", io.BytesIO(bytes(whole[: cut or None])), []))
+            list(records("-", io.BytesIO(bytes(whole[: cut or None])), Diagnostics(), DIALECTS))
         except InputError as error:
             self.assertNotIn("\n", str(error))
 
@@ -336,7 +340,9 @@ class TreesTest(SourceTest):
         for name, data in mockup_files("tree/").items():
             self.write(name, data)
         self.assertEqual(["box", "a", "b", "d", "tree"], self.ids(self.folder))
-        outside = [problem for problem in self.problems if "a link out of the tree" in problem]
+        outside = [
+            problem for problem in self.diagnostics.lines() if "a link out of the tree" in problem
+        ]
         self.assertEqual(1, len(outside))
 
     def test_one_bad_file_in_a_folder_is_a_problem_and_the_others_are_read(self):
@@ -345,7 +351,7 @@ class TreesTest(SourceTest):
         self.write("new.json", document(version="3.0"))
         self.write("good.json", document({"id": "a"}))
         self.assertEqual(["a"], self.ids(self.folder))
-        self.assertEqual(3, len(self.problems))
+        self.assertEqual(3, len(self.diagnostics.lines()))
 
     def test_a_folder_with_an_inventory_of_no_podms_is_not_refused(self):
         self.write("site.json", document())
@@ -363,7 +369,9 @@ class TreesTest(SourceTest):
         self.assertEqual(["one", "a", "b", "a", "b"], self.ids("-", data))
         deeper = packed("zip", {"deep.zip": packed("zip", {"four.zip": inner}), "a.jsonl": LINES})
         self.assertEqual(["a", "b"], self.ids("-", deeper))
-        self.assertTrue(any("an archive in an archive" in problem for problem in self.problems))
+        self.assertTrue(
+            any("an archive in an archive" in problem for problem in self.diagnostics.lines())
+        )
 
 
 class HostileTest(SourceTest):
@@ -383,7 +391,7 @@ class HostileTest(SourceTest):
                 info.type, info.linkname = kind, "/etc/passwd"
                 archive.addfile(info)
         self.assertEqual(["stdin"], self.ids("-", out.getvalue()))
-        (problem,) = [p for p in self.problems if "not followed" in p]
+        (problem,) = [p for p in self.diagnostics.lines() if "not followed" in p]
         self.assertIn("4 links or devices", problem)
 
     def test_links_in_a_zip_are_noted_and_not_followed(self):
@@ -393,7 +401,9 @@ class HostileTest(SourceTest):
             info.external_attr = 0o120777 << 16
             archive.writestr(info, "/etc/passwd")
         self.assertEqual(["stdin"], self.ids("-", out.getvalue()))
-        self.assertTrue(any("1 links or devices" in problem for problem in self.problems))
+        self.assertTrue(
+            any("1 links or devices" in problem for problem in self.diagnostics.lines())
+        )
 
     def test_an_archive_bomb_is_refused_by_the_bytes_that_really_come(self):
         files = {f"{i}/index.json": bytes(50_000) for i in range(40)}
@@ -428,13 +438,13 @@ class HostileTest(SourceTest):
         files = mockup_files() | {"redfish/v1/Big/index.json": b" " * 9000}
         with mock.patch.object(archives, "MAX_DOCUMENT_BYTES", 8192):
             self.assertEqual(["stdin"], self.ids("-", packed("zip", files)))
-        self.assertIn("Big/index.json: found more than 8192 bytes", self.problems[0])
+        self.assertIn("Big/index.json: found more than 8192 bytes", self.diagnostics.lines()[0])
 
     def test_an_encrypted_member_is_left_out(self):
         data = bytearray(packed("zip", mockup_files()))
         data[data.index(b"PK\x01\x02") + 8] |= 1
         self.assertEqual(["stdin"], self.ids("-", bytes(data)))
-        self.assertTrue(any("encrypted" in problem for problem in self.problems))
+        self.assertTrue(any("encrypted" in problem for problem in self.diagnostics.lines()))
 
     def test_links_out_of_a_folder_and_loops_are_noted_and_not_followed(self):
         for name, data in mockup_files("tree/").items():
@@ -452,7 +462,7 @@ class HostileTest(SourceTest):
         (tree / "Pipe").mkdir()
         os.mkfifo(tree / "Pipe" / "index.json")
         self.assertEqual(["tree"], self.ids(self.folder / "tree"))
-        noted = " ".join(self.problems)
+        noted = " ".join(self.diagnostics.lines())
         for words in ("a link out of the tree", "a link to a folder that it stands in",
                       "a link that leads nowhere", "no regular file"):  # fmt: skip
             self.assertIn(words, noted)

@@ -49,7 +49,7 @@ class Site:
         return pool.ReadTarget(Registration(name=name, url=self.podms[name].url))
 
     def connect(self, name: str):
-        return connect(self.target(name), 20, PATIENCE_S)
+        return connect(self.target(name), plugins.installed(plugins.DIALECTS), 20, PATIENCE_S)
 
     def read(self, name: str) -> FullPodm | None:
         dialects = plugins.load(plugins.DIALECTS).by_name

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests.unit.lifecycle.site import Site, request, site
 from tests.unit.store.engines import on_each_engine
 from tests.unit.trees import tree
+from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.pool import ReadTarget
 from valence_sched.errors import PodmError
@@ -237,12 +238,16 @@ class TestLogin(unittest.TestCase):
         with served(documents={PODM: tree(PODM)}, fail=["closed-root"], settings=settings) as there:
             podm = there[PODM]
             entry = Registration(name=PODM, url=podm.url, username="ana")
+            dialects = plugins.installed(plugins.DIALECTS)
             (block,) = [uri for uri in podm.documents if uri.endswith("/Compute-02")]
             wanted = CompositionRequest(name="vs-1", pool="row-a", blocks=(block,))
-            with connect(ReadTarget(entry, "secret"), 10, 1) as hands:
+            with connect(ReadTarget(entry, "secret"), dialects, 10, 1) as hands:
                 outcome = hands.compose(wanted, lambda _state: None)
             self.assertEqual(("composed", ""), (outcome.state, outcome.reason))
             self.assertEqual(0, podm.open_sessions)
-            with self.assertRaises(PodmError) as caught, connect(ReadTarget(entry, "wrong"), 10, 1):
+            with (
+                self.assertRaises(PodmError) as caught,
+                connect(ReadTarget(entry, "wrong"), dialects, 10, 1),
+            ):
                 pass
             self.assertNotIn("wrong", str(caught.exception))

@@ -4,8 +4,8 @@
 import unittest
 
 from valence_sched.app import App
+from valence_sched.config.parsers import parse_requests
 from valence_sched.errors import SchedulerError
-from valence_sched.files import parse_requests
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request_spec import RequestSpec, compile_request

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from valence_sched.drivers.bounds import MAX_DOCUMENTS
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.fields import MAX_TEXT, Json, Parts, Resource
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError
@@ -63,7 +63,7 @@ class Crawler:
         self._busy = self._threads = 0
         self._deep = True
         self._error: BaseException | None = None
-        self._links = LinkedDocuments(lambda _: None, lambda _: None, host=host)
+        self._links = LinkedDocuments(lambda _: None, NO_NOTES, host=host)
         self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
@@ -159,9 +159,9 @@ class Crawler:
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
         """Yield what a document leads to."""
         if "Members" not in json:
-            yield from self._linked_tasks(want.to(want.uri, json, _ignore))
+            yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES))
             return
-        page = Collection(want.uri, json, _ignore)
+        page = Collection(want.uri, json, NO_NOTES)
         yield from self._tasks_for(page.members, want.to, 0)
         if page.next_page:
             yield from self._tasks_for([page.next_page], want.to, want.levels)
@@ -292,7 +292,3 @@ class Crawler:
             elif known != json and levels < self._levels.get(key, 0):
                 self._found[key], self._levels[key] = json, levels
             self._spell(key, exact)
-
-
-def _ignore(note: str) -> None:
-    """The reader says it."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from valence_sched.drivers.crawl.crawler import Crawler, fetch_task
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json, Link
-from valence_sched.drivers.links import ROOT, LinkedDocuments, Notes
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import PodmError
 from valence_sched.model.inventory import FullPodm
 
@@ -23,7 +23,7 @@ MAX_PASSES = 20
 class ReadPass(NamedTuple):
     """What one reading came to: the documents that it read, and those that were not there."""
 
-    notes: Notes
+    notes: DocumentNotes
     podm: FullPodm
     read: dict[str, Json]
     missing: list[str]
@@ -64,7 +64,7 @@ def _defer_usual_links(crawl: Crawler, dialect: Dialect) -> None:
 
 def _run_pass(crawl: Crawler, dialect: Dialect, name: str, host: str) -> ReadPass:
     """Read with the documents that are there."""
-    notes = Notes()
+    notes = DocumentNotes()
     read: dict[str, Json] = {}
     missing: list[str] = []
 
@@ -78,5 +78,5 @@ def _run_pass(crawl: Crawler, dialect: Dialect, name: str, host: str) -> ReadPas
             read[uri] = found
         return found
 
-    service = LinkedDocuments(get, notes.add, crawl.spellings(), host)
+    service = LinkedDocuments(get, notes, crawl.spellings(), host)
     return ReadPass(notes, dialect.read(service, name, dialect.name), read, missing)

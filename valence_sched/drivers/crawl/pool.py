@@ -7,16 +7,17 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from valence_sched.drivers.crawl.reading import PodmReader
-from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import LOGOUT_S
-from valence_sched.drivers.http.errors import TlsContexts
+from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import Registration
 
@@ -32,7 +33,6 @@ BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
 GRACE_S = 0.5
 
 Progress = Callable[[int, int], None]
-Dialects = Mapping[str, Callable[[], Dialect]]
 Clock = Callable[[], datetime]
 
 
@@ -65,12 +65,12 @@ class Reading:
 
     When it could not be read, ``podm`` has status Offline (it does not answer) or Unknown (it
     does, and cannot be understood) and nothing to hand out, and ``failure`` says why in one
-    line. ``problems`` are lines as for a recorded tree. ``documents`` are what was read, by URI.
+    line. ``diagnostics`` are as for a recorded tree. ``documents`` are what was read, by URI.
     """
 
     podm: FullPodm
     failure: str | None = None
-    problems: list[str] = field(default_factory=list)
+    diagnostics: tuple[Diagnostic, ...] = ()
     documents: dict[str, Json] = field(default_factory=dict, repr=False)
     requests: int = 0
     seconds: float = 0.0

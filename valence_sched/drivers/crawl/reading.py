@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -17,21 +16,21 @@ from valence_sched.drivers.crawl.crawler import Crawler, Start
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.passes import read_in_passes
-from valence_sched.drivers.dialect import Dialect, dialect_name
+from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.entrance import enter_service
-from valence_sched.drivers.http.errors import Deadline, TlsContexts, Unreachable
+from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import (
     InputError,
-    Remark,
     SchedulerError,
-    UnknownName,
     one_line,
 )
+from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, PodmStatus
-from valence_sched.model.registration import Registration
+from valence_sched.model.registration import AUTO, Registration
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class ReadResult(NamedTuple):
 
     podm: FullPodm
     failure: str | None
-    problems: list[str]
+    diagnostics: tuple[Diagnostic, ...]
     documents: dict[str, Json]
     requests: int
     seconds: float
@@ -85,7 +84,7 @@ class PodmReader:
         """The seconds until the deadline."""
         return self._deadline.left_s
 
-    def read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> ReadResult:
+    def read(self, dialects: Dialects) -> ReadResult:
         """Return the pod manager, or why it could not be read; never raises."""
         try:
             return self._read(dialects)
@@ -114,15 +113,12 @@ class PodmReader:
         except Exception as error:
             LOG.warning("%s: could not log out: %s", self._registration.name, error)
 
-    def _read(self, dialects: Mapping[str, Callable[[], Dialect]]) -> ReadResult:
+    def _read(self, dialects: Dialects) -> ReadResult:
         known, pace = self._registration, self._settings
         connection = Connection(known, self._password, self._deadline, pace.parallel, self._tls)
         self._connection = connection
         root = enter_service(connection)
-        name = dialect_name(root) if known.driver == "auto" else known.driver
-        if name not in dialects:
-            raise UnknownName("driver", name, dialects, known.name)
-        dialect = dialects[name]()
+        dialect = dialect_of_driver(known.driver, root, dialects, known.name)
         kept = DocumentCache(pace.cache, connection.url, known.username, self._at.timestamp())
         if not pace.full:
             kept.load()
@@ -136,9 +132,9 @@ class PodmReader:
             raise InputError(ROOT, "", "no such document", "a service root", hint)
         kept.save(crawl.lasting_documents())
         for remark in (*connection.remarks, *([kept.problem] if kept.problem else [])):
-            notes.add(Remark(remark))
-        lines = notes.lines(known.name)
-        return ReadResult(self._with_registration(podm), None, lines, read, *self._cost())
+            notes.remark(remark)
+        found_wrong = tuple(notes.diagnostics(known.name))
+        return ReadResult(self._with_registration(podm), None, found_wrong, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
         """Return a pod manager with what the operator says of it, which wins."""
@@ -158,10 +154,10 @@ class PodmReader:
 
     def _failure(self, status: PodmStatus, why: str) -> ReadResult:
         known = self._registration
-        driver = None if known.driver == "auto" else known.driver
+        driver = None if known.driver == AUTO else known.driver
         podm = FullPodm(id=known.name, driver=driver, status=status)
         failure = one_line(f"{known.name}: {self._url()}: {why.removeprefix(known.name + ': ')}")
-        return ReadResult(self._with_registration(podm), failure, [], {}, *self._cost())
+        return ReadResult(self._with_registration(podm), failure, (), {}, *self._cost())
 
     def _url(self) -> str:
         """Return where it is, without what may be secret."""

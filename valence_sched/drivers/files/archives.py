@@ -21,6 +21,7 @@ from valence_sched.drivers.bounds import (
     MAX_TREE_BYTES,
 )
 from valence_sched.errors import InputError
+from valence_sched.model.diagnostic import Diagnostics
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 
@@ -34,9 +35,9 @@ def is_inventory_name(name: str) -> bool:
     return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
 
 
-def zip_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, bytes]:
+def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a zip by name; ``stream`` must be able to seek."""
-    kept = _ArchiveMembers(file, problems)
+    kept = _ArchiveMembers(file, diagnostics)
     _check_entries(stream, file)
     with zipfile.ZipFile(stream) as archive:
         for info in archive.infolist():
@@ -54,9 +55,9 @@ def zip_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, b
     return kept.finish()
 
 
-def tar_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, bytes]:
+def tar_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a tar by name; ``stream`` is read once, forward."""
-    kept = _ArchiveMembers(file, problems)
+    kept = _ArchiveMembers(file, diagnostics)
     forward: BinaryIO = _ForwardStream(stream, file)  # type: ignore[assignment]
     with tarfile.open(fileobj=forward, mode="r:") as archive:
         while (info := archive.next()) is not None:
@@ -71,8 +72,8 @@ def tar_members(stream: BinaryIO, file: str, problems: list[str]) -> dict[str, b
 class _ArchiveMembers:
     """The documents of one archive so far, within the bounds."""
 
-    def __init__(self, file: str, problems: list[str]) -> None:
-        self._file, self._problems = file, problems
+    def __init__(self, file: str, diagnostics: Diagnostics) -> None:
+        self._file, self._diagnostics = file, diagnostics
         self._files: dict[str, bytes] = {}
         self._special: list[str] = []
         self._count = self._bytes = 0
@@ -115,7 +116,7 @@ class _ArchiveMembers:
 
     def fault(self, name: str, found: str, expected: str) -> None:
         """Note a member that is left out."""
-        self._problems.append(str(InputError(self._file, name, found, expected, "left out")))
+        self._diagnostics.skip(InputError(self._file, name, found, expected, "left out"))
 
     def finish(self) -> dict[str, bytes]:
         """Return all documents; links and devices are noted in one line."""
@@ -123,7 +124,7 @@ class _ArchiveMembers:
             names = ", ".join(self._special[:5])
             found = f"{len(self._special)} links or devices ({names})"
             fault = InputError(self._file, "", found, "files and folders", "not followed")
-            self._problems.append(str(fault))
+            self._diagnostics.skip(fault)
         return self._files
 
 

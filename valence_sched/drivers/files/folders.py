@@ -8,28 +8,29 @@ from pathlib import Path
 
 from valence_sched.drivers.bounds import MAX_DOCUMENTS, MAX_MEMBERS, MAX_TREE_BYTES, error_text
 from valence_sched.errors import InputError
+from valence_sched.model.diagnostic import Diagnostics
 
 
-def children(folder: Path, file: str, problems: list[str]) -> list[Path]:
+def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
     """Return the files and folders in a folder, by name; what leads out of it is noted."""
     root = folder.resolve()
     found = []
-    for path in _entries(folder, file, problems):
-        if not _is_inside(path, root, file, problems):
+    for path in _entries(folder, file, diagnostics):
+        if not _is_inside(path, root, file, diagnostics):
             continue
         if path.is_dir() or path.is_file():
             found.append(path)
         else:
             fault = InputError(file, path.name, "no regular file", "a file or folder", "left out")
-            problems.append(str(fault))
+            diagnostics.skip(fault)
     return found
 
 
-def files_below(root: Path, file: str, problems: list[str]) -> dict[str, Path]:
+def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Path]:
     """Return every ``index.json`` below ``root`` by its place; ``root`` must be resolved."""
     found: dict[str, Path] = {}
     seen = size = 0
-    for path in _walk(root, file, problems):
+    for path in _walk(root, file, diagnostics):
         seen += 1
         if seen > MAX_MEMBERS:
             raise InputError(file, "", "more files and folders", f"at most {MAX_MEMBERS}")
@@ -37,7 +38,7 @@ def files_below(root: Path, file: str, problems: list[str]) -> dict[str, Path]:
             continue
         if not path.is_file():
             fault = InputError(file, _relative_path(path, root), "no regular file", "a document")
-            problems.append(str(fault))
+            diagnostics.skip(fault)
             continue
         size += path.stat().st_size
         found[_relative_path(path, root)] = path
@@ -48,13 +49,13 @@ def files_below(root: Path, file: str, problems: list[str]) -> dict[str, Path]:
     return found
 
 
-def _walk(root: Path, file: str, problems: list[str]) -> Iterator[Path]:
+def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
     """Yield all below ``root``, parents first; a link to a folder around itself is noted."""
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root,))]
     while waiting:
         here, around = waiting.pop()
-        for path in _entries(here, file, problems):
-            if not _is_inside(path, root, file, problems):
+        for path in _entries(here, file, diagnostics):
+            if not _is_inside(path, root, file, diagnostics):
                 continue
             yield path
             if not path.is_dir():
@@ -65,21 +66,21 @@ def _walk(root: Path, file: str, problems: list[str]) -> Iterator[Path]:
                 fault = InputError(
                     file, _relative_path(path, root), found, "a tree", "not followed"
                 )
-                problems.append(str(fault))
+                diagnostics.skip(fault)
             else:
                 waiting.append((path, (*around, real)))
 
 
-def _entries(folder: Path, file: str, problems: list[str]) -> list[Path]:
+def _entries(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
         fault = InputError(file, folder.name, error_text(error), "a folder that can be read")
-        problems.append(str(fault))
+        diagnostics.skip(fault)
         return []
 
 
-def _is_inside(path: Path, root: Path, file: str, problems: list[str]) -> bool:
+def _is_inside(path: Path, root: Path, file: str, diagnostics: Diagnostics) -> bool:
     """Return whether a path is inside ``root``, following links; if not, note it."""
     if not path.is_symlink():
         return True
@@ -92,7 +93,7 @@ def _is_inside(path: Path, root: Path, file: str, problems: list[str]) -> bool:
             return True
         what = f"a link out of the tree, to {target}"
     fault = InputError(file, _relative_path(path, root), what, "links within it", "not followed")
-    problems.append(str(fault))
+    diagnostics.skip(fault)
     return False
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
@@ -11,14 +11,17 @@ import msgspec
 from msgspec import Raw
 
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
-from valence_sched.drivers.files import tree as mockup
-from valence_sched.errors import InputError, Remark
+from valence_sched.drivers.files.tree import RecordedTree, tree_of_map
+from valence_sched.errors import InputError
 from valence_sched.model.codec import check_schema, decode
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
     SCHEMA,
     VERSION,
+    FullPodm,
     InventoryEnvelope,
     InventoryHeader,
+    Podm,
     to_json,
 )
 
@@ -34,26 +37,45 @@ MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One pod manager, not yet validated: where it stands, its tree, when it was captured."""
+    """One pod manager, not validated yet: its file and place, tree, capture time.
 
-    json: bytes | Raw
+    ``content`` is its JSON, or the noun that a driver has just made of its documents.
+    """
+
+    content: FullPodm | bytes | Raw
     file: str
     place: str
-    tree: mockup.RecordedTree | None = None
+    tree: RecordedTree | None = None
     captured_at: str | None = None
+
+    @property
+    def json(self) -> bytes | Raw:
+        """Return the JSON of the pod manager; a noun is encoded each time."""
+        return to_json(self.content) if isinstance(self.content, Podm) else self.content
+
+    def podm(self) -> FullPodm:
+        """Return the pod manager; a noun as it is, unvalidated.
+
+        Raises:
+            InputError: the JSON breaks the format of a pod manager.
+        """
+        if isinstance(self.content, Podm):
+            return self.content
+        return decode(self.content, FullPodm, self.file, self.place)
+
+
+#: Returns the record of a tree, by its id and file.
+TreeReader = Callable[[RecordedTree, str, str], Record]
 
 
 class NotAnInventory(InputError):
     """Sound JSON that is no inventory and does not look like one."""
 
 
-def tree_record(tree: mockup.RecordedTree, id_: str, file: str, problems: list[str]) -> Record:
-    """Return the pod manager that a tree of Redfish documents shows."""
-    return Record(to_json(mockup.podm_of(tree, id_, file, problems)), file, "$", tree=tree)
-
-
-def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> Iterator[Record]:
-    """Yield the pod managers of a JSON text.
+def text_records(
+    stream: BinaryIO, file: str, id_: str, diagnostics: Diagnostics, read_tree: TreeReader
+) -> Iterator[Record]:
+    """Yield the pod managers of a JSON text; ``read_tree`` reads a map from URI to document.
 
     Raises:
         InputError: it is no JSON, or not an inventory.
@@ -66,16 +88,18 @@ def text_records(stream: BinaryIO, file: str, id_: str, problems: list[str]) -> 
     captured_at = _captured_at(fields or {})
     if fields is None and goes_on:
         whole = _rest(stream, b"".join([first, *between, second]), file)
-        yield from _document(decode(whole, dict[str, Raw], file), whole, file, id_, problems)
+        yield from _document(
+            decode(whole, dict[str, Raw], file), whole, file, id_, diagnostics, read_tree
+        )
     elif fields is not None and not _is_line(fields, second):
-        yield from _document(fields, first, file, id_, problems)
-        _expect_end(chain([second], stream), file, problems)
+        yield from _document(fields, first, file, id_, diagnostics, read_tree)
+        _expect_end(chain([second], stream), file, diagnostics)
     else:
         if fields and "schema" in fields:
-            _header(first, file, f"line {len(blank) + 1}", problems)
+            _header(first, file, f"line {len(blank) + 1}", diagnostics)
             first = b""
         lines = [*blank, first, *between, second]
-        yield from _lines(stream, lines, file, problems, captured_at)
+        yield from _lines(stream, lines, file, diagnostics, captured_at)
 
 
 def _next_line(stream: BinaryIO) -> tuple[list[bytes], bytes]:
@@ -117,15 +141,20 @@ def _is_map(fields: Fields) -> bool:
 
 
 def _document(
-    fields: Fields, whole: bytes, file: str, id_: str, problems: list[str]
+    fields: Fields,
+    whole: bytes,
+    file: str,
+    id_: str,
+    diagnostics: Diagnostics,
+    read_tree: TreeReader,
 ) -> Iterator[Record]:
     if "schema" in fields:
         captured_at = _captured_at(fields)
-        for index, podm in enumerate(_podms(fields, whole, file, problems)):
+        for index, podm in enumerate(_podms(fields, whole, file, diagnostics)):
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         documents = {uri: bytes(document) for uri, document in fields.items()}
-        yield tree_record(mockup.tree_of_map(documents), id_, file, problems)
+        yield read_tree(tree_of_map(documents), id_, file)
     elif "id" in fields and "blocks" in fields:
         yield Record(whole, file, "$")
     else:
@@ -134,21 +163,22 @@ def _document(
         raise kind(file, "$", f"an object with {names}", EXPECTED)
 
 
-def _podms(fields: Fields, whole: bytes, file: str, problems: list[str]) -> tuple[Raw, ...]:
+def _podms(fields: Fields, whole: bytes, file: str, diagnostics: Diagnostics) -> tuple[Raw, ...]:
     """Return the podms of an inventory; of a newer minor version the unknown fields are noted."""
-    newer = _check_header(fields, file, problems)
+    newer = _check_header(fields, file, diagnostics)
     if not newer:
         return decode(whole, InventoryEnvelope, file).podms
     return decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
 
 
-def _check_header(fields: Fields, file: str, problems: list[str]) -> bool:
+def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
     """Return whether the schema is a newer minor one, after noting it."""
     schema = decode(fields["schema"], str, file, "$.schema")
     version = fields.get("version")
     text = decode(version, str, file, "$.version") if version else VERSION
     warnings = check_schema(schema, text, SCHEMA, VERSION, file)
-    problems += [Remark(warning) for warning in warnings]
+    for warning in warnings:
+        diagnostics.remark(warning)
     return bool(warnings)
 
 
@@ -156,7 +186,7 @@ def _lines(
     stream: BinaryIO,
     begun: list[bytes],
     file: str,
-    problems: list[str],
+    diagnostics: Diagnostics,
     captured_at: str | None,
 ) -> Iterator[Record]:
     """Yield a record for each line; the file is never in memory as a whole."""
@@ -166,9 +196,9 @@ def _lines(
             _skip_line(stream, line)
             expected = f"at most {MAX_LINE_BYTES}"
             fault = InputError(file, f"line {number}", "more bytes", expected, "left out")
-            problems.append(str(fault))
+            diagnostics.skip(fault)
         elif line.startswith(_HEADER):
-            _header(line, file, f"line {number}", problems)
+            _header(line, file, f"line {number}", diagnostics)
             captured_at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
             yield Record(line, file, f"line {number}: $", captured_at=captured_at)
@@ -182,10 +212,10 @@ def _captured_at(fields: Fields) -> str | None:
         return None
 
 
-def _header(line: bytes, file: str, place: str, problems: list[str]) -> None:
+def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> None:
     """Check the header of JSON Lines; joined files have one wherever a file begins."""
     fields = decode(line, dict[str, Raw], file, place)
-    if not _check_header(fields, file, problems):
+    if not _check_header(fields, file, diagnostics):
         decode(line, InventoryHeader, file, place)
 
 
@@ -194,7 +224,7 @@ def _skip_line(stream: BinaryIO, line: bytes) -> None:
         line = stream.readline(MAX_LINE_BYTES)
 
 
-def _expect_end(lines: Iterator[bytes], file: str, problems: list[str]) -> None:
+def _expect_end(lines: Iterator[bytes], file: str, diagnostics: Diagnostics) -> None:
     if any(line and not line.isspace() for line in lines):
         hint = "only the first document was read; write one podm a line to join inventories"
-        problems.append(str(InputError(file, "", "more after its end", "one document", hint)))
+        diagnostics.skip(InputError(file, "", "more after its end", "one document", hint))

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded tree of Redfish documents, and the pod manager it shows.
+"""A recorded tree of Redfish documents, and the pod manager that its dialect reads from it.
 
 The place of a document in the tree is its URI, whatever the document itself says. Documents are
-decoded when a link leads to them, so what nobody links costs nothing and is not judged.
+decoded when a link leads to them, so a document that no other links costs nothing and is not
+checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
-from valence_sched.drivers.dialect import Dialect, dialect_name
+from valence_sched.drivers.dialect import Dialects, recognised_dialect
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import ROOT, LinkedDocuments, Notes, path_of
-from valence_sched.drivers.redfish.reader import redfish
-from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
+from valence_sched.model.diagnostic import Diagnostic, Diagnostics
 from valence_sched.model.inventory import FullPodm
 
 #: Where in a folder a tree may begin.
@@ -29,10 +29,6 @@ TREE_MARKERS = tuple(
     for start in STARTS
     for part in ("", "CompositionService/", "Systems/", "Chassis/")
 )
-
-
-#: What a recorded tree may speak, by the name that its service root tells.
-DIALECTS: Mapping[str, Callable[[], Dialect]] = {"redfish": redfish, "rsd": rsd}
 
 
 class RecordedTree:
@@ -47,15 +43,15 @@ class RecordedTree:
         Raises:
             InputError: the document cannot be read.
         """
-        found = self.documents.get(uri)
-        if isinstance(found, Path):
-            found = _read(found, uri)
-        if found is None:
+        data = self.documents.get(uri)
+        if isinstance(data, Path):
+            data = _read(data, uri)
+        if data is None:
             return None
-        if len(found) > MAX_DOCUMENT_BYTES:
+        if len(data) > MAX_DOCUMENT_BYTES:
             expected = f"at most {MAX_DOCUMENT_BYTES}"
             raise InputError(uri, "", "a document of more bytes", expected)
-        return decode(found.removeprefix(b"\xef\xbb\xbf"), dict, uri, "")
+        return decode(data.removeprefix(b"\xef\xbb\xbf"), dict, uri, "")
 
 
 def tree_of_files(files: Mapping[str, bytes | Path]) -> RecordedTree:
@@ -79,25 +75,42 @@ def tree_of_map(documents: Mapping[str, bytes]) -> RecordedTree:
     return RecordedTree(found)
 
 
-def podm_of(tree: RecordedTree, id_: str, file: str, problems: list[str]) -> FullPodm:
-    """Return the pod manager that a tree shows; ``problems`` gets a line for each fault.
+def podm_of(
+    tree: RecordedTree, id_: str, file: str, diagnostics: Diagnostics, dialects: Dialects
+) -> FullPodm:
+    """Return the pod manager that the dialect of a tree reads from it.
 
-    A line that is a :class:`~valence_sched.errors.Remark` left nothing out.
+    ``diagnostics`` gets each fault of a document.
     """
-    notes = Notes()
-    service = LinkedDocuments(tree.get, notes.add, tree.documents)
-    speak = DIALECTS.get(dialect_name(_root(tree)), redfish)
-    dialect = speak()
+    notes = DocumentNotes()
+    service = LinkedDocuments(tree.get, notes, tree.documents)
+    dialect = recognised_dialect(_root(tree), dialects)
     podm = dialect.read(service, id_, dialect.name)
-    problems += notes.lines(file)
+    diagnostics.extend(notes.diagnostics(file))
     return podm
+
+
+def tree_documents(
+    tree: RecordedTree, file: str, diagnostics: Diagnostics
+) -> Iterator[tuple[str, Json]]:
+    """Yield URI and content of every document; ``diagnostics`` gets each that cannot be read."""
+    for uri in tree.documents:
+        try:
+            json = tree.get(uri)
+        except InputError as error:
+            fault = Diagnostic("skipped", f"{file}: {error}")
+            if fault not in diagnostics:
+                diagnostics.extend([fault])
+            continue
+        if json is not None:
+            yield uri, json
 
 
 def _root(tree: RecordedTree) -> Json | None:
     try:
         return tree.get(ROOT)
     except InputError:
-        return None  # whoever reads the tree says so
+        return None  # the reader of the dialect notes it
 
 
 def is_tree(names: Iterable[str]) -> bool:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
-from valence_sched.drivers.fields import MAX_TEXT, Json, Note
+from valence_sched.drivers.fields import MAX_TEXT, Json
 from valence_sched.drivers.links import MAX_PAGES, ROOT, path_of
 from valence_sched.errors import InputError, one_line
 
@@ -28,7 +28,7 @@ MAX_NAME_BYTES = 255
 NEXT, MEMBERS, COUNT = "Members@odata.nextLink", "Members", "Members@odata.count"
 
 
-def write_tree(documents: Mapping[str, Json], folder: Path, note: Note) -> int:
+def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
     """Write documents below a folder that is there; return how many were written.
 
     Raises:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.redfish.describe import ContentMemo
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import BlockType, CompositionState, Node, Status
 
 _STATES: dict[str, CompositionState] = {
@@ -34,7 +33,7 @@ def types(block: ResourceBlock) -> tuple[BlockType, ...]:
     found = [_TYPES.get(word.casefold()) for word in block.types]
     if None in found:
         expected = "expected " + ", ".join(_TYPES.values())
-        block.note(Remark(f"{block.uri}: ResourceBlockType: found {list(block.types)}, {expected}"))
+        block.notes.remark(f"{block.uri}: ResourceBlockType: found {list(block.types)}, {expected}")
     return tuple(dict.fromkeys(kind for kind in found if kind))
 
 
@@ -60,6 +59,6 @@ def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status
     if status.state == "Unused":
         path = ResourceBlock.composition_state.path
         what = f"found Unused, expected Composed: {used} composed system(s) link the block"
-        block.note(Remark(f"{block.uri}: {path}: {what}"))
+        block.notes.remark(f"{block.uri}: {path}: {what}")
         status = replace(status, state="Composed")
     return replace(status, compositions=max(status.compositions, used))

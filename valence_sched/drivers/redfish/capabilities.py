@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from valence_sched.drivers.composer import Session
-from valence_sched.drivers.fields import Field, Json, Resource, flag, text
+from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
 from valence_sched.drivers.links import ROOT, path_of
 from valence_sched.drivers.redfish.schema import (
     Collection,
@@ -56,17 +56,17 @@ def read_capabilities(session: Session) -> ComposeCapabilities:
     Raises:
         PodmError: the service root cannot be read.
     """
-    root = ServiceRoot(ROOT, get_document(session, ROOT) or {}, ignore_note)
+    root = ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     service = next(_documents(session, root.composition), {})
-    actions = _CompositionServiceActions(ROOT, service, ignore_note)
+    actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
-    parts = CompositionService(ROOT, service, ignore_note)
+    parts = CompositionService(ROOT, service, NO_NOTES)
     for link in (*root.systems, *parts.blocks, *parts.zones):
         json = next(_documents(session, (link,)), {})
         cases += _use_cases(session, json, link_path(link) or "")
         if link in parts.zones:
-            for zone in Collection(ROOT, json, ignore_note).members:
+            for zone in Collection(ROOT, json, NO_NOTES).members:
                 held = _document_or_empty(session, zone)
                 cases += [
                     case._replace(zones=(link_path(zone) or "",), target=systems or case.target)
@@ -101,10 +101,6 @@ def link_path(link: str | None) -> str | None:
     return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
 
 
-def ignore_note(_problem: str) -> None:
-    """Take no note: what is doubtful was told when the inventory was read."""
-
-
 def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
     """Yield the documents behind links, those that are there."""
     for link in links:
@@ -122,15 +118,15 @@ def _document_or_empty(session: Session, link: str) -> Json:
 
 
 def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCase]:
-    for stated in Collection(ROOT, json, ignore_note).capabilities:
-        capability = CollectionCapability(ROOT, stated, ignore_note)
+    for stated in Collection(ROOT, json, NO_NOTES).capabilities:
+        capability = CollectionCapability(ROOT, stated, NO_NOTES)
         rules = next(
             filter(None, (_document_or_empty(session, link) for link in capability.object)), None
         )
         if rules is not None:
             yield UseCase(
                 capability.use_case or "",
-                link_path(_TargetCollection(ROOT, stated, ignore_note).target) or collection,
+                link_path(_TargetCollection(ROOT, stated, NO_NOTES).target) or collection,
                 tuple(filter(None, (link_path(zone) for zone in capability.zones))),
                 rules,
             )

@@ -22,7 +22,7 @@ from valence_sched.drivers.redfish.device_schema import (
     ProcessorMemory,
     ProcessorSummary,
 )
-from valence_sched.errors import Remark
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
 R = TypeVar("R", bound=Resource)
@@ -50,12 +50,11 @@ class ContentMemo(Generic[R, T]):
         except (OverflowError, RecursionError):  # JSON that we can read and not write
             return self._understand(resource)
         if key not in self._memo:
-            notes: list[str] = []
+            notes = Diagnostics()
             said: Json = dict(zip(type_.content_properties, values, strict=True))
-            found = self._understand(type_(resource.uri, said, notes.append))
-            for note in notes:
-                resource.note(note)
+            found = self._understand(type_(resource.uri, said, notes))
             if notes:
+                resource.notes.extend(notes)
                 return found
             self._memo[key] = found
         return self._memo[key]
@@ -203,8 +202,8 @@ def _memory(summary: MemorySummary) -> Memory | None:
     if gib < DOUBTFUL_GIB:
         return Memory(capacity_mib=round(gib * 1024))
     place = f"{summary.uri}/{MemorySummary.size_gib.path}"
-    summary.note(
-        Remark(f"{place}: found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)")
+    summary.notes.remark(
+        f"{place}: found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
     )
     return Memory()
 

@@ -25,7 +25,6 @@ from valence_sched.drivers.redfish.device_schema import (
     Storage,
 )
 from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, System
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
@@ -75,7 +74,7 @@ def assign_devices(
         if len(of) > 1:
             owner[uri] = min(of, key=lambda b: _rank(statuses[b]))
             found_in = f"found in {', '.join(of)}, expected one block"
-            service.note(Remark(f"{uri}: {found_in} ({owner[uri]} has it)"))
+            service.notes.remark(f"{uri}: {found_in} ({owner[uri]} has it)")
     return {
         block: [device for uri, device in found.items() if owner[uri] == block]
         for block, found in candidates.items()

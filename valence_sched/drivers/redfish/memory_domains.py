@@ -16,7 +16,6 @@ from valence_sched.drivers.redfish.schema import (
     MemorySet,
     ServiceRoot,
 )
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import Stock
 
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
@@ -36,7 +35,7 @@ def stocks(
                 found[domain.uri] = _stock(service, domain, pools)
             else:
                 state = f"found {domain.state}, expected Enabled"
-                service.note(Remark(f"{domain.uri}: Status/State: {state} (left out)"))
+                service.notes.remark(f"{domain.uri}: Status/State: {state} (left out)")
     return tuple(found.values())
 
 
@@ -54,8 +53,8 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
     sizes = [chunk.size_mib for chunk in chunks]
     total = domain.size_mib
     if None in sizes:
-        domain.note(
-            Remark(f"{domain.uri}: found a chunk of unknown size (what is free is unknown)")
+        domain.notes.remark(
+            f"{domain.uri}: found a chunk of unknown size (what is free is unknown)"
         )
         total = None
     return Stock(
@@ -64,10 +63,10 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
         unit="MiB",
         name=domain.name,
         pools=pools,
-        total=total,
-        used=sum(size for size in sizes if size),
-        min=domain.min_mib or 0,
-        step=domain.step_mib or 0,
+        total=None if total is None else float(total),
+        used=float(sum(size for size in sizes if size)),
+        min=float(domain.min_mib or 0),
+        step=float(domain.step_mib or 0),
     )
 
 
@@ -96,4 +95,4 @@ def _check_modules(domain: MemoryDomain, modules: list[MemoryDevice]) -> None:
         return
     if sum(known) < domain.size_mib:
         found = f"found {domain.size_mib}, expected at most {sum(known)}, all its modules together"
-        domain.note(Remark(f"{domain.uri}: MemorySizeMiB: {found}"))
+        domain.notes.remark(f"{domain.uri}: MemorySizeMiB: {found}")

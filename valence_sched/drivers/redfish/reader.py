@@ -8,11 +8,13 @@ is read strictly: of contradicting statements the one that keeps a block from be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import block_status, device_owners
 from valence_sched.drivers.redfish.describe import Describer
@@ -27,7 +29,6 @@ from valence_sched.drivers.redfish.schema import (
     Zone,
 )
 from valence_sched.drivers.redfish.topology import block_topology
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import WHOLE_POOL, Block, FullBlock, FullPodm, Node, Pool, Status
 
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
@@ -44,7 +45,13 @@ class RedfishResources(NamedTuple):
 
 def redfish() -> Dialect:
     """DMTF Redfish, the CompositionService in all its generations."""
-    return Dialect("redfish", ServiceRoot, read_podm)
+    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer)
+
+
+def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
+
+    return RedfishComposer(session, patience)
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
@@ -55,8 +62,8 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     everywhere = tuple(pool.id for pool in pools)
     amounts = stocks(service, found.root, everywhere)
     if not found.blocks and not amounts:
-        service.note(
-            Remark(f"{found.root.uri}: found no resource block and no memory domain to compose")
+        service.notes.remark(
+            f"{found.root.uri}: found no resource block and no memory domain to compose"
         )
     return FullPodm(
         id=id_,
@@ -92,9 +99,9 @@ def _find(service: LinkedDocuments) -> RedfishResources:
 def _root(service: LinkedDocuments) -> ServiceRoot:
     """Return the service root; without one, look where its parts stand by custom."""
     if json := service.json(ROOT, "the protocol"):
-        return ServiceRoot(ROOT, json, service.note)
+        return ServiceRoot(ROOT, json, service.notes)
     guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}
-    return ServiceRoot(ROOT, guesses, service.note)
+    return ServiceRoot(ROOT, guesses, service.notes)
 
 
 def _pools(
@@ -152,8 +159,8 @@ def _blocks(
     for block in blocks:
         status: Status = states[block.uri]
         if status.slots and not members[block.uri]:
-            service.note(
-                Remark(f"{block.uri}: found in no zone, expected in one (no node can have it)")
+            service.notes.remark(
+                f"{block.uri}: found in no zone, expected in one (no node can have it)"
             )
         yield Block(
             uri=block.uri,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from valence_sched.drivers.composer import Session
+from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.block_status import statuses
 from valence_sched.drivers.redfish.capabilities import (
     ComposeCapabilities,
     get_document,
-    ignore_note,
     link_path,
 )
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
@@ -141,18 +141,18 @@ class NodeReader:
             json = get_document(self._session, page) if page else None
             if json is None:
                 return
-            collection = Collection(str(page), json, ignore_note)
+            collection = Collection(str(page), json, NO_NOTES)
             yield from collection.members
             page = link_path(collection.next_page)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
         json = get_document(self._session, uri) if uri else None
-        return ListedSystem(str(uri), json, ignore_note) if json else None
+        return ListedSystem(str(uri), json, NO_NOTES) if json else None
 
     def block(self, uri: str) -> ResourceBlock | None:
         """Return a block as it is now, None when it is gone; errors as for :meth:`look`."""
         json = get_document(self._session, uri)
-        return ResourceBlock(uri, json, ignore_note) if json else None
+        return ResourceBlock(uri, json, NO_NOTES) if json else None
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Session, Watch
-from valence_sched.drivers.fields import Field, Json, Resource, text
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
+from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.capabilities import GONE, get_document, ignore_note, link_path
+from valence_sched.drivers.redfish.capabilities import GONE, get_document, link_path
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
 from valence_sched.drivers.write import SendResult, write
@@ -27,8 +27,6 @@ from valence_sched.model.inventory import FullPodm, Node
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
-#: How often a node is looked for after a reply that was lost, or after it was deleted.
-LATE_READS = 8
 
 
 class _NodeActions(Resource):
@@ -130,10 +128,10 @@ class RsdComposer:
 
     def _target(self) -> str | None:
         """Return where to allocate."""
-        root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, ignore_note)
+        root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
         for link in (*root.rack_nodes, *root.nodes):
             json = get_document(self._session, link_path(link))
-            target = link_path(_NodeActions(ROOT, json, ignore_note).allocate) if json else None
+            target = link_path(_NodeActions(ROOT, json, NO_NOTES).allocate) if json else None
             if target:
                 return target
         return None
@@ -142,7 +140,7 @@ class RsdComposer:
         """Return a request that names what the node is to be made of."""
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
-            part = _RequestedResource(uri, get_document(self._session, uri) or {}, ignore_note)
+            part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)
             kind = (part.kind or "").removeprefix("#").partition(".")[0]
             named = {"Resource": {"@odata.id": uri}}
             if kind == "ComputerSystem":
@@ -162,10 +160,10 @@ class RsdComposer:
 
     def _cpu_requests(self, system: str) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
-        service = LinkedDocuments(lambda uri: get_document(self._session, uri), ignore_note)
+        service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
         json = get_document(self._session, system) or {}
         for cpu in service.follow(
-            RackSystem(system, json, ignore_note).processors, RackSystem.processors.to, system
+            RackSystem(system, json, NO_NOTES).processors, RackSystem.processors.to, system
         ):
             yield {"Resource": {"@odata.id": cpu.uri}}
             return
@@ -228,15 +226,15 @@ class RsdComposer:
             json = get_document(self._session, node)
         except PodmError:
             return "unknown"
-        return (RackNode(node, json, ignore_note).node_state or "unknown").lower() if json else None
+        return (RackNode(node, json, NO_NOTES).node_state or "unknown").lower() if json else None
 
     def _action(self, node: str, field: Field[str | None]) -> str | None:
         json = get_document(self._session, node)
-        return link_path(field.of(_NodeActions(node, json, ignore_note))) if json else None
+        return link_path(field.of(_NodeActions(node, json, NO_NOTES))) if json else None
 
     def _podm(self) -> FullPodm:
         self._unread = []
-        return read_podm(LinkedDocuments(self._get, ignore_note), "podm", "rsd")
+        return read_podm(LinkedDocuments(self._get, NO_NOTES), "podm", "rsd")
 
     def _get(self, uri: str) -> Json | None:
         """Return a document; one that is bad leaves out only what it tells of."""

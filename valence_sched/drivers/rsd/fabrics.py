@@ -23,7 +23,6 @@ from valence_sched.drivers.rsd.schema import (
     RackSystem,
     Switch,
 )
-from valence_sched.errors import Remark
 
 NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
 
@@ -87,7 +86,7 @@ def reachable_fabrics(
         if not hosts and systems:
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
-            fabric.note(Remark(f"{fabric.uri}: {what}"))
+            fabric.notes.remark(f"{fabric.uri}: {what}")
     return {
         uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in told.items()
     }

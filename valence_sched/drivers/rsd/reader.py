@@ -9,13 +9,15 @@ against.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.fields import Resource
+from valence_sched.drivers.fields import Json, Resource
+from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
 from valence_sched.drivers.redfish.describe import Describer
@@ -32,7 +34,6 @@ from valence_sched.drivers.rsd.schema import (
     StorageService,
 )
 from valence_sched.drivers.rsd.status import RackUsage
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     BlockType,
@@ -67,7 +68,25 @@ class RsdResources(NamedTuple):
 
 def rsd() -> Dialect:
     """Intel Rack Scale Design 2.1 to 2.5."""
-    return Dialect("rsd", RackRoot, read_podm)
+    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer)
+
+
+def is_rack_root(root: Json) -> bool:
+    """Return whether a service root is of the pod manager of a rack.
+
+    It has ``Nodes`` in the root, or in Intel's own part of it. The services below the pod
+    manager have that part too but compose nothing.
+    """
+    oem = root.get("Oem")
+    rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
+    parts = (root, rack if isinstance(rack, dict) else {})
+    return any(isinstance(part.get("Nodes"), dict) for part in parts)
+
+
+def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+    from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
+
+    return RsdComposer(session, patience)
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
@@ -79,7 +98,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     uses = RackUsage(service, found.nodes, found.storages, pooled)
     amounts = stocks.stocks(service, found.storages, ids)
     if not found.systems:
-        service.note(Remark(f"{found.root.uri}: found no system to make a node of"))
+        service.notes.remark(f"{found.root.uri}: found no system to make a node of")
     return FullPodm(
         id=id_,
         name=found.root.name,
@@ -93,7 +112,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 def find_resources(service: LinkedDocuments) -> RsdResources:
     """Return the resources of a rack, and who reaches what."""
-    root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.note)
+    root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))
     offered = rsd_fabrics.fabric_offers(service, fabrics)
@@ -177,7 +196,7 @@ def _pooled_block(
     ids: tuple[str, ...],
 ) -> FullBlock:
     of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
-    device: Device = kind(of.uri, of.json, of.note)
+    device: Device = kind(of.uri, of.json, of.notes)
     described = Describer().describe([device])
     pools = ids
     if offer.fabrics:

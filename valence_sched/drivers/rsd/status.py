@@ -14,7 +14,6 @@ from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.rsd.fabrics import FabricOffer
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem, StorageService
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import CompositionState, Status
 
 NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
@@ -86,7 +85,7 @@ def _is_erased(offer: FabricOffer) -> bool:
     if device.drive_erased is None:
         path = PooledDevice.drive_erased.path
         what = "found nothing, expected true or false (no node can have it)"
-        device.note(Remark(f"{device.uri}: {path}: {what}"))
+        device.notes.remark(f"{device.uri}: {path}: {what}")
     return device.drive_erased is True
 
 
@@ -95,6 +94,6 @@ def _check(node: RackNode) -> None:
     if (state or "").casefold() not in NODE_STATES:
         expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
         path = RackNode.node_state.path
-        node.note(Remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)"))
+        node.notes.remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)")
     if not node.system:
-        node.note(Remark(f"{node.uri}: {RackNode.system.path}: found none, expected one"))
+        node.notes.remark(f"{node.uri}: {RackNode.system.path}: found none, expected one")

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.rsd.schema import LogicalDrive, StoragePool, StorageService
-from valence_sched.errors import Remark
 from valence_sched.model.inventory import Stock
 
 STORAGE = "storage_gib"
@@ -39,8 +38,8 @@ def _pools(
         total, used = pool.total_bytes, pool.used_bytes
         if used is None and total is not None:
             path = StoragePool.used_bytes.path
-            pool.note(
-                Remark(f"{pool.uri}: {path}: found none, expected bytes (what is free is unknown)")
+            pool.notes.remark(
+                f"{pool.uri}: {path}: found none, expected bytes (what is free is unknown)"
             )
             total = None
         yield _stock(pool, pools, _gib(total), _gib(used))
@@ -67,7 +66,7 @@ def _groups(
             total = drive.size_gib
             if None in sizes:
                 what = "found a volume of unknown size (what is free is unknown)"
-                drive.note(Remark(f"{uri}: {what}"))
+                drive.notes.remark(f"{uri}: {what}")
                 total = None
             yield _stock(drive, pools, total, sum(size for size in sizes if size))
 
@@ -81,8 +80,8 @@ def _stock(
         unit="GiB",
         name=of.name,
         pools=pools,
-        total=total_gib,
-        used=used_gib or 0.0,
+        total=None if total_gib is None else float(total_gib),
+        used=float(used_gib or 0),
     )
 
 
@@ -92,7 +91,7 @@ def _is_healthy(resource: NamedResource) -> bool:
     if state.casefold() == "enabled" and health != "Critical":
         return True
     found = f"found {state} and {health}, expected Enabled and not Critical"
-    resource.note(Remark(f"{resource.uri}: Status: {found} (left out)"))
+    resource.notes.remark(f"{resource.uri}: Status: {found} (left out)")
     return False
 
 

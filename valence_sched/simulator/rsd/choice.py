@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from valence_sched.drivers.fields import objects
+from valence_sched.drivers.fields import NO_NOTES, objects
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_owners as devices
 from valence_sched.drivers.redfish.device_schema import (
@@ -46,7 +46,7 @@ class SystemChooser:
 
     def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
-        service = LinkedDocuments(documents.get, lambda note: None, documents)
+        service = LinkedDocuments(documents.get, NO_NOTES, documents)
         self._found = find_resources(service)
         self._pooled = {offer.device.uri: offer for offer in self._found.offers}
         uses = RackUsage(service, self._found.nodes, self._found.storages, set(self._pooled))
@@ -130,7 +130,7 @@ class SystemChooser:
     def _processors(self, system: RackSystem, body: Json) -> list[ProcessorDevice] | None:
         there = self._own(system, ProcessorDevice)
         pooled = [o.device for o in self._free(system) if not o.is_drive]
-        remote = [ProcessorDevice(it.uri, it.json, it.note) for it in pooled]
+        remote = [ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
         asks = body.get("Processors") or []
         # What the system has itself is taken before what a fabric would have to bring.
         return greedy.match_devices(
@@ -148,7 +148,7 @@ class SystemChooser:
 
     def _drives(self, system: RackSystem, body: Json) -> list[DriveDevice] | None:
         pooled = [o.device for o in self._free(system) if o.is_drive]
-        remote = [DriveDevice(it.uri, it.json, it.note) for it in pooled]
+        remote = [DriveDevice(it.uri, it.json, it.notes) for it in pooled]
         there = [it for it in self._own(system, DriveDevice) if it.uri not in self._pooled]
         asks = body.get("LocalDrives") or []
         return greedy.match_devices(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from valence_sched.drivers.fields import links, objects
+from valence_sched.drivers.fields import NO_NOTES, links, objects
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.device_schema import DriveDevice
 from valence_sched.drivers.rsd.schema import StoragePool, StorageService
@@ -27,7 +27,7 @@ def cut(documents: DocumentTree, asked: Json) -> str | None:
     """Cut what a RemoteDrive asks for; return what a node links, None where no pool has room."""
     size_gib, protocol = asked["CapacityGiB"], asked.get("Protocol")
     for storage in _storages(documents):
-        service = LinkedDocuments(documents.get, lambda note: None, documents)
+        service = LinkedDocuments(documents.get, NO_NOTES, documents)
         for stock in stocks(service, [storage], ()):
             if free_amount(stock) < size_gib:
                 continue
@@ -61,7 +61,7 @@ def _storages(documents: DocumentTree) -> Iterator[StorageService]:
                 json = documents.get(uri)
                 if json is not None and uri not in seen:
                     seen.add(uri)
-                    yield StorageService(uri, json, lambda note: None)
+                    yield StorageService(uri, json, NO_NOTES)
 
 
 def _protocol(documents: DocumentTree, storage: StorageService) -> str:
@@ -133,7 +133,7 @@ def _cut_logical_drive(
 
 
 def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) -> None:
-    size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, lambda note: None)) or 0
+    size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, NO_NOTES)) or 0
     for source in objects(volume.get("CapacitySources")):
         for pool in links(source.get("ProvidingPools")):
             tree.change(documents, pool, lambda json: _consume(json, -size))
@@ -152,7 +152,7 @@ def _end_target(documents: DocumentTree, storage: StorageService, target: Json) 
 def _consume(pool: Json, size: int) -> None:
     data = tree.value_at(pool, "Capacity", "Data")
     if isinstance(data, dict):
-        used = StoragePool.used_bytes.of(StoragePool("", pool, lambda note: None))
+        used = StoragePool.used_bytes.of(StoragePool("", pool, NO_NOTES))
         data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from valence_sched.drivers.files.tree import RecordedTree
+from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import DuplicateId, InputError
 from valence_sched.model.codec import decode
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.redfish.blocks import ROOT, blocks
 from valence_sched.simulator.server.documents import (
@@ -90,9 +91,9 @@ def _add(documents: DocumentTree, collection: str, link: str) -> None:
 
 
 def load_documents(
-    records: Iterable[Record], problems: list[str]
+    records: Iterable[Record], diagnostics: Diagnostics
 ) -> Iterator[tuple[str, DocumentTree]]:
-    """Yield id and documents of every pod manager; ``problems`` gets a line for what is left out.
+    """Yield id and documents of every pod manager; ``diagnostics`` gets each that is left out.
 
     Raises:
         InputError: a source cannot be read as a whole.
@@ -107,30 +108,14 @@ def load_documents(
                 place = f"{record.place}.id"
                 raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
             seen[podm.id] = record.file
-            yield podm.id, _documents(record, podm, problems)
+            yield podm.id, _documents(record, podm, diagnostics)
         except DuplicateId:
             raise
         except InputError as error:
-            problems.append(str(error))
+            diagnostics.skip(error)
 
 
-def _documents(record: Record, podm: FullPodm, problems: list[str]) -> DocumentTree:
+def _documents(record: Record, podm: FullPodm, diagnostics: Diagnostics) -> DocumentTree:
     if record.tree is None:
         return DocumentTree(documents_of(podm))
-    return DocumentTree(dict(tree_documents(record.tree, record.file, problems)))
-
-
-def tree_documents(
-    tree: RecordedTree, file: str, problems: list[str]
-) -> Iterator[tuple[str, Json]]:
-    """Yield URI and content of every document; ``problems`` as for :func:`documented`."""
-    for uri in tree.documents:
-        try:
-            json = tree.get(uri)
-        except InputError as error:
-            line = f"{file}: {error}"
-            if line not in problems:
-                problems.append(line)
-            continue
-        if json is not None:
-            yield uri, json
+    return DocumentTree(dict(tree_documents(record.tree, record.file, diagnostics)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.simulator.redfish.blocks import blocks
 from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.faults import Faults, faults_of
@@ -45,7 +46,7 @@ class ServeOptions:
 
 
 def serve(
-    records: Iterable[Record], problems: list[str], options: ServeOptions, ready: Ready
+    records: Iterable[Record], diagnostics: Diagnostics, options: ServeOptions, ready: Ready
 ) -> None:
     """Serve until the process is told to stop.
 
@@ -62,7 +63,7 @@ def serve(
             raise
         text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
         raise SchedulerError(text) from None
-    found = dict(load_documents(records, problems))
+    found = dict(load_documents(records, diagnostics))
     if not found:
         raise InputError("the inventory", "$", "no pod manager", "at least one")
     for id_ in options.podms:

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.unit.drivers.crawl.test_live import DIALECTS, NOON, TREES, LiveTest
-from tests.unit.drivers.served import PASSWORD, SESSIONS, TOKEN, USER
+from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
+from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.http.connection import Connection
@@ -132,9 +132,9 @@ class FaultsTest(LiveTest):
         (reading,) = self.read(server)
         self.assertIsNone(reading.failure)
         blocks = len(BLOCKS) - 1 if blocks is None else blocks
-        self.assertEqual(blocks, len(reading.podm.blocks), reading.problems)
-        said = [line for line in reading.problems if all(word in line for word in words)]
-        self.assertEqual(1, len(said), reading.problems)
+        self.assertEqual(blocks, len(reading.podm.blocks), reading.diagnostics)
+        said = [one for one in reading.diagnostics if all(word in one.text for word in words)]
+        self.assertEqual(1, len(said), reading.diagnostics)
         return reading
 
 
@@ -166,7 +166,9 @@ class DownTest(FaultsTest):
                     else:
                         (reading,) = self.read(server, timeout_s=3.0)
                         self.assertIsNone(reading.failure)
-                        self.assertIn("no answer in time", "".join(reading.problems))
+                        self.assertIn(
+                            "no answer in time", "".join(one.text for one in reading.diagnostics)
+                        )
 
     def test_a_name_that_nobody_knows_is_offline(self):
         self.failure("https://podm.invalid", "Offline", "podm.invalid")
@@ -423,7 +425,7 @@ class DocumentsTest(FaultsTest):
         server = self.serve(TREE, expand=2, rules=[on("expand", cut)])
         (reading,) = self.read(server)
         self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
-        self.assertEqual(self.recorded(TREE)[1], reading.problems)
+        self.assertEqual(self.recorded(TREE)[1], reading.diagnostics)
 
     def test_one_that_speaks_something_else_is_offline_and_said(self):
         server = self.serve(TREE, rules=[on("v1/?$", no_http)])
@@ -447,7 +449,7 @@ class DocumentsTest(FaultsTest):
             for uri, data in TREE.items()
         }
         reading = self.read(self.serve(data, login=LOGIN))[0]
-        self.assertIn("links to 127.0.0.1", "".join(reading.problems))
+        self.assertIn("links to 127.0.0.1", "".join(one.text for one in reading.diagnostics))
         self.assertEqual([], evil.log)
 
     def test_a_redirect_to_another_host_carries_nothing_there(self):
@@ -490,7 +492,7 @@ class AgainTest(FaultsTest):
                     self.assertEqual(
                         (None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks))
                     )
-                    self.assertEqual(self.recorded(TREE)[1], reading.problems)
+                    self.assertEqual(self.recorded(TREE)[1], reading.diagnostics)
 
     def test_one_that_asks_to_wait_beyond_the_deadline_is_not_waited_for(self):
         rule = on(f"{BLOCKS[0]}$", status(503, Retry_After="3600"))
@@ -528,7 +530,11 @@ class SecretsTest(FaultsTest):
                 target = ReadTarget(Registration(name="x", url=server.url, username=USER), PASSWORD)
                 lines += [repr(target)]
                 for reading in self.read(server, timeout_s=0.8, known={"auth": auth}):
-                    lines += [repr(reading), str(reading.failure), *reading.problems]
+                    lines += [
+                        repr(reading),
+                        str(reading.failure),
+                        *(one.text for one in reading.diagnostics),
+                    ]
         basic = "b3BlcmF0b3I6"
         said = [line for line in lines if any(s in line for s in (PASSWORD, TOKEN, basic))]
         self.assertEqual([], said)

@@ -56,9 +56,9 @@ class ExpandTest(LiveTest):
         documents = dressed(documents)
         home = self.at_home(documents, server)
         (reading,) = self.read(server, **more)
-        expected, problems = self.recorded(home)
+        expected, diagnostics = self.recorded(home)
         self.same(expected, reading)
-        self.assertEqual(problems, reading.problems)
+        self.assertEqual(diagnostics, reading.diagnostics)
         return server
 
     def test_whole_trees_come_in_few_answers(self):
@@ -151,7 +151,7 @@ class KeptTest(LiveTest):
         count = len(server.log)
         (second,) = self.read(server, cache=self.folder, **more)
         self.assertEqual(len(server.log) - count, second.requests)
-        self.assertEqual(first.problems, second.problems)
+        self.assertEqual(first.diagnostics, second.diagnostics)
         self.assertEqual(first.documents, second.documents)
         self.same(msgspec.structs.replace(first.podm, url=None, read_at=None), second)
         return first.requests, second.requests
@@ -205,16 +205,16 @@ class KeptTest(LiveTest):
             spoil()
             (second,) = self.read(server, cache=self.folder)
             self.assertEqual(first.requests, second.requests)
-            self.assertIn("could not be used", "".join(second.problems))
+            self.assertIn("could not be used", "".join(one.text for one in second.diagnostics))
             (third,) = self.read(server, cache=self.folder)
-            self.assertEqual(first.problems, third.problems)
+            self.assertEqual(first.diagnostics, third.diagnostics)
             self.assertLess(third.requests, first.requests)
 
     def test_a_folder_that_cannot_be_written_is_said(self):
         self.folder.write_bytes(b"")
         (reading,) = self.read(self.serve(TREE), cache=self.folder)
         self.assertIsNone(reading.failure)
-        self.assertIn("could not be written", "".join(reading.problems))
+        self.assertIn("could not be written", "".join(one.text for one in reading.diagnostics))
 
 
 if __name__ == "__main__":

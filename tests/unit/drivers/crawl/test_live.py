@@ -8,25 +8,23 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tests.unit.drivers.served import PASSWORD, USER, Server, trees
+from tests.unit.drivers.served import DIALECTS, PASSWORD, USER, Server, trees
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.crawler import Crawler
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.passes import read_in_passes
 from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
-from valence_sched.drivers.dialect import dialect_name
+from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline
 from valence_sched.drivers.links import fold_uri, path_of
-from valence_sched.drivers.redfish.reader import redfish
-from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
-DIALECTS = {"redfish": redfish, "rsd": rsd}
 TREES = dict(trees())
 #: The host that absolute links in our trees lead to.
 OWN = re.compile(rb"https?://podm[.\w]*example(:443)?", re.IGNORECASE)
@@ -64,9 +62,10 @@ class LiveTest(unittest.TestCase):
         return list(read(targets, DIALECTS, pace, clock=lambda: at))
 
     def recorded(self, documents):
-        problems = []
+        diagnostics = Diagnostics()
         tree = tree_of_map(documents)
-        return podm_of(tree, "podm-0", "podm-0", problems), problems
+        podm = podm_of(tree, "podm-0", "podm-0", diagnostics, DIALECTS)
+        return podm, tuple(diagnostics)
 
     def same(self, expected, reading):
         podm = msgspec.structs.replace(reading.podm, url=None, read_at=None)
@@ -91,9 +90,9 @@ class IdentityTest(LiveTest):
                     server = self.serve({}, expand=expand)
                     home = self.at_home(documents, server)
                     (reading,) = self.read(server)
-                    expected, problems = self.recorded(home)
+                    expected, diagnostics = self.recorded(home)
                     self.same(expected, reading)
-                    self.assertEqual(problems, reading.problems)
+                    self.assertEqual(diagnostics, reading.diagnostics)
 
     def test_no_document_is_asked_for_that_is_not_read_and_none_twice(self):
         for name, documents in TREES.items():
@@ -119,7 +118,7 @@ class IdentityTest(LiveTest):
                     crawl = Crawler(
                         ExpandReader(connection), kept, connection.host, 1, lambda *_: False
                     )
-                    read_in_passes(crawl, redfish(), root, "podm", connection.host)
+                    read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", connection.host)
                 self.assertEqual(0, crawl.unplanned)
 
 
@@ -184,10 +183,13 @@ class SiteTest(LiveTest):
         self.assertEqual(("redfish", "2026-03-01T12:00:00Z"), (podm.driver, podm.read_at))
 
     def test_the_service_root_tells_the_dialect(self):
-        self.assertEqual("redfish", dialect_name(None))
-        self.assertEqual("redfish", dialect_name({"Oem": {"Intel": {}}, "Nodes": 3}))
-        self.assertEqual("rsd", dialect_name({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}))
-        self.assertEqual("redfish", dialect_name({"Oem": {"Intel_RackScale": {}}}))
+        for root, name in (
+            (None, "redfish"),
+            ({"Oem": {"Intel": {}}, "Nodes": 3}, "redfish"),
+            ({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}, "rsd"),
+            ({"Oem": {"Intel_RackScale": {}}}, "redfish"),
+        ):
+            self.assertEqual(name, recognised_dialect(root, DIALECTS).name)
 
     def test_nothing_to_read_is_nothing_read(self):
         self.assertEqual([], self.read())

@@ -10,10 +10,12 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds
-from valence_sched.drivers.files import tree as mockup
+from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.recorded import records
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
     Accelerator,
     Drive,
@@ -31,14 +33,16 @@ BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
 
 
 def read(name):
-    problems = []
-    (record,) = records(str(RECORDED / name), io.BytesIO(), problems)
-    return msgspec.json.decode(record.json, type=FullPodm), problems
+    diagnostics = Diagnostics()
+    (record,) = records(str(RECORDED / name), io.BytesIO(), diagnostics, DIALECTS)
+    return msgspec.json.decode(record.json, type=FullPodm), diagnostics.lines()
 
 
-def read_map(documents, problems=None):
-    tree = mockup.tree_of_map({uri: msgspec.json.encode(d) for uri, d in documents.items()})
-    podm = mockup.podm_of(tree, "t", "t.json", [] if problems is None else problems)
+def read_map(documents, diagnostics=None):
+    tree = tree_of_map({uri: msgspec.json.encode(d) for uri, d in documents.items()})
+    podm = podm_of(
+        tree, "t", "t.json", Diagnostics() if diagnostics is None else diagnostics, DIALECTS
+    )
     return msgspec.json.decode(msgspec.json.encode(podm), type=FullPodm)
 
 
@@ -141,11 +145,13 @@ class SharedBlocksTest(unittest.TestCase):
         self.assertIn("/redfish/v1/X/west", ids)
 
     def test_a_free_block_in_no_zone_is_noted(self):
-        documents, problems = documents_of("shared-blocks.json"), []
+        documents, diagnostics = documents_of("shared-blocks.json"), Diagnostics()
         for zone in ("west",):
             documents[f"/redfish/v1/CompositionService/ResourceZones/{zone}"]["Links"] = {}
-        self.assertEqual((), by_name(read_map(documents, problems))["Mezz-1"].pools)
-        self.assertTrue(any("Mezz-1: found in no zone" in problem for problem in problems))
+        self.assertEqual((), by_name(read_map(documents, diagnostics))["Mezz-1"].pools)
+        self.assertTrue(
+            any("Mezz-1: found in no zone" in problem for problem in diagnostics.lines())
+        )
 
 
 class AcceleratorsTest(unittest.TestCase):
@@ -235,14 +241,14 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(1, len(self.problem("expected links to podm.harbor.example only")))
 
     def test_a_link_that_is_no_url_is_named_as_it_stands(self):
-        notes: list[str] = []
-        service = LinkedDocuments(lambda _: None, notes.append, host="podm.example")
+        notes = Diagnostics()
+        service = LinkedDocuments(lambda _: None, notes, host="podm.example")
         for link in ("http://[::1", "file:///etc/passwd"):
             self.assertIsNone(service.uri(link, "/redfish/v1/Systems"))
         only = "for a link, expected links to podm.example only"
         self.assertEqual(
             [f"/redfish/v1/Systems: found 'http://[::1' {only}",
-             f"/redfish/v1/Systems: found 'file:///etc/passwd' {only}"], notes,
+             f"/redfish/v1/Systems: found 'file:///etc/passwd' {only}"], notes.lines(),
         )  # fmt: skip
 
     def test_a_page_that_comes_again_ends_the_list(self):
@@ -433,21 +439,24 @@ class MockupFolderTest(unittest.TestCase):
         self.assertEqual(whole, read("rack-mockup/redfish/v1")[0])
 
     def test_a_tree_without_service_root_is_read_where_its_parts_stand_by_custom(self):
-        documents, problems = documents_of("shared-blocks.json"), []
+        documents, diagnostics = documents_of("shared-blocks.json"), Diagnostics()
         del documents["/redfish/v1"]
-        self.assertEqual(6, len(read_map(documents, problems).blocks))
-        self.assertTrue(any("/redfish/v1: found no such document" in p for p in problems))
+        self.assertEqual(6, len(read_map(documents, diagnostics).blocks))
+        self.assertTrue(
+            any("/redfish/v1: found no such document" in p for p in diagnostics.lines())
+        )
 
     def test_a_document_beyond_the_bound_is_left_out_and_noted(self):
-        documents, problems = documents_of("no-zones.json"), []
+        documents, diagnostics = documents_of("no-zones.json"), Diagnostics()
         documents["/redfish/v1/ResourceBlocks/bay"]["x"] = "x" * bounds.MAX_DOCUMENT_BYTES
-        self.assertEqual(2, len(read_map(documents, problems).blocks))
-        self.assertIn("a document of more bytes", problems[0])
+        self.assertEqual(2, len(read_map(documents, diagnostics).blocks))
+        self.assertIn("a document of more bytes", diagnostics.lines()[0])
 
     def test_faults_beyond_the_bound_are_summed_up(self):
         links = [{"@odata.id": f"/redfish/v1/gone/{i}"} for i in range(bounds.MAX_NOTES + 20)]
-        problems = []
-        read_map({"/redfish/v1": {"ResourceBlocks": links}}, problems)
+        diagnostics = Diagnostics()
+        read_map({"/redfish/v1": {"ResourceBlocks": links}}, diagnostics)
+        problems = diagnostics.lines()
         self.assertEqual(bounds.MAX_NOTES + 1, len(problems))
         self.assertIn("more of this kind", problems[-1])
 

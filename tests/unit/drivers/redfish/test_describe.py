@@ -6,14 +6,16 @@ from __future__ import annotations
 from typing import Any
 from unittest import TestCase
 
+from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.redfish.describe import ContentMemo
 from valence_sched.drivers.redfish.device_schema import DriveDevice, ProcessorDevice
+from valence_sched.model.diagnostic import Diagnostics
 
 
 class TestAlike(TestCase):
     def setUp(self) -> None:
         self.seen: list[dict[str, Any]] = []
-        self.notes: list[str] = []
+        self.notes = Diagnostics()
         self.alike = ContentMemo(self._understood)
 
     def _understood(self, drive: DriveDevice) -> int | None:
@@ -21,7 +23,7 @@ class TestAlike(TestCase):
         return drive.capacity_bytes
 
     def _of(self, uri: str, **said: Any) -> int | None:
-        return self.alike.of(DriveDevice(uri, said, self.notes.append))
+        return self.alike.of(DriveDevice(uri, said, self.notes))
 
     def test_what_says_the_same_is_understood_once(self) -> None:
         self.assertEqual([5, 5], [self._of(uri, CapacityBytes=5) for uri in "ab"])
@@ -38,14 +40,14 @@ class TestAlike(TestCase):
 
     def test_types_are_told_apart(self) -> None:
         kinds: ContentMemo[Any, str] = ContentMemo(lambda device: type(device).__name__)
-        found = [kinds.of(type_("a", {}, print)) for type_ in (DriveDevice, ProcessorDevice)]
+        found = [kinds.of(type_("a", {}, NO_NOTES)) for type_ in (DriveDevice, ProcessorDevice)]
         self.assertEqual(["DriveDevice", "ProcessorDevice"], found)
 
     def test_what_is_noted_is_noted_for_each(self) -> None:
         for uri in "ab":
             self.assertIsNone(self._of(uri, CapacityBytes="much"))
         told = "CapacityBytes: found 'much', expected a number"
-        self.assertEqual([f"{uri}: {told}" for uri in "ab"], self.notes)
+        self.assertEqual([f"{uri}: {told}" for uri in "ab"], self.notes.lines())
 
     def test_a_number_that_cannot_be_written_is_read_and_refused(self) -> None:
         self.assertIsNone(self._of("a", CapacityBytes=2**80))

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.recorded import records
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 
 TREES = Path(__file__).parents[4].parent / "shared" / "data" / "dmtf"
@@ -34,8 +36,8 @@ def sums(blocks):
 @unittest.skipUnless(TREES.is_dir(), f"the DMTF mockups are not at {TREES}")
 class DmtfTreesTest(unittest.TestCase):
     def read(self, name):
-        self.problems = []
-        (record,) = records(str(TREES / name), io.BytesIO(), self.problems)
+        self.diagnostics = Diagnostics()
+        (record,) = records(str(TREES / name), io.BytesIO(), self.diagnostics, DIALECTS)
         return msgspec.json.decode(record.json, type=FullPodm)
 
     def check(self, name, pools, every, free):
@@ -76,17 +78,17 @@ class DmtfTreesTest(unittest.TestCase):
             ],
             stocks,
         )
-        self.assertEqual(3, sum("MemorySizeMiB" in problem for problem in self.problems))
+        self.assertEqual(3, sum("MemorySizeMiB" in problem for problem in self.diagnostics.lines()))
 
     def test_their_folder_is_four_pod_managers_and_other_files_are_passed_over(self):
-        problems = []
+        diagnostics = Diagnostics()
         found = [
             msgspec.json.decode(record.json)["id"]
-            for record in records(str(TREES), io.BytesIO(), problems)
+            for record in records(str(TREES), io.BytesIO(), diagnostics, DIALECTS)
         ]
         names = ["composability", "compose-action", "constrained-composition", "cxl"]
         self.assertEqual([f"public-{name}" for name in names], found)
-        self.assertFalse([problem for problem in problems if "Manifest" in problem])
+        self.assertFalse([problem for problem in diagnostics.lines() if "Manifest" in problem])
 
 
 if __name__ == "__main__":

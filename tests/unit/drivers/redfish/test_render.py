@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from valence_sched.drivers.redfish.render.render import documents_of, read_back, round_trip_losses
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
     Accelerator,
     Devices,
@@ -27,7 +28,7 @@ from valence_sched.model.inventory import (
     Status,
     Stock,
 )
-from valence_sched.testing import strategies as drawn
+from valence_sched.testing import random_podms as drawn
 
 SITE = Path(__file__).parents[4] / "examples" / "site.json"
 UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
@@ -86,14 +87,16 @@ def _remote(drive: Drive) -> bool | None:
 class SamePodm(unittest.TestCase):
     def assert_same(self, podm: FullPodm) -> dict[str, dict]:
         documents = documents_of(podm)
-        notes: list[str] = []
-        found = read_back(documents, podm.id, notes.append)
+        diagnostics = Diagnostics()
+        found = read_back(documents, podm.id, diagnostics)
         want = told(podm)
         self.assertEqual([self.bound(pool, want) for pool in want.pools],
                          [self.bound(pool, found) for pool in found.pools])  # fmt: skip
         self.assertEqual(replace(want, pools=()), replace(found, pools=()))
         hushed = ("found in no zone", "found no resource block")
-        self.assertEqual([], [note for note in notes if not any(h in note for h in hushed)])
+        self.assertEqual(
+            [], [note for note in diagnostics.lines() if not any(h in note for h in hushed)]
+        )
         return documents
 
     def bound(self, pool: Pool, podm: FullPodm) -> Pool:

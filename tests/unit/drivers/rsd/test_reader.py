@@ -21,13 +21,13 @@ from tests.unit.drivers.racks import (
     Rack,
     V,
 )
-from tests.unit.drivers.served import Server
+from tests.unit.drivers.served import DIALECTS, Server
 from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
-from valence_sched.drivers.dialect import dialect_name
-from valence_sched.drivers.fields import Link, Parts
+from valence_sched.drivers.dialect import recognised_dialect
+from valence_sched.drivers.fields import NO_NOTES, Link, Parts
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish.reader import redfish
 from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
     Accelerator,
     Drive,
@@ -59,7 +59,7 @@ class ToldTest(unittest.TestCase):
             ({}, "redfish"),
         ):
             with self.subTest(root):
-                self.assertEqual(expected, dialect_name(root))
+                self.assertEqual(expected, recognised_dialect(root, DIALECTS).name)
 
 
 class SystemsTest(unittest.TestCase):
@@ -346,7 +346,7 @@ class DeclaredTest(unittest.TestCase):
     def linked(self, documents):
         """Return all that the declared links lead to, from the root down."""
         self.found, self.left = set(), [(V, rsd().root)]
-        service = LinkedDocuments(documents.get, lambda note: None, documents)
+        service = LinkedDocuments(documents.get, NO_NOTES, documents)
         while self.left:
             uri, type_ = self.left.pop()
             if (uri, type_) in self.found:
@@ -356,7 +356,7 @@ class DeclaredTest(unittest.TestCase):
             if "Members" in json:
                 self.left += [(member["@odata.id"], type_) for member in json["Members"]]
             else:
-                self.follow(service, type_(uri, json, lambda note: None))
+                self.follow(service, type_(uri, json, NO_NOTES))
         return {uri for uri, _ in self.found}
 
     def follow(self, service, resource):
@@ -377,7 +377,7 @@ class DeclaredTest(unittest.TestCase):
                 read.add(uri)
                 return documents.get(uri)
 
-            rsd().read(LinkedDocuments(get, lambda note: None, documents), "t", "rsd")
+            rsd().read(LinkedDocuments(get, NO_NOTES, documents), "t", "rsd")
             self.assertGreater(len(read), 60)
             self.assertEqual(set(), read - self.linked(documents))
 
@@ -390,7 +390,7 @@ class LiveTest(unittest.TestCase):
         server = Server(documents, expand=expand)
         self.addCleanup(server.close)
         target = ReadTarget(Registration(name="t", url=server.url))
-        (reading,) = read([target], {"redfish": redfish, "rsd": rsd}, ReadSettings())
+        (reading,) = read([target], DIALECTS, ReadSettings())
         podm = msgspec.structs.replace(reading.podm, url=None, read_at=None)
         again = msgspec.json.decode(to_json(podm), type=FullPodm)
         recorded = msgspec.structs.replace(Rack(name).read(), id="t")
@@ -409,10 +409,10 @@ class BrokenTest(unittest.TestCase):
     """Nothing raises."""
 
     def test_a_rack_of_nothing_is_a_podm_with_nothing(self):
-        problems = []
-        podm = read_map({V: {"Nodes": {"@odata.id": NODES}}}, problems)
+        diagnostics = Diagnostics()
+        podm = read_map({V: {"Nodes": {"@odata.id": NODES}}}, diagnostics)
         self.assertEqual(("rsd", (), ()), (podm.driver, podm.blocks, podm.stocks))
-        self.assertTrue(any("found no system" in problem for problem in problems))
+        self.assertTrue(any("found no system" in problem for problem in diagnostics.lines()))
 
     @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 6))

@@ -10,7 +10,9 @@ import unittest
 from pathlib import Path
 
 from tests.unit.drivers.files.test_tree import read_map
-from valence_sched.drivers.dialect import dialect_name
+from tests.unit.drivers.served import DIALECTS
+from valence_sched.drivers.dialect import recognised_dialect
+from valence_sched.model.diagnostic import Diagnostics
 
 SAMPLES = Path(__file__).parents[4].parent / "shared" / "data" / "rsd-lib" / "json_samples"
 V = "/redfish/v1"
@@ -89,14 +91,14 @@ def assembled(plan, **nodes):
 @unittest.skipUnless(SAMPLES.is_dir(), f"the samples of rsd-lib are not at {SAMPLES}")
 class SamplesTest(unittest.TestCase):
     def read(self, plan, **nodes):
-        self.problems = []
-        self.podm = read_map(assembled(plan, **nodes), self.problems)
+        self.diagnostics = Diagnostics()
+        self.podm = read_map(assembled(plan, **nodes), self.diagnostics)
         self.blocks = {block.uri: block for block in self.podm.blocks}
 
     def test_the_roots_of_all_versions_are_told(self):
         for version in ("v2_1", "v2_2", "v2_3", "v2_4"):
             root = json.loads((SAMPLES / version / "root.json").read_bytes())
-            self.assertEqual("rsd", dialect_name(root))
+            self.assertEqual("rsd", recognised_dialect(root, DIALECTS).name)
 
     def test_a_service_of_2_1(self):
         self.read(OLDEST)
@@ -114,7 +116,9 @@ class SamplesTest(unittest.TestCase):
         self.read(OLDEST)
         self.assertEqual(("PCIe",), self.blocks[SYSTEM].pools)
         self.assertEqual(("PCIe",), self.blocks[BAY].pools)
-        self.assertFalse([it for it in self.problems if "found no system that it is cabled" in it])
+        self.assertFalse(
+            [it for it in self.diagnostics.lines() if "found no system that it is cabled" in it]
+        )
 
     def test_its_drive_is_in_a_system_already_and_not_free(self):
         self.read(OLDEST)

@@ -21,11 +21,11 @@ one pod manager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from valence_sched.drivers.fields import Json
+from valence_sched.drivers.fields import NO_NOTES, Json, Notes
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.reader import redfish
 from valence_sched.drivers.redfish.render import blocks as render_blocks
@@ -88,11 +88,9 @@ def round_trip_losses(podm: FullPodm) -> list[str]:
     return found
 
 
-def read_back(
-    documents: Mapping[str, Json], id_: str, note: Callable[[str], None] = lambda _: None
-) -> FullPodm:
+def read_back(documents: Mapping[str, Json], id_: str, notes: Notes = NO_NOTES) -> FullPodm:
     """Return the pod manager that documents show to the ``redfish`` driver."""
-    return redfish().read(LinkedDocuments(documents.get, note, documents), id_, "redfish")
+    return redfish().read(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
 
 
 def _loss_lines(name: str, was: object, is_: object) -> Iterable[str]:
