@@ -185,7 +185,7 @@ class SameDecisionTest(unittest.TestCase):
     def ranked(self, data: bytes, flavor: str) -> dict:
         """Return the cost, blocks and grants of a flavor in each pool."""
         app = App({}, io.BytesIO(data))
-        decider = app.decider(Selection(sources=("-",)))
+        decider = app.engine(Selection(sources=("-",))).decider()
         request = app.config.compile_request(
             RequestSpec(flavor=flavor), app.config.flavors()[flavor]
         )
