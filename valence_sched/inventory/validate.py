@@ -6,7 +6,7 @@ from __future__ import annotations
 from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.inventory import FullPodm, LeanPodm, Podm
 from valence_sched.view.builder import ViewBuilder, repeated_id
 
 
@@ -20,7 +20,7 @@ class RecordValidator:
         return len(self._files)
 
     def podm(self, record: Record) -> FullPodm:
-        """Return the pod manager of a record.
+        """Return the pod manager of a record; a noun that a driver made is returned as it is.
 
         Raises:
             InputError: it is not what a pod manager must be, as a builder of views says it.
@@ -34,7 +34,7 @@ class RecordValidator:
             podm = decode(record.json, FullPodm, record.file, record.place)
         self._check_id(podm.id, record)
         self._files[podm.id] = record.file
-        return podm
+        return record.content if isinstance(record.content, Podm) else podm
 
     def _check_id(self, podm_id: str, record: Record) -> None:
         if podm_id in self._files:
