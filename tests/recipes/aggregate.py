@@ -23,10 +23,9 @@ class ListAggregate(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the columns and the rows."""
-        view = self.scheduler_app.loader.view(self.selection(parsed_args))
         members: dict[str, list[str]] = {}
-        for podm in view.podms:
-            for name in podm.aggregates:
-                members.setdefault(name, []).append(podm.id)
+        for one in self.scheduler(parsed_args).podms():
+            for name in one.podm.aggregates:
+                members.setdefault(name, []).append(one.podm.id)
         rows = [(name, len(podms), Words(podms)) for name, podms in sorted(members.items())]
         return ("Name", "Count", "Pod Managers"), rows

@@ -82,7 +82,7 @@ class TestComposing(unittest.TestCase):
     def test_a_block_that_is_stolen_at_the_last_moment_is_lost_and_nothing_takes_its_place(self):
         with site() as here:
             what = request()
-            plan = planned(here.store, here.claimant, what)
+            plan = planned(here.store, here.claimer, what)
             (placement,) = plan.plan.decision.placements
             documents = here.podms[placement.chosen.podm].documents
             uri = placement.chosen.blocks[0].uri
@@ -94,15 +94,15 @@ class TestComposing(unittest.TestCase):
 
             object.__setattr__(here.composer, "checkpoint", steal)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
-            self.assertEqual(([], True), (done.nodes, plan.claim_lost))
+            self.assertEqual(((), True), (done.nodes, plan.claim_lost))
             self.assertIn(uri, done.failures[0])
-            self.assertEqual([], here.nodes_there())
+            self.assertEqual([], here.node_names())
             self.assertEqual([], here.store.claims.list())
 
     def test_it_is_composed_as_it_says(self):
         with site() as here:
             what = request(count=2)
-            plan = planned(here.store, here.claimant, what)
+            plan = planned(here.store, here.claimer, what)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
             wanted = {(one.chosen.podm, *(block.uri for block in one.chosen.blocks))
                       for one in plan.plan.decision.placements}  # fmt: skip
