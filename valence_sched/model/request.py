@@ -168,6 +168,16 @@ def sealed(request: Request) -> Request:
     """
     for alternative in request.alternatives:
         _check_alternative(alternative)
+    _check_requirements(request)
+    if request.id:
+        return request
+    digest = hashlib.blake2b(request.evaluation_key, digest_size=8)
+    identified = msgspec.structs.replace(request, id=digest.hexdigest())
+    identified.__dict__.update(request.__dict__)  # the evaluation key does not depend on the id
+    return identified
+
+
+def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
         raise RequestError(
             f"at least {request.required_count} of {request.count} nodes: ask for more nodes, or "
@@ -191,12 +201,6 @@ def sealed(request: Request) -> Request:
             _ = request.where_expression
         except InputError as error:
             raise RequestError(str(error)) from None
-    if request.id:
-        return request
-    digest = hashlib.blake2b(request.evaluation_key, digest_size=8)
-    identified = msgspec.structs.replace(request, id=digest.hexdigest())
-    identified.__dict__.update(request.__dict__)  # the evaluation key does not depend on the id
-    return identified
 
 
 def _check_alternative(alternative: Alternative) -> None:
