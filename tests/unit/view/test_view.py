@@ -172,6 +172,24 @@ class TestReadOnly(unittest.TestCase):
         }
 
 
+class TestMemo(unittest.TestCase):
+    """What a View remembers."""
+
+    def test_a_view_without_memo_computes_again(self):
+        site = view({"id": "a"})
+        self.assertEqual(1, site.memoise(("key",), lambda: 1))
+        self.assertEqual(1, site.memoise(("key",), lambda: 2))
+        self.assertEqual(2, site.without_memo().memoise(("key",), lambda: 2))
+
+    def test_a_view_with_its_own_memo_begins_with_a_copy_and_leaves_the_original_alone(self):
+        site = view({"id": "a"})
+        site.memoise(("key",), lambda: 1)
+        copy = site.with_own_memo()
+        self.assertEqual(1, copy.memoise(("key",), lambda: 2))
+        copy.memoise(("other",), lambda: 3)
+        self.assertEqual(4, site.memoise(("other",), lambda: 4))
+
+
 class TestSelections(unittest.TestCase):
     """Row-locality is the contract that buys speed."""
 
