@@ -31,7 +31,9 @@ PATIENCE_S = 1.0
 class Site:
     """Served pod managers by id, and a store."""
 
-    def __init__(self, podms: dict[str, ServedPodm], store: Store, checkpoint=None, ttl_s=600.0) -> None:
+    def __init__(
+        self, podms: dict[str, ServedPodm], store: Store, checkpoint=None, ttl_s=600.0
+    ) -> None:
         self.podms, self.store = podms, store
         self.points: list[str] = []
         self.composer = NodeComposer(

@@ -133,7 +133,9 @@ class TestReaping(unittest.TestCase):
         with site() as here:
             here.claimer.claim(request(), ttl_s=0.01)
             time.sleep(0.05)
-            here.reconciler = type(here.reconciler)(here.store, here.connect, here.read, dry_run=True)
+            here.reconciler = type(here.reconciler)(
+                here.store, here.connect, here.read, dry_run=True
+            )
             (action,) = here.reconciler.reconcile()
             self.assertEqual("expired: freed what it held", action.done)
             self.assertEqual(1, len(here.store.claims.list(("HELD",))))
