@@ -5,8 +5,8 @@ Which devices satisfy which group of the request is a matching; by Hall's theore
 when every set of groups finds enough devices that pass for one of them. So a choice of blocks
 makes the node when it covers a list of whole-number demands: the totals, one demand for each
 set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
-least (prices: ``view.block_kinds``). Feasibility is always exact; the cheapest cover is the cheapest
-that ``IMPROVE_STATES`` states find. Where a request has topology constraints, many such covers are
+least (prices: ``view.block_kinds``). Feasibility is always exact; of the covers, the cheapest that
+``IMPROVE_STATES`` states find. Where a request has topology constraints, many such covers are
 compared (``topology``).
 """
 
@@ -100,7 +100,7 @@ class Fitter:
         return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return why no set of blocks makes the node: a label, the amount needed, the most there is."""
+        """Return why no set of blocks makes the node: a label, the amount needed, the most."""
         shortfall = stock_allocation.stock_shortfall(view, row, self._amounts)
         if shortfall:
             return shortfall
@@ -173,7 +173,7 @@ class Fitter:
         return offer
 
     def _useful_by_kind(self, limits: Limits) -> Counts:
-        """Return how many blocks of each kind a node can use; infinity where that is not known yet."""
+        """Return how many blocks of each kind a node can use; infinity where not yet known."""
         useful = self._useful.get(limits)
         if useful is None or len(useful) < len(self.kinds):
             useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)

@@ -108,14 +108,14 @@ class _AllocationSearch:
 def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
     """Return the stocks that can grant the amount, one of each equal kind, tightest first."""
     seen: set[tuple[float | None, ...]] = set()
-    grant: list[tuple[float, float, int]] = []
+    choices: list[tuple[float, float, int]] = []
     for number, stock in enumerate(stocks):
         content = (free_amount(stock), stock.min, stock.max, stock.step)
         granted = None if content in seen else grant_size(stock, amount)
         seen.add(content)
         if granted is not None:
-            grant.append((granted, free_amount(stock) - granted, number))
-    return [(number, granted) for granted, _, number in sorted(grant)]
+            choices.append((granted, free_amount(stock) - granted, number))
+    return [(number, granted) for granted, _, number in sorted(choices)]
 
 
 AmountsByResource = Mapping[str, list[float]]
@@ -145,17 +145,17 @@ def allocate_in_pool(
                 return None
             grants.append((numbers[0], amount))
             continue
-        grant = allocate([stocks[number] for number in numbers], amounts)
-        if grant is None:
+        assigned = allocate([stocks[number] for number in numbers], amounts)
+        if assigned is None:
             return None
-        grants += [(numbers[index], amount) for index, amount in grant]
+        grants += [(numbers[index], amount) for index, amount in assigned]
     return grants
 
 
 def stock_shortfall(
     view: View, row: int, by_resource: AmountsByResource
 ) -> tuple[str, float, float] | None:
-    """Return a resource that a pool cannot grant: a label, the grants needed, the most there are."""
+    """Return a resource that a pool cannot grant: a label, the grants needed, the most."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     for resource, amounts in by_resource.items():
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
