@@ -162,6 +162,14 @@ def host_and_path(link: str) -> tuple[str, str]:
     return host, parts.path + (f"?{parts.query}" if parts.query else "")
 
 
+def link_path(link: str | None) -> str | None:
+    """Return the path of a link, whatever host it names; None for no link."""
+    if not link:
+        return None
+    parts = urlsplit(link)
+    return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
+
+
 class DocumentNotes:
     """The notes on the documents of one pod manager, each once."""
 
