@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager can be made to do, whatever it speaks.
+"""Composer: the protocol of composing, reading back and removing nodes on a pod manager.
 
 HTTP status is never the outcome: every verb that writes reads back and says what is there. No
 write is sent twice.

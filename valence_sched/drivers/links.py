@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The links between Redfish documents: what they name, and how to follow them safely.
+"""Linked Redfish documents: resolves and follows links safely, and collects notes.
 
 A ``Service`` needs only a function that returns the document at a URI, so a recorded tree and a
 live pod manager are read by the same code.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One write to a Redfish service: sent once, and waited for where it was only accepted."""
+"""Sends one write to a Redfish service, once, and waits for its task."""
 
 from __future__ import annotations
 

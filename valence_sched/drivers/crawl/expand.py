@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of a live pod manager: with all below them in one answer where it offers that.
+"""Reads documents of a live pod manager, with ``$expand`` where the service supports it.
 
 ``$expand`` is a promise that is often broken: refused, ignored, or kept with half a document.
 So each document in an answer is judged by itself, and those that fail are read alone.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Redfish service offers to compose with: where to post, by which rules."""
+"""The compose capabilities of a Redfish service: targets, use cases and their rules."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to ask a Redfish service for a node, in order of preference, and their bodies.
+"""Compose methods: the requests that compose a node, in order of preference, and their bodies.
 
 Specific composition names the blocks and so does a manifest; a constrained composition names
 what they hold, and the service chooses them.

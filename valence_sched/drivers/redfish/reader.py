@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Redfish composition resources of one pod manager as the nouns of an inventory.
+"""Reads the Redfish composition resources of a pod manager as inventory nouns.
 
 The same code reads a recorded tree and a live service: it needs only ``links.Service``. State
 is read strictly: of contradicting statements the one that keeps a block from being used wins.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is of a node on a Redfish service, by its own documents and those of its blocks."""
+"""Reads back a node from the documents of systems and blocks, to verify a composition."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on Intel Rack Scale Design: Allocate, then Assemble, then wait for its states.
+"""Composes on Intel Rack Scale Design: Allocate, Assemble, and wait for the node's state.
 
 Allocate is the claim: there is nothing to reserve, and nothing to ask beforehand. A node that
 failed may return by itself while there is time to wait.

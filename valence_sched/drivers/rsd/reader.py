@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The racks of Intel Rack Scale Design, versions 2.1 to 2.5, as the nouns of an inventory.
+"""Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
 A node is one system, with drives and FPGAs of fabrics and volumes of storage services. There is
 no document that says what is free: it is what no node and no zone links and nothing speaks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager of an inventory as the Redfish documents that its driver would read.
+"""Renders a pod manager of an inventory as the Redfish documents that its driver reads.
 
 Reading the documents with the ``redfish`` driver gives the pod manager back. URIs of blocks,
 nodes, stocks and pools stay what they are as far as links can spell them. What Redfish has no
