@@ -88,7 +88,7 @@ from valence_sched import testing
 from valence_sched.core import plugins
 
 check, group, name = sys.argv[1:]
-getattr(testing, check)(plugins.installed(group).get(name))
+getattr(testing, check)(plugins.load(group).get(name))
 """
 
 

@@ -105,10 +105,14 @@ class TestViolators(unittest.TestCase):
     def test_one_that_switches_a_read_only_array_to_writable(self):
         def burglar(view, request):
             """Keeps pods and breaks in."""
-            free = view.census.free if view.census.free.base is None else view.census.free.base
+            free = (
+                view.block_counts.free
+                if view.block_counts.free.base is None
+                else view.block_counts.free.base
+            )
             free.flags.writeable = True
             free += 1
-            return view.every
+            return view.all_rows
 
         self.refuses("wrote to the view", testing.check_filter, burglar)
 
@@ -127,7 +131,7 @@ class TestViolators(unittest.TestCase):
         def scribbler(view, request):
             """Keeps pods and takes notes."""
             request.capabilities["seen"] = ("yes",)
-            return view.every
+            return view.all_rows
 
         self.refuses("wrote to the view or the request", testing.check_filter, scribbler)
 
@@ -136,7 +140,7 @@ class TestViolators(unittest.TestCase):
             """Keeps pods and marks them."""
             for podm in view.podms:
                 podm.facts["seen"] = 1.0
-            return view.every
+            return view.all_rows
 
         self.refuses("wrote to the view", testing.check_filter, marker)
 
@@ -181,7 +185,7 @@ class TestViolators(unittest.TestCase):
     def test_a_wrong_shape(self):
         def short(view, request):
             """Keeps all but one."""
-            return view.every[1:]
+            return view.all_rows[1:]
 
         def column(view, request):
             """Prefers them all."""
@@ -234,15 +238,15 @@ class TestViolators(unittest.TestCase):
     def test_options_that_are_not_keyword_only_or_have_no_default(self):
         def positional(view, request, limit=1.0):
             """Keeps pods below a limit."""
-            return view.every
+            return view.all_rows
 
         def demanding(view, request, *, limit):
             """Keeps pods below a limit."""
-            return view.every
+            return view.all_rows
 
         def anything(view, request, **options):
             """Keeps whatever you say."""
-            return view.every
+            return view.all_rows
 
         self.refuses("not keyword-only", testing.check_filter, positional)
         self.refuses("without a default", testing.check_filter, demanding, limit=1)
@@ -250,7 +254,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_does_not_say_what_it_does(self):
         def silent(view, request):
-            return view.every
+            return view.all_rows
 
         self.refuses("docstring", testing.check_filter, silent)
 

@@ -90,7 +90,7 @@ def recorded_readings(
     """Yield the pod managers of an inventory as if they had been read now.
 
     With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
-    else those that its driver would read. ``diagnostics`` gets each that is left out.
+    else those that its driver would read. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:
         if not documents:

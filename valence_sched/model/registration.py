@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registrations: the URL, login and properties under which an operator registers a pod manager.
 
-The password is never here, only a reference to it.
+A registration never contains the password, only a reference to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AUTO = "auto"
 
 
 class PasswordReference(Noun, frozen=True, kw_only=True):
-    """Where a password is: exactly one of an environment variable, a file, the secure file."""
+    """The source of a password: exactly one of a variable, a file and the secure file."""
 
     env: Name | None = None
     file: Name | None = None
@@ -27,8 +27,8 @@ class PasswordReference(Noun, frozen=True, kw_only=True):
 class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
-    ``driver`` is the name of a dialect, or ``auto``: the service root tells. The last fields are
-    what the operator says of it, and stand in the inventory beside what it says itself.
+    ``driver`` is the name of a dialect, or ``auto``: the service root decides. The operator sets
+    the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
     """
 
     name: Name

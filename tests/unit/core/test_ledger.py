@@ -84,7 +84,7 @@ class TestLedger(unittest.TestCase):
             rows.append(len(seen))
             return first.evaluate(seen, one)
 
-        bound = replace(bound, weighers=(replace(first, judge=counting), *bound.weighers[1:]))
+        bound = replace(bound, weighers=(replace(first, evaluate=counting), *bound.weighers[1:]))
         ledger = Ledger(site)
         for _ in range(3):
             ledger.take(decided(ledger, asked, bound=bound))

@@ -29,7 +29,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.read_options import Selection
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.testing import strategies
+from valence_sched.testing import random_podms
 
 SITE = Path(__file__).parents[3] / "examples" / "site.json"
 ROOT = "/redfish/v1"
@@ -146,7 +146,7 @@ class SameDecisionTest(unittest.TestCase):
     def setUp(self) -> None:
         site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
         self.podms = [*site.podms, *(
-            msgspec.json.decode(line, type=FullPodm) for line in strategies.podms(20, 30, 5, 3, 4)
+            msgspec.json.decode(line, type=FullPodm) for line in random_podms.podms(20, 30, 5, 3, 4)
         )]  # fmt: skip
 
     def test_reading_anonymous_documents_gives_the_anonymous_pod_manager(self) -> None:

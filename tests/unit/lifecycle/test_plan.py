@@ -6,6 +6,7 @@ import unittest
 from tests.unit.lifecycle.site import request, site
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import CORES, claimant, over, podm
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost, NameTaken
 from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_differences
 from valence_sched.lifecycle.provision import Provisioner
@@ -14,8 +15,8 @@ from valence_sched.testing import request as asked
 
 
 def planned(store, decider, what) -> PlanClaimer:
-    decision = decider.engine().select_destinations(what)
-    return PlanClaimer(store, make_plan(decision.report(), store.last().values()))
+    decision = decider.decider().select_destinations(what)
+    return PlanClaimer(store, make_plan(decision_report(decision), store.load_podms().values()))
 
 
 @on_each_engine
@@ -91,7 +92,7 @@ class TestComposing(unittest.TestCase):
                     status = {"CompositionState": "Composed"}
                     documents.put(uri, {**documents.get(uri), "CompositionStatus": status})
 
-            object.__setattr__(here.composer, "mark", steal)
+            object.__setattr__(here.composer, "checkpoint", steal)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
             self.assertEqual(([], True), (done.nodes, plan.claim_lost))
             self.assertIn(uri, done.failures[0])

@@ -11,6 +11,7 @@ from tests.unit.core.deciders import built_in
 from tests.unit.store.site import CORES, podm
 from valence_sched.config.schemas import json_schema
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.plan import make_plan, parse_plan, plan_drift, podm_digest, same_placement
@@ -23,7 +24,7 @@ def planned(*podms, count: int = 1):
     for one in podms:
         builder.add(msgspec.json.decode(to_json(one), type=LeanPodm), "test")
     decision = Decider(builder.view(), built_in()).select_destinations(request(CORES, count=count))
-    return make_plan(decision.report(), podms, "2030-01-01T00:00:00Z")
+    return make_plan(decision_report(decision), podms, "2030-01-01T00:00:00Z")
 
 
 class TestPlan(unittest.TestCase):

@@ -5,6 +5,7 @@ import unittest
 
 from tests.unit.core.deciders import built_in, cpus, engine_of
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.filters.near import near as keeps
 from valence_sched.model.proximity import (
@@ -82,7 +83,9 @@ class TestNear(unittest.TestCase):
         volume = Proximity(thing="volume X", zone="z2")
         decision = engine_of(*WORKING).select_destinations(asked(volume))
         self.assertEqual("b", decision.placements[0].chosen.podm)
-        reasons = [reason.text for reason in decision.reasons(0) if reason.filter == "near"]
+        reasons = [
+            reason.text for reason in Verdicts(decision).reasons(0) if reason.filter == "near"
+        ]
         self.assertEqual(["near: zone of volume X: needs z2, has z1"], reasons)
 
     def test_a_wish_moves_the_choice_and_nothing_wished_leaves_the_scores_alone(self):
