@@ -92,7 +92,7 @@ class Fitter:
         grants: list[tuple[int, float]],
     ) -> Fit | None:
         counts = topology.cheapest_blocks(view, row)
-        if wanted is None:
+        if counts is None:
             return None
         table = view.block_tables[view.podm_of[row]]
         blocks = table.free_blocks_by_topology(int(view.position_of[row]), counts, topology.domains)
