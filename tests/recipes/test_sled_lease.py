@@ -12,7 +12,7 @@ from tests.recipes.lease_server import LEASES, RECORDED, lease_server
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.recorded import records
-from valence_sched.drivers.redfish.reader import redfish
+from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a recorded inventory is read at most, and the stream that counts it.
+"""Bounds on what is read from one source, and the stream that enforces them.
 
 What is counted are the bytes that really come, never what a header promises.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager can be made to do, whatever it speaks.
+"""Composer: the protocol of composing, reading back and removing nodes on a pod manager.
 
 HTTP status is never the outcome: every verb that writes reads back and says what is there. No
 write is sent twice.
@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.http.answer import GONE
+from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
 #: Told each state that a node goes through, for a person who waits.
@@ -83,3 +85,19 @@ class Composer(Protocol):
 
         What stands at its URI by now and is another node, is left alone.
         """
+
+
+def get_document(session: Session, uri: str | None) -> Json | None:
+    """Return a document, None when there is none.
+
+    Raises:
+        PodmError: it cannot be read.
+    """
+    if not uri:
+        return None
+    reply = session.get(uri)
+    if reply.status in GONE:
+        return None
+    if reply.status != 200 or reply.body is None:
+        raise PodmError(f"{uri}: HTTP {reply.status}, expected a document")
+    return reply.body

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Redfish resource is a list of declared fields: path, how to read it, meaning and unit.
+"""Redfish resources as declared fields: path, reader, meaning and unit.
 
 Types drift in the field: a boolean comes as ``"true"``, a number as ``"16"``, an array as its
 only element. The readers here accept that. What they cannot read is noted and unknown.

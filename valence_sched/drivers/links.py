@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The links between Redfish documents: what they name, and how to follow them safely.
+"""Linked Redfish documents: resolves and follows links safely, and collects notes.
 
 A ``Service`` needs only a function that returns the document at a URI, so a recorded tree and a
 live pod manager are read by the same code.
@@ -160,6 +160,14 @@ def host_and_path(link: str) -> tuple[str, str]:
         return "", link
     host = parts.netloc.rpartition("@")[2].casefold().removesuffix(_PORTS.get(parts.scheme, " "))
     return host, parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def link_path(link: str | None) -> str | None:
+    """Return the path of a link, whatever host it names; None for no link."""
+    if not link:
+        return None
+    parts = urlsplit(link)
+    return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
 
 
 class DocumentNotes:

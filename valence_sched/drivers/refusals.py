@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager says when it refuses: the messages of its error bodies, as one line."""
+"""The reason of a refusal, from the messages of an error body, as one line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One write to a Redfish service: sent once, and waited for where it was only accepted."""
+"""Sends one write to a Redfish service, once, and waits for its task."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from urllib.parse import urljoin
 
 from valence_sched.drivers.composer import Reply, Session, Watch
 from valence_sched.drivers.http.retry import BUSY_STATUSES, GATEWAY_STATUSES, Patience
-from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import link_path
-from valence_sched.drivers.refusals import refusal
+from valence_sched.drivers.links import link_path
+from valence_sched.drivers.refusals import refusal, stanza_responses
 from valence_sched.errors import PodmError
 
 ACCEPTED = 202
@@ -62,8 +61,23 @@ def write(
     if goes_on:
         return SendResult(reason="its task did not end in time", goes_on=True)
     why = refusal(last)
-    node = None if why else methods.node_uri_of(last, target)
+    node = None if why else node_uri_of(last, target)
     return SendResult(node, why or "", lost=last.status in GATEWAY_STATUSES)
+
+
+def node_uri_of(reply: Reply, target: str) -> str | None:
+    """Return the URI of the system that a reply names, in its header or in a stanza.
+
+    A relative link is relative to ``target``; the host of an absolute one is not asked.
+    """
+    body = reply.body or {}
+    kind = str(body.get("@odata.type", ""))
+    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
+    own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
+    for link in (*stanzas, own, reply.headers.get("Location")):
+        if link and isinstance(link, str):
+            return link_path(urljoin(target, link))
+    return None
 
 
 def _wait_for_task(

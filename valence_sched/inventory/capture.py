@@ -144,19 +144,15 @@ def write_trees(
             if reading.failure is not None:
                 continue
             podm = reading.podm
-            fault = tree_writer.name_fault(podm.id)
-            if fault is None and podm.id.casefold() in names:
-                fault = "found an id that another has but for its case"
-            if fault is not None:
+            if fault := _folder_fault(podm.id, names):
                 left_out.append(one_line(f"{podm.id}: {fault}, expected one that can be a folder"))
                 continue
             names.add(podm.id.casefold())
-            subfolder = root / podm.id
-            subfolder.mkdir()
             lines: list[str] = []
-            documents = tree_writer.write_tree(reading.documents, subfolder, lines.append)
+            (root / podm.id).mkdir()
+            written = tree_writer.write_tree(reading.documents, root / podm.id, lines.append)
             left_out.extend(f"{podm.id}: {line}" for line in lines)
-            counts.update(podms=1, blocks=len(podm.blocks), documents=documents)
+            counts.update(podms=1, blocks=len(podm.blocks), documents=written)
         if not counts["podms"]:
             _raise_no_tree(folder, redactor.failures, left_out)
 
@@ -164,6 +160,14 @@ def write_trees(
     return CaptureResult(
         counts["podms"], counts["blocks"], counts["documents"], redactor.failures, left_out
     )
+
+
+def _folder_fault(id_: str, names: Collection[str]) -> str | None:
+    """Return the reason why a folder beside those of ``names`` cannot have this name."""
+    fault = tree_writer.name_fault(id_)
+    if fault is None and id_.casefold() in names:
+        return "found an id that another has but for its case"
+    return fault
 
 
 def _empty_podm(reading: Reading) -> FullPodm:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,13 @@ def served(
     served_podms = {
         app.podm.id: ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)
     }
+    with _answering(apps, sockets):
+        yield served_podms
+
+
+@contextlib.contextmanager
+def _answering(apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """Answer requests in a thread while the context lasts."""
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
 
@@ -113,7 +121,7 @@ def served(
     thread.start()
     try:
         ready.wait(timeout=30)
-        yield served_podms
+        yield
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(timeout=30)

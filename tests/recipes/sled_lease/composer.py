@@ -15,7 +15,7 @@ from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import Node
 
-from .sled_lease import LeaseRoot, read_podm
+from .reader import LeaseRoot, read_podm
 
 
 class LeaseComposer:

@@ -14,8 +14,8 @@ import msgspec
 
 from valence_sched.drivers.files.tree import tree_of_files, tree_of_map
 from valence_sched.drivers.links import fold_uri, path_of
-from valence_sched.drivers.redfish.reader import redfish
-from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.drivers.redfish.dialect import redfish
+from valence_sched.drivers.rsd.dialect import rsd
 
 #: The dialects of ours, as they are installed.
 DIALECTS = {"redfish": redfish, "rsd": rsd}

@@ -185,7 +185,7 @@ class SameDecisionTest(unittest.TestCase):
     def ranked(self, data: bytes, flavor: str) -> dict:
         """Return the cost, blocks and grants of a flavor in each pool."""
         app = App({}, io.BytesIO(data))
-        decider = app.engine(Selection(sources=("-",))).decider()
+        scheduler = app.engine(Selection(sources=("-",)))
         request = app.config.compile_request(
             RequestSpec(flavor=flavor), app.config.flavors()[flavor]
         )
@@ -195,5 +195,5 @@ class SameDecisionTest(unittest.TestCase):
                 [block.uri for block in candidate.blocks],
                 [grant.uri for grant in candidate.grants],
             )
-            for candidate in decider.rank(request, 10_000).candidates
+            for candidate in scheduler.rank(request, 10_000).candidates
         }  # fmt: skip

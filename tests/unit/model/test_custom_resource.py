@@ -58,7 +58,7 @@ class TestDeclared(unittest.TestCase):
             self.assertEqual(7.0, stock.total)
             self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .* and no amount")
 
-    def test_what_a_pod_manager_tells_itself_stays_and_a_remark_says_so(self):
+    def test_what_a_pod_manager_reports_itself_stays_and_a_remark_says_so(self):
         own = {"uri": "s", "resource": "power_w", "total": 5}
         declared = DeclaredStocks([POWER])
         self.assertEqual(

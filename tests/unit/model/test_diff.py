@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of two inventories: whatever came, went or changed, and nothing else."""
+"""Differences between two inventories: every change, and nothing else."""
 
 import unittest
 

@@ -19,7 +19,7 @@ from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
 
-def planned(*podms, count: int = 1):
+def make_test_plan(*podms, count: int = 1):
     builder = ViewBuilder()
     for one in podms:
         builder.add(msgspec.json.decode(to_json(one), type=LeanPodm), "test")
@@ -32,7 +32,7 @@ class TestPlan(unittest.TestCase):
 
     def setUp(self):
         self.podm = podm("p", url="https://op:canary@h/", facts={"x": 1.0})
-        self.plan = planned(self.podm, podm("other", 0))
+        self.plan = make_test_plan(self.podm, podm("other", 0))
         self.text = to_json(self.plan)
 
     def changed(self, **fields) -> bytes:
@@ -78,7 +78,7 @@ class TestPlan(unittest.TestCase):
         self.assertEqual(("p", "went"), (one.podm, one.change))
 
     def test_the_same_is_the_same_place_and_blocks(self):
-        first, second = planned(podm("p"), count=2).decision.placements
+        first, second = make_test_plan(podm("p"), count=2).decision.placements
         self.assertTrue(same_placement(first, first))
         self.assertFalse(same_placement(first, second))
         self.assertFalse(same_placement(first, None))

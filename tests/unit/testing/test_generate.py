@@ -27,10 +27,10 @@ from valence_sched.testing import generate, random_podms
 MODULE = "valence_sched.testing.generate"
 
 
-def decoded(count: int, blocks: int, seed: int = 1, **more: int) -> list[FullPodm]:
+def decoded(count: int, blocks: int, seed: int = 1, **options: int) -> list[FullPodm]:
     return [
         msgspec.json.decode(line, type=FullPodm)
-        for line in random_podms.podms(count, blocks, seed, **more)
+        for line in random_podms.podms(count, blocks, seed, **options)
     ]
 
 
@@ -123,7 +123,7 @@ class MainTest(unittest.TestCase):
     def write(self, *more: str) -> int:
         return generate.main(["--podms", "3", "--blocks", "4", "--seed", "1", *more])
 
-    def test_a_file_holds_a_header_and_a_podm_a_line_and_no_draft_is_left(self) -> None:
+    def test_a_file_holds_a_header_and_a_podm_a_line_and_no_temporary_file_is_left(self) -> None:
         path = self.folder / "site.jsonl"
         path.write_text("older")
         self.assertEqual(self.write("--output", str(path)), 0)

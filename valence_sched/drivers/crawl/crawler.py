@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of one pod manager, fetched in parallel ahead of the reader.
+"""The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
 A work list, not level by level: what a document links is asked for as soon as it is there. What
 to follow is declared (``fields.Link``); of what is read only in some cases the reader itself

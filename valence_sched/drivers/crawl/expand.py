@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of a live pod manager: with all below them in one answer where it offers that.
+"""Reads documents of a live pod manager, with ``$expand`` where the service supports it.
 
 ``$expand`` is a promise that is often broken: refused, ignored, or kept with half a document.
 So each document in an answer is judged by itself, and those that fail are read alone.
@@ -11,7 +11,7 @@ from typing import Any
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json, flag, number
-from valence_sched.drivers.http.answer import object_of
+from valence_sched.drivers.http.answer import GONE, object_of
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Cut, Slow
 from valence_sched.drivers.links import path_of
@@ -19,7 +19,6 @@ from valence_sched.errors import InputError
 
 #: Bytes of an answer with many documents; a longer one is asked for with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
-GONE = (404, 410)
 #: How much of the time that is left one document may take.
 TIME_SHARE = 0.5
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents of a live pod manager say: fetch ahead, read, and fetch what was missing.
+"""Read passes: fetches and reads documents again until no document is missing.
 
 Where documents bring what stands below them, reading may need no more than the root links, so
 it is tried at once: following what is there already costs as much as reading it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live pod managers: read in parallel, each within a deadline, none in the way of another."""
+"""The reader pool: reads many live pod managers in parallel, each within its deadline."""
 
 from __future__ import annotations
 

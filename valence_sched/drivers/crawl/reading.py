@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reading of one live pod manager: log in, fetch, understand, log out."""
+"""Reads one live pod manager: log in, fetch, read, log out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zip and tar archives: the documents in them, and nothing that leads out of them.
+"""Reads documents out of zip and tar archives without trusting them.
 
 Archives are not trusted. Nothing is unpacked to disk, links are not followed, names that lead
 out of the archive refuse all of it, and every bound counts the bytes that really come.

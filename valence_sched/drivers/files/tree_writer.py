@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish documents as a tree of files: ``redfish/v1/…/index.json``, as mockup servers take it.
+"""Writes Redfish documents as a tree of files: ``redfish/v1/…/index.json``.
 
 A URI becomes a path only if it cannot lead out of its folder nor meet another one's file; what
 cannot is left out and noted. The pages of a collection become one, since files have no queries.

@@ -11,6 +11,9 @@ from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 
+#: Statuses of a document that is not there.
+GONE = (404, 410)
+
 
 class Answer(NamedTuple):
     """An answer: its status, its headers in whatever case, and its body."""

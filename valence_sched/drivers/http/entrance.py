@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way in: the service root, and the login that it offers or asks for."""
+"""Reads the service root and logs in as the root offers or requires."""
 
 from __future__ import annotations
 

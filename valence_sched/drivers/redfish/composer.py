@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on a DMTF Redfish CompositionService: specific, by manifest, or constrained.
+"""Composes on a DMTF Redfish CompositionService: specific, by manifest, or constrained.
 
 A node has a name of its own, so after a reply that was lost, or that lies, it is found again by
 its name among the systems that its blocks and the collection of systems tell of.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish devices as nouns: what counts as a CPU, as main memory, as a drive, as an interface."""
+"""Describes Redfish devices as inventory nouns; equal devices are described once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices of a block, found by its links and told apart by URI.
+"""Finds the devices of each block and assigns each device to one block.
 
 Finding is apart from describing (``device_nouns``) because one device can be reached from two
 blocks: who owns it is decided over the whole pod manager before anything is counted.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that a pod manager hands out by amount: CXL memory domains."""
+"""CXL memory domains as stocks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to ask a Redfish service for a node, in order of preference, and their bodies.
+"""Compose methods: the requests that compose a node, in order of preference, and their bodies.
 
 Specific composition names the blocks and so does a manifest; a constrained composition names
 what they hold, and the service chooses them.
@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urljoin
 
-from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase, link_path
-from valence_sched.drivers.refusals import stanza_responses
+from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Devices
 
@@ -181,21 +178,6 @@ def manifest(request: CompositionRequest, kind: str, reservation: str | None = N
         "Manifest": {"Expand": "None", "Stanzas": [stanza]},
     }
     return body | ({"ReservationId": reservation} if reservation else {})
-
-
-def node_uri_of(reply: Reply, target: str) -> str | None:
-    """Return the URI of the system that a reply names, in its header or in a stanza.
-
-    A relative link is relative to ``target``; the host of an absolute one is not asked.
-    """
-    body = reply.body or {}
-    kind = str(body.get("@odata.type", ""))
-    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
-    own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
-    for link in (*stanzas, own, reply.headers.get("Location")):
-        if link and isinstance(link, str):
-            return link_path(urljoin(target, link))
-    return None
 
 
 def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) -> UseCase | None:

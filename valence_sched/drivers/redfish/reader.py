@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Redfish composition resources of one pod manager as the nouns of an inventory.
+"""Reads the Redfish composition resources of a pod manager as inventory nouns.
 
 The same code reads a recorded tree and a live service: it needs only ``links.Service``. State
 is read strictly: of contradicting statements the one that keeps a block from being used wins.
@@ -8,13 +8,10 @@ is read strictly: of contradicting statements the one that keeps a block from be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Composer, Session
-from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import block_status, device_owners
 from valence_sched.drivers.redfish.describe import Describer
@@ -41,17 +38,6 @@ class RedfishResources(NamedTuple):
     services: list[CompositionService]
     zones: list[Zone]
     blocks: list[ResourceBlock]
-
-
-def redfish() -> Dialect:
-    """DMTF Redfish, the CompositionService in all its generations."""
-    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer)
-
-
-def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
-
-    return RedfishComposer(session, patience)
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:

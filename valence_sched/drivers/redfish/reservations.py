@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flag by which clients of a Redfish service keep each other from blocks: ``Reserved``.
+"""Block reservations: sets and clears the ``Reserved`` flag of blocks.
 
 Only what was set here is taken off again, as far as that is known.
 """

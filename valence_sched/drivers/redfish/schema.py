@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Redfish resources of composition, as far as a scheduler reads them (DMTF DSP8010)."""
+"""Declared fields of the Redfish composition resources (DSP8010)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the devices of a block sit, as far as links that are read anyway tell it.
+"""The topology of a block: chassis, fabric and switch, from the links of its devices.
 
 ``chassis`` is what the block links, else what its devices do. ``fabric`` and ``switch`` are read
 from the URIs of endpoints and switch ports that devices link. A place of which several values

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is of a node on a Redfish service, by its own documents and those of its blocks."""
+"""Reads back a node from the documents of systems and blocks, to verify a composition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Session
+from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.links import link_path
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.block_status import statuses
-from valence_sched.drivers.redfish.capabilities import (
-    ComposeCapabilities,
-    get_document,
-    link_path,
-)
+from valence_sched.drivers.redfish.capabilities import ComposeCapabilities
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult

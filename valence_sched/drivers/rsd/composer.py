@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on Intel Rack Scale Design: Allocate, then Assemble, then wait for its states.
+"""Composes on Intel Rack Scale Design: Allocate, Assemble, and wait for the node's state.
 
 Allocate is the claim: there is nothing to reserve, and nothing to ask beforehand. A node that
 failed may return by itself while there is time to wait.
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Session, Watch
+from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
+from valence_sched.drivers.http.answer import GONE
 from valence_sched.drivers.http.retry import LATE_READS, Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.capabilities import GONE, get_document, link_path
+from valence_sched.drivers.links import ROOT, LinkedDocuments, link_path
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
 from valence_sched.drivers.write import SendResult, write

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives and FPGAs that fabrics offer, and which systems reach them.
+"""Pooled drives and FPGAs that fabrics offer, and the systems that reach them.
 
 A network is reached by every system. A PCIe fabric is reached by the systems that are cabled to
 it; one that names no system at all is taken to be reached by every one, as nothing speaks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The racks of Intel Rack Scale Design, versions 2.1 to 2.5, as the nouns of an inventory.
+"""Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
 A node is one system, with drives and FPGAs of fabrics and volumes of storage services. There is
 no document that says what is free: it is what no node and no zone links and nothing speaks
@@ -9,15 +9,12 @@ against.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from valence_sched.drivers.composer import Composer, Session
-from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.fields import Json, Resource
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.fields import Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
 from valence_sched.drivers.redfish.describe import Describer
@@ -64,29 +61,6 @@ class RsdResources(NamedTuple):
     storages: list[StorageService]
     offers: list[FabricOffer]
     reach: dict[str, FabricReach]
-
-
-def rsd() -> Dialect:
-    """Intel Rack Scale Design 2.1 to 2.5."""
-    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer)
-
-
-def is_rack_root(root: Json) -> bool:
-    """Return whether a service root is of the pod manager of a rack.
-
-    It has ``Nodes`` in the root, or in Intel's own part of it. The services below the pod
-    manager have that part too but compose nothing.
-    """
-    oem = root.get("Oem")
-    rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
-    parts = (root, rack if isinstance(rack, dict) else {})
-    return any(isinstance(part.get("Nodes"), dict) for part in parts)
-
-
-def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-    from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
-
-    return RsdComposer(session, patience)
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:

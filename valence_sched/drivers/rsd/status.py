@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the systems and pooled devices of a rack are in use, and what else keeps them from it.
+"""The status of the systems and pooled devices of a rack.
 
 A composed node holds its blocks in every state: a failed one returns by itself when what it lost
 comes back. Free is what no node, zone or storage service has, and what its pod manager would

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage that a rack's pod manager hands out by amount, as volumes over a network."""
+"""Storage pools and logical drive groups of a rack as stocks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One POST to whoever composes: sent once, not redirected, its answer read within bounds."""
+"""Sends one POST to a dispatch URL, without redirects, with a bounded answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Posts the decision as it is, signed where there is a key."""
+"""Dispatcher: posts the decision to a URL, signed with HMAC-SHA256 where a key is set."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things whose places an operator wrote down, in a YAML map of kind, name and place."""
+"""Resolver: external resources and their locations from an operator's YAML map."""
 
 from __future__ import annotations
 

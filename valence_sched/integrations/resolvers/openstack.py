@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things of a cloud: volumes, ports and networks, asked of OpenStack by ID or name.
+"""Resolver: volumes, ports and networks of an OpenStack cloud.
 
 =========  =====================================  ==============================================
 kind       zone                                   aggregates

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource blocks of a simulated pod manager: which are free, and how their state changes."""
+"""Resource blocks of a simulated pod manager and their state changes."""
 
 from __future__ import annotations
 

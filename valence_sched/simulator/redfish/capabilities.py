@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the capabilities of a simulated pod manager ask of a composition, and in which zones."""
+"""The capabilities that a simulated pod manager states: required properties, limits, zones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Compose action: a manifest of stanzas, all of them or none (DSP2050)."""
+"""The Compose action: a manifest of stanzas, applied as a whole or not at all (DSP2050)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing by POST to Systems, and decomposing by DELETE, on the documents of a pod manager."""
+"""Composes by POST to Systems and decomposes by DELETE."""
 
 from __future__ import annotations
 

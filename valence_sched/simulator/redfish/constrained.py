@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constrained composition: the pod manager chooses blocks that have the devices asked for.
+"""Constrained composition: a greedy choice of blocks that hold the requested devices.
 
 It is greedy: shapes in their order, and for each the first blocks of the zone that have such
 devices. A search could find blocks where this does not; pod managers do not search either.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations of blocks: made by PreviewReserve, kept by an Apply, and dying of age."""
+"""Reservations of blocks: created by PreviewReserve, consumed by Apply, expired by age."""
 
 from __future__ import annotations
 

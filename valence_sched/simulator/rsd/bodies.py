@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stand in an Allocate body, and what is wrong with one."""
+"""Validates Allocate bodies, and the error replies of a rack's pod manager."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which system an Allocate body gets: those that are left after each filter, and of them the first.
+"""Chooses the system of an Allocate body by a sequence of filters.
 
 The counts after each filter are what a client is told when none is left.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of a system an Allocate body takes: greedily, the smallest that suits each ask.
+"""Matches the devices of a system to an Allocate body, greedily, the smallest first.
 
 An ask that names its device comes first; then each, in its order, takes the smallest that is
 left. Greedy is how these pod managers work, so a body may be refused that could be served.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of a composed node, and what of a rack it holds."""
+"""The document of a composed node, and the assets it links."""
 
 from __future__ import annotations
 

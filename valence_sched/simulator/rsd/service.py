@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes service of a rack's pod manager: it allocates, assembles and deletes composed nodes.
+"""The Nodes service of a rack's pod manager: allocates, assembles, resets and deletes nodes.
 
 It changes documents and nothing else. One node is the first system that is left after all
 filters; what is asynchronous happens in :meth:`Rsd.tick` by the clock.

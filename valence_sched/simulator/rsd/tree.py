@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes to the documents of a rack: members of collections, links, zones."""
+"""Changes to the documents of a rack: collection members, links, fabric zones."""
 
 from __future__ import annotations
 

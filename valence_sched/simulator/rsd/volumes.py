@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of storage services: cut from the first pool with room and the right protocol.
+"""Volumes of storage services: created for a node and removed with it.
 
 A RemoteDrive becomes a volume of a storage pool, or in services of the older kind a logical
 drive of a group with an iSCSI target. It is cut when the node is allocated, so that what is

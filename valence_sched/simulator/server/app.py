@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated pod manager as a web application, with the faults that only a network has."""
+"""A simulated pod manager as a web application, with the faults of a network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of one simulated pod manager, by URI, and the answers it gives."""
+"""The document tree of a simulated pod manager, its links and collections."""
 
 from __future__ import annotations
 

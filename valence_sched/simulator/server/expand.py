@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``$expand``: documents in place of the links that lead to them (DSP0266, 7.3)."""
+"""``$expand``: replaces links by the documents they lead to (DSP0266, 7.3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault rules: what a simulated pod manager does wrong, one literal table of all there are.
+"""Fault rules: the table of faults a simulated pod manager can have, and their parser.
 
 A rule is words with colons between them: ``status:503:/redfish/v1/Systems*:2``. What a rule
 applies to is a path, where ``*`` stands for anything, with a method and a colon before it if it

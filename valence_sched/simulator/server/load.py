@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording lacks to be a service: a root, a collection of systems, what $expand offers."""
+"""Loads the documents of recorded pod managers and completes them to a service."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PATCH: which properties of which document a client may change."""
+"""PATCH: the writable properties of each kind of document."""
 
 from __future__ import annotations
 

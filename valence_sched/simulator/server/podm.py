@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One simulated pod manager: a request in, an answer out, no network."""
+"""One simulated pod manager: takes a request, returns a reply, uses no network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET of a simulated pod manager: a document, a page of it, with what it links if asked."""
+"""GET of a simulated pod manager: a document, a page of a collection, ``$expand``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm serve``: pod managers of an inventory, from their records to listening ports."""
+"""``podm serve``: serves recorded pod managers on loopback ports."""
 
 from __future__ import annotations
 

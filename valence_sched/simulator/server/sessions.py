@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask: sessions with a limit and an end, and basic authentication."""
+"""Sessions and basic authentication of a simulated pod manager."""
 
 from __future__ import annotations
 

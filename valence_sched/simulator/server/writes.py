@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POST, PATCH and DELETE of a simulated pod manager: each goes to who knows how."""
+"""Dispatches POST, PATCH and DELETE of a simulated pod manager."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks and their devices as Redfish documents, each device with a document of its own."""
+"""Renders blocks and their devices as Redfish documents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish documents in the making: each at a URI of its own, with what every document has."""
+"""The document writer: Redfish documents at unique URIs, with the properties each must have."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stocks that are memory as Redfish memory domains, with a chunk for what is in use."""
+"""Renders memory stocks, pool limits, chassis and fabrics as Redfish documents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager of an inventory as the Redfish documents that its driver would read.
+"""Renders a pod manager of an inventory as the Redfish documents that its driver reads.
 
 Reading the documents with the ``redfish`` driver gives the pod manager back. URIs of blocks,
 nodes, stocks and pools stay what they are as far as links can spell them. What Redfish has no
@@ -27,7 +27,7 @@ import msgspec
 
 from valence_sched.drivers.fields import NO_NOTES, Json, Notes
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.reader import redfish
+from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.render import blocks as render_blocks
 from valence_sched.drivers.redfish.render import parts
 from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
@@ -90,7 +90,7 @@ def round_trip_losses(podm: FullPodm) -> list[str]:
 
 def read_back(documents: Mapping[str, Json], id_: str, notes: Notes = NO_NOTES) -> FullPodm:
     """Return the pod manager that documents show to the ``redfish`` driver."""
-    return redfish().read(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
+    return read_podm(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
 
 
 def _loss_lines(name: str, was: object, is_: object) -> Iterable[str]:
