@@ -31,7 +31,17 @@ MAY_IMPORT = {
     "store": {"errors", "model"},
     "simulator": {"errors", "model", "drivers"},
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
-    "lifecycle": {"errors", "model", "view", "core", "drivers", "store"},
+    # what is claimed is read first: the intake of the lifecycle reads the inventory
+    "lifecycle": {
+        "errors",
+        "model",
+        "view",
+        "core",
+        "drivers",
+        "store",
+        "config",
+        "inventory",
+    },
     "inventory": {
         "errors",
         "model",
@@ -42,7 +52,7 @@ MAY_IMPORT = {
         "config",
         "files",
     },
-    "engine": {"errors", "model", "view", "core", "store", "inventory", "lifecycle"},
+    "engine": {"errors", "model", "view", "core", "store", "config", "inventory", "lifecycle"},
     "client": {"errors", "model"},
     "service": {"errors", "model"},
     "zones": {"errors", "model", "core/ranking", "client"},
