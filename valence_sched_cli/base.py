@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands share: no login, an exit code of their own, errors on one line."""
+"""PodmCommand: the base of all commands, with exit codes, errors on one line, ends on signals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud behind ``openstack``: logged in to when something must be asked of it, not before."""
+"""The cloud behind ``openstack``: its connection, service catalogue and Nova flavors, on demand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standalone program: a cliff application over the same commands that ``openstack`` has."""
+"""The program ``valence-sched``: a cliff application over the commands that ``openstack`` has."""
 
 from __future__ import annotations
 

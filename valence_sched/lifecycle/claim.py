@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claimer: decides and holds what was chosen, and decides again where another was faster."""
+"""Claimer: decides on what the store knows, claims the choice, retries after a conflict."""
 
 from __future__ import annotations
 

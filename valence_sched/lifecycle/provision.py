@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a request: decided, claimed together, composed side by side, or all taken back.
+"""Provisioner: claims and composes all nodes of a request, or removes them again.
 
-A node that its pod manager refuses goes to the next best one. When fewer come to be than the
-request must have, those that did are taken apart again.
+A node that its pod manager refuses goes to the next best one. Where fewer nodes are composed than
+the request must have, these are decomposed again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Progress:
 
 @dataclass(frozen=True)
 class Provisioner:
-    """Makes the nodes of requests; ``read`` gives a pod manager as it is, None when silent."""
+    """Makes the nodes of requests; ``read`` reads a pod manager, None where it does not answer."""
 
     store: Store
     claim_source: ClaimSource
@@ -84,10 +84,10 @@ class Provisioner:
     _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        doors: dict[str, threading.Semaphore] = defaultdict(
+        semaphores: dict[str, threading.Semaphore] = defaultdict(
             lambda: threading.Semaphore(self.parallel_per_podm)
         )
-        object.__setattr__(self, "_podm_semaphores", doors)
+        object.__setattr__(self, "_podm_semaphores", semaphores)
 
     def provision(
         self,
@@ -102,8 +102,8 @@ class Provisioner:
         ``detail`` says how much the result tells of the decision.
 
         Raises:
-            ClaimLost: somebody was faster every time; nothing is held.
-            ClaimState: the key stands for nodes that are being made.
+            ClaimLost: another claimer was faster every time; nothing is held.
+            ClaimState: the key stands for nodes that are being composed.
             NameTaken: the key stands for another request.
         """
         content = self.claim_source.content(request)
@@ -158,7 +158,7 @@ class Provisioner:
             progress.claim_lost |= isinstance(node, ClaimLost)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the nodes that a key stands for already; one that is only held, is made yet."""
+        """Return the nodes that a key stands for already; one that is only held is composed now."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -185,7 +185,7 @@ class Provisioner:
     def _compose_node(
         self, request: Request, claim: Claim, content: str, ttl_s: float
     ) -> tuple[ComposedNode | SchedulerError, list[str]]:
-        """Compose one claim, or what takes its place; return the node or why there is none."""
+        """Compose one claim, or one in its place; return the node or the error about it."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
         problem: SchedulerError
@@ -199,7 +199,7 @@ class Provisioner:
             except ClaimLost as error:
                 self._read_again(part.podm)
                 problem = error
-            except SchedulerError as error:  # unverified, or nothing was begun
+            except SchedulerError as error:  # unverified, or not begun
                 return error, notes
             if attempt == MOST_ATTEMPTS:
                 return problem, notes
@@ -214,7 +214,7 @@ class Provisioner:
     def _claim_another(
         self, request: Request, avoid: tuple[str, ...], key: str | None, content: str, ttl_s: float
     ) -> Claim | None:
-        """Claim one more node anywhere but there, under the key of the one that failed."""
+        """Claim one node on another pod manager, under the key of the one that failed."""
         excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
         one = msgspec.structs.replace(request, count=1, min_count=None, exclude_podms=excluded)
         with self._decision_lock:
@@ -224,13 +224,13 @@ class Provisioner:
                 return None
 
     def _read_again(self, podm: str) -> None:
-        with contextlib.suppress(SchedulerError):  # what was refused stands, read again or not
-            fresh = self.read(podm)
-            if fresh is not None:
-                self.store.remember(fresh)
+        with contextlib.suppress(SchedulerError):  # the refusal stands, read again or not
+            reading = self.read(podm)
+            if reading is not None:
+                self.store.remember(reading)
 
     def _remove_nodes(self, progress: _Progress) -> None:
-        """Take apart what came to be of too little."""
+        """Decompose the nodes of a request that got too few."""
         for node in progress.nodes:
             try:
                 self.composer.remove(node)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that does a saved plan, or refuses because something moved."""
+"""The command ``podm apply``: claims or composes a saved plan, or refuses an outdated one."""
 
 from __future__ import annotations
 

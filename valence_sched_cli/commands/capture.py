@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command that records pod managers."""
+"""The command ``podm capture``: records live pod managers as an inventory or as Redfish trees."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about claims: list, show, release, renew, reap."""
+"""The commands ``podm claim list, show, release, renew, reap``."""
 
 from __future__ import annotations
 

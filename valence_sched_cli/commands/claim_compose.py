@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``podm schedule`` does beyond deciding: hold what was chosen, or compose it."""
+"""Claims, composes, dispatches or previews a decision for ``podm schedule`` and ``podm apply``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that counts: how many more nodes there is room for."""
+"""The command ``podm fit``: counts how many more nodes of each flavor fit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about flavors: list, show, validate."""
+"""The commands ``podm flavor list, show, validate``."""
 
 from __future__ import annotations
 

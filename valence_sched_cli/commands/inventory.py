@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about inventories: validate, convert."""
+"""The commands ``podm inventory validate, convert, diff``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about nodes: list, show, delete."""
+"""The commands ``podm node list, show, delete``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about pod managers: list and show."""
+"""The commands ``podm list`` and ``podm show``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that takes back what is registered of a pod manager."""
+"""The commands ``podm create, set, unset, delete``, which edit the registry of pod managers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about policies: list, show, validate."""
+"""The commands ``scheduler policy list, show, validate``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of requests on the command line: what makes them, and the decisions as rows."""
+"""Request files of ``podm schedule``: their option, their requests, their decisions as rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that decides: which pod manager, which pool, which very blocks."""
+"""The command ``podm schedule``: selects the pod manager, the pool and the blocks of each node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that explains a decision from its report."""
+"""The command ``scheduler explain``: explains a decision from its report."""
 
 from __future__ import annotations
 

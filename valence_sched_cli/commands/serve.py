@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that serves recorded pod managers as live ones."""
+"""The command ``podm serve``: serves recorded pod managers as live Redfish services."""
 
 from __future__ import annotations
 

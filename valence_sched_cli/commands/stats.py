@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about what pod managers report by themselves: set, show, unset."""
+"""The commands ``podm stats set, show, unset``."""
 
 from __future__ import annotations
 

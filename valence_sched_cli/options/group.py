@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that say whose nodes they are and how they stand to each other."""
+"""Options for the owner and the group of a request: affinity, limits and spread."""
 
 from __future__ import annotations
 

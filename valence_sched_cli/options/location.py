@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that say where: aggregates, traits, capabilities, places, expressions."""
+"""Options that limit a request to aggregates, traits, capabilities, locations or an expression."""
 
 from __future__ import annotations
 

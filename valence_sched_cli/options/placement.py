@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of OpenStack Placement on the command line: resources, traits and aggregates."""
+"""Options in the syntax of OpenStack Placement: resources, required traits, member-of."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that say what a node should stand near."""
+"""Options that place nodes near external resources, such as volumes."""
 
 from __future__ import annotations
 

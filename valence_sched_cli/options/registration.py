@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that register a pod manager, and how a registered one is shown."""
+"""Options that register a pod manager, and the cells that show a registration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that make a request."""
+"""Options that make a request, and the request made of them."""
 
 from __future__ import annotations
 

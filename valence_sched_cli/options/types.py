@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as the words of the shell say them."""
+"""Types of option values: whole numbers, seconds and ages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that read well in a table and stay what they are in JSON."""
+"""Cells: values with one form for people and one for machines."""
 
 from __future__ import annotations
 

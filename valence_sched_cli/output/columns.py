@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between cells and formatters: no Python in a cell, no harm to a terminal."""
+"""Columns: checks those that a caller names; makes cells safe for terminals and flat for CSV."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An explanation for the eye: tables of filters, candidates and pod managers, then sentences."""
+"""ReportRenderer: a report as tables and sentences for a terminal, with a heat table of scores."""
 
 from __future__ import annotations
 

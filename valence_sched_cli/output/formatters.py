@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table styles of tabulate as output formatters: ``-f markdown`` for CI summaries, and more.
+"""Output formatters for the table styles of tabulate, such as ``-f markdown``.
 
 Every cliff application of the same environment gets them, and loads this module for each command
 that prints a table, so tabulate itself is imported only when a style is used.

@@ -8,6 +8,8 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import ProcessorSpec, Properties
 from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 from valence_sched.model.resource_classes import (
+    REFUSED,
+    STANDARD,
     add_needs,
     compile_amounts,
     resource_class_problem,
@@ -48,11 +50,11 @@ class TestClasses(unittest.TestCase):
                 self.assertEqual([expected], needs(**amounts))
 
     def test_every_class_that_is_known_asks_for_something_or_says_why_not(self):
-        for name in resource_classes.STANDARD:
+        for name in STANDARD:
             with self.subTest(name):
                 self.assertIsNone(resource_class_problem(name))
                 self.assertEqual(1, len(needs(**{name: 1})))
-        for name, hint in resource_classes.REFUSED.items():
+        for name, hint in REFUSED.items():
             with self.subTest(name):
                 self.assertIn(hint, resource_class_problem(name))
 
