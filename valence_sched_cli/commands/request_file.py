@@ -81,14 +81,6 @@ def decide(
         raise error.at(parsed_args.request_file) from None
 
 
-def request_names(requests: Sequence[Request]) -> list[str]:
-    """Return what each request is called: its number, and its id or its flavor."""
-    return [
-        f"{number}: {request.id or request.flavor or 'request'}"
-        for number, request in enumerate(requests, 1)
-    ]
-
-
 def rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of every decision; where one failed, only its own: nothing is placed."""
     for name, result in zip(names, decisions.results, strict=False):

@@ -18,6 +18,7 @@ from valence_sched_cli.output.decision import (
     EXPLAIN_COLUMNS,
     decision_rows,
     funnel_line,
+    request_names,
     summary_lines,
     without_redundant,
 )
@@ -160,7 +161,7 @@ class SchedulePodm(base.Lister):
         decisions = request_file.decide(self.scheduler(parsed_args), requests, parsed_args)
         self.exit_code = EXIT_CODES[decisions.report.outcome]
         self._write_report(parsed_args, decisions.report)
-        names = request_file.request_names(requests)
+        names = request_names(requests)
         self.closing += request_file.outcome_lines(decisions, names)
         return request_file.COLUMNS, list(request_file.rows(decisions, names))
 

@@ -22,6 +22,7 @@ from valence_sched_cli.output.columns import MACHINE
 if TYPE_CHECKING:
     from valence_sched.model.decision import Candidate, FunnelStep, PodmVerdict, Report
     from valence_sched.model.decision_result import DecisionResult, PodmDetail
+    from valence_sched.model.request import Request
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")
 EXPLAIN_COLUMNS = (*COLUMNS, "Scores", "Waste", "Reasons")
@@ -168,3 +169,11 @@ def funnel_line(report: Report, funnel: Sequence[FunnelStep]) -> str:
     left += [f"{s.went_on:,} after {s.filter}" for s in funnel if s.went_on < s.came_in]
     idle = ", ".join(step.filter for step in funnel if step.went_on == step.came_in)
     return f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
+
+
+def request_names(requests: Sequence[Request]) -> list[str]:
+    """Return the name of each request: its number, and its id or its flavor."""
+    return [
+        f"{number}: {request.id or request.flavor or 'request'}"
+        for number, request in enumerate(requests, 1)
+    ]
