@@ -339,7 +339,7 @@ class Engine(Scheduler):
 
 
 def _each(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:
-    """Change one thing after another; yield the errors, the others are changed all the same."""
+    """Call a change for each name; yield its errors, and go on with the other names."""
     for name in dict.fromkeys(names):
         try:
             change(name)

@@ -26,27 +26,27 @@ _SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 class _SignalInterrupt(KeyboardInterrupt):
-    """A signal came: like Ctrl-C, it is no failure of whatever plug-in runs at the moment."""
+    """A signal came: as with Ctrl-C, a plug-in that runs meanwhile has not failed."""
 
 
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """Have signals end what runs meanwhile, with the exit code that a shell gives them.
+    """Let signals end the command, with the exit code that a shell gives them.
 
-    One that is ignored, as with nohup, or that somebody handles already, stays as it is.
+    A signal that is ignored, as with nohup, or handled already, stays as it is.
     """
-    taken = []
+    default = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-        taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in taken:
+        default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in default:
         signal.signal(number, _interrupt)
     try:
         yield
     except _SignalInterrupt as ended:
         raise SystemExit(ended.args[0]) from None
     finally:
-        for number in taken:
+        for number in default:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -93,9 +93,9 @@ class PodmCommand:
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print; what cannot hold a structure gets it as JSON, and people get harmless text.
+        """Print; formats without structures get JSON in a cell, and people get harmless text.
 
-        An outcome that has none of the columns asked for, though another has, is no rows.
+        Where only another outcome of the command has the named columns, there are no rows.
         """
         known = self.column_names(parsed_args) or column_names
         check_columns(parsed_args.columns, known)
@@ -106,17 +106,17 @@ class PodmCommand:
         return status
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        """Return every column that these words may lead to; none where that is known too late.
+        """Return every column that these options may lead to; none where that is known too late.
 
-        A command that changes or writes anything returns them, so that a column that is not
-        there is refused before.
+        A command that changes or writes anything returns them, so that an unknown column is
+        refused before.
         """
         return ()
 
     def get_epilog(self) -> str:
-        """Say which plug-in this is, but in our own program, where it would cost a third more.
+        """Return the line that names the plug-in, nothing in the program ``valence-sched``.
 
-        cliff looks through every installed distribution for the answer.
+        cliff searches every installed distribution for it, which takes a third of a start.
         """
         ours = type(self.app).__module__.startswith("valence_sched_cli.")
         return "" if ours else str(super().get_epilog())  # type: ignore[misc]
@@ -129,11 +129,11 @@ class PodmCommand:
         return self._scheduler_app
 
     def scheduler(self, parsed_args: argparse.Namespace) -> Scheduler:
-        """Return the scheduler over what the words of the shell name."""
+        """Return the scheduler over what the options name."""
         return self.scheduler_app.engine(self.selection(parsed_args))
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
-        """Return the inventories and files that the words of the shell name."""
+        """Return the inventories and files that the options name."""
         from valence_sched.model.read_options import Selection
 
         return Selection(
@@ -146,7 +146,7 @@ class PodmCommand:
         )
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
-        """Return which live pod managers the words of the shell name, and how they are read."""
+        """Return which live pod managers the options name, and how they are read."""
         from valence_sched.model.read_options import ReadOptions
 
         if not hasattr(parsed_args, "podm_file"):  # a command that reads none
@@ -187,7 +187,7 @@ class PodmCommand:
         diagnostics.clear()  # in interactive mode another command comes after this one
 
     def _tell_remarks(self, remarks: Sequence[str]) -> None:
-        """Tell of what is doubtful in the inventory, or where that is told."""
+        """Tell what is doubtful in the inventory, or which command tells it."""
         if self.tells_remarks:
             for line in remarks:
                 self.tell(f"remark: {line}")
@@ -213,11 +213,11 @@ class Lister(PodmCommand, lister.Lister):
 
 
 class ShowOne(PodmCommand, show.ShowOne):
-    """A command that prints one thing."""
+    """A command that prints one object."""
 
 
 def _check_stdin(parsed_args: argparse.Namespace) -> None:
-    """Refuse to read standard input for two things: the second would find it empty."""
+    """Refuse to read standard input twice: the second reader would find it empty."""
     readers = [
         f"--{name.replace('_', '-')}" if name not in _ARGUMENTS else f"<{_ARGUMENTS[name]}>"
         for name in (

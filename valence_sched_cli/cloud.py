@@ -46,11 +46,11 @@ def catalogue(manager: Any) -> tuple[Registration, ...]:
     if connect is None:
         raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
     sdk = connect()
-    found = query_cloud(lambda: sorted(_endpoints(sdk)))
+    endpoints = query_cloud(lambda: sorted(_endpoints(sdk)))
     names: Counter[str] = Counter()
-    every = Counter(region for region, _ in found)
+    every = Counter(region for region, _ in endpoints)
     podms = []
-    for region, url in found:
+    for region, url in endpoints:
         if wrong := url_problem(url):
             raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {region}: {wrong}"))
         names[region] += 1
@@ -70,8 +70,8 @@ def _endpoints(sdk: Any) -> set[tuple[str, str]]:
         interface=config.get_interface(SERVICE_TYPE) or "public",
         region_name=config.region_name or None,
     )
-    every = [one for found in endpoints.values() for one in found]
-    return {(one.region_name or SERVICE_TYPE, one.url) for one in every}
+    listed = [one for region in endpoints.values() for one in region]
+    return {(one.region_name or SERVICE_TYPE, one.url) for one in listed}
 
 
 def query_cloud(query: Callable[[], Any]) -> Any:
@@ -114,7 +114,7 @@ def add_nova_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
+def nova_flavor(app: App, client_manager: Any, name: str) -> Flavor:
     """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
 
     Raises:
@@ -127,15 +127,15 @@ def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
     if connect is None:
         raise UsageError(f"{NOVA_OPTION}: only inside openstack, which knows a cloud")
     compute = connect().compute
-    found = query_cloud(lambda: compute.find_flavor(name, get_extra_specs=True))
-    if found is None:
+    answer = query_cloud(lambda: compute.find_flavor(name, get_extra_specs=True))
+    if answer is None:
         known = query_cloud(lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    return main.config.nova_flavor(_nova_document(found), name)
+    return app.config.nova_flavor(_nova_document(answer), name)
 
 
-def _nova_document(found: Any) -> dict[str, Any]:
+def _nova_document(flavor: Any) -> dict[str, Any]:
     """Return a flavor of openstacksdk as Nova's API has it."""
-    words = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
-    document = {word: getattr(found, word) for word in words}
-    return {**document, "swap": found.swap or 0, "extra_specs": dict(found.extra_specs or {})}
+    fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
+    document = {field: getattr(flavor, field) for field in fields}
+    return {**document, "swap": flavor.swap or 0, "extra_specs": dict(flavor.extra_specs or {})}

@@ -19,7 +19,7 @@ API_VERSIONS = ("1",)
 def make_client(instance: Any) -> App:
     """Return the scheduler's application for one run of the program; no cloud is needed.
 
-    One is logged in to only when it must be asked where a thing is.
+    The program logs in to one only to ask for the location of a resource.
     """
     from valence_sched_cli.cloud import sdk_connector
     from valence_sched_cli.output.progress import progress

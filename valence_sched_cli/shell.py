@@ -20,7 +20,7 @@ GROUP = "openstack.podm.v1"
 
 
 class Commands(CommandManager):
-    """The commands of our group, found without importing any of them."""
+    """The commands of the entry point group, listed without importing any of them."""
 
     def load_commands(self, namespace: str) -> None:
         """Remember the entry points of a group; a command is imported when it runs."""
@@ -30,7 +30,7 @@ class Commands(CommandManager):
 
 
 class ClientManager:
-    """What commands find under ``app.client_manager`` inside ``openstack``, without a cloud."""
+    """Stands in for the ``app.client_manager`` of ``openstack``, without a cloud."""
 
     @functools.cached_property
     def podm(self) -> App:
@@ -53,7 +53,7 @@ class Shell(app.App):
         self.client_manager = ClientManager()
 
     def interact(self) -> None:
-        """Read commands from a terminal; from anything else, that there is none is an error."""
+        """Read commands from a terminal; without a terminal, a missing command is an error."""
         if not self.stdin.isatty():
             self.stderr.write("no command: see 'valence-sched --help'\n")
             raise SystemExit(2)
@@ -61,7 +61,7 @@ class Shell(app.App):
         raise SystemExit(0)  # cliff would exit 1
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command; that there is no such one is a message and no data."""
+        """Run a command; the message about an unknown one goes to standard error."""
         try:
             self.command_manager.find_command(argv)
         except ValueError:

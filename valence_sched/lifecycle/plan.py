@@ -117,10 +117,10 @@ class PlanClaimer:
             planned = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
             for claim in self.store.claims.list(podm=podm):
-                taken = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
+                conflicts = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
                          if uri in planned - shared]  # fmt: skip
-                if taken:
-                    yield _describe_conflict(podm, taken, claim, nodes.get(claim.id))
+                if conflicts:
+                    yield _describe_conflict(podm, conflicts, claim, nodes.get(claim.id))
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
@@ -154,9 +154,9 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _describe_conflict(podm: str, taken: list[str], claim: Claim, node: str | None) -> str:
-    others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+def _describe_conflict(podm: str, uris: list[str], claim: Claim, node: str | None) -> str:
+    others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
     whose = f" of {claim.owner}" if claim.owner else ""
     user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
-    return (f"block {taken[0]}{others} of pod manager {podm!r} is in use by {user}, "
+    return (f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}, "
             f"which is {claim.state}")  # fmt: skip

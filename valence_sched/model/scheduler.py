@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Scheduler protocol: what a scheduler can be asked, in this process or elsewhere."""
+"""The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere."""
 
 from __future__ import annotations
 

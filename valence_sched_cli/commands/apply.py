@@ -39,12 +39,12 @@ class ApplyPodm(base.Lister):
         )
         inventory.add_inventory_options(parser)
         inventory.add_policy_file_option(parser)
-        deeds = parser.add_mutually_exclusive_group()
-        deeds.add_argument("--claim", action="store_true", help="only hold what the plan says")
-        deeds.add_argument(
+        modes = parser.add_mutually_exclusive_group()
+        modes.add_argument("--claim", action="store_true", help="only hold what the plan says")
+        modes.add_argument(
             "--compose", action="store_true", help="hold it and have it composed (default)"
         )
-        deeds.add_argument(
+        modes.add_argument(
             "--refresh",
             action="store_true",
             help="decide again on what is there now and show the difference; nothing is changed",

@@ -26,24 +26,24 @@ NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 
 
 def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what becomes of the decision."""
-    deeds = parser.add_mutually_exclusive_group()
-    deeds.add_argument(
+    """Add the options that claim, compose, dispatch or preview the decision."""
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument(
         "--claim", action="store_true", help="hold what was chosen in the state, for --ttl"
     )
-    deeds.add_argument(
+    modes.add_argument(
         "--compose",
         action="store_true",
         help="hold it, have the pod managers compose it, and read back that they did",
     )
-    deeds.add_argument(
+    modes.add_argument(
         "--dry-run",
         metavar="<where>",
         choices=("client", "server"),
         help="client: only decide, as without this option; server: also ask the pod manager "
         "whether it would compose that, where it can be asked",
     )
-    deeds.add_argument(
+    modes.add_argument(
         "--dispatch",
         metavar="<name=url>",
         help="hand the decision to somebody else who composes: webhook=<url> gets the report, "
@@ -61,13 +61,13 @@ def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _idempotency_key(text: str) -> str:
-    if not text.strip():  # what a variable that is not set leaves
+    if not text.strip():  # as an unset variable of the shell leaves it
         raise argparse.ArgumentTypeError("a word that is not empty, please")
     return text
 
 
 def add_claim_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how long something is held and waited for, and under which key."""
+    """Add the options for the time to live, the time to wait, and the idempotency key."""
     parser.add_argument(
         "--ttl",
         metavar="<age>",
@@ -99,18 +99,18 @@ def add_claim_options(parser: argparse.ArgumentParser) -> None:
 
 
 def result_columns(parsed_args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the columns of what is done, beside those of the decision."""
+    """Return the columns of nodes or receipts, beside those of the decision."""
     if parsed_args.compose:
         return NODE_COLUMNS
     return () if parsed_args.dispatch is None else DISPATCH_COLUMNS
 
 
 def check_options(parsed_args: argparse.Namespace) -> None:
-    """Refuse options that say two things about what becomes of the decision."""
+    """Refuse options that contradict each other."""
     from valence_sched.errors import UsageError
 
-    deed = parsed_args.claim or parsed_args.compose or parsed_args.dispatch is not None
-    if parsed_args.plan is not None and deed:
+    acts = parsed_args.claim or parsed_args.compose or parsed_args.dispatch is not None
+    if parsed_args.plan is not None and acts:
         raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
                          "and --dispatch out")  # fmt: skip
     if parsed_args.plan in ("-", ""):
@@ -118,7 +118,7 @@ def check_options(parsed_args: argparse.Namespace) -> None:
     if parsed_args.dispatch_key_env is not None and parsed_args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
     several = parsed_args.request_file is not None
-    if several and (deed or parsed_args.plan is not None or parsed_args.dry_run == "server"):
+    if several and (acts or parsed_args.plan is not None or parsed_args.dry_run == "server"):
         raise UsageError("--request-file: several requests are only decided on: leave --claim, "
                          "--compose, --dispatch, --plan and --dry-run server out")  # fmt: skip
 
@@ -140,7 +140,7 @@ def claim_line(claim: Claim) -> str:
 
 
 def detail_of(parsed_args: argparse.Namespace) -> Detail:
-    """Return how much of the decision the words of the shell want to see."""
+    """Return how much of the decision the options show."""
     if parsed_args.explain:
         return "explanation"
     return "report" if parsed_args.report or parsed_args.dispatch is not None else "summary"
@@ -150,7 +150,7 @@ def detail_of(parsed_args: argparse.Namespace) -> Detail:
 def changing_scheduler(
     command: PodmCommand, parsed_args: argparse.Namespace
 ) -> Iterator[Scheduler]:
-    """Yield the scheduler, and show how composing goes; tell who breaks it off what stays."""
+    """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
     line = StatusLine(command.app.stderr)
     engine = command.scheduler_app.engine(
         command.selection(parsed_args), on_state=lambda claim, state: line.show(f"{claim}: {state}")

@@ -88,8 +88,8 @@ class ValidateFlavor(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                found = self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
-                rows.append((file, True, len(found), Absent()))
+                flavors = self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
+                rows.append((file, True, len(flavors), Absent()))
             except (InputError, RequestError, UnknownName) as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1

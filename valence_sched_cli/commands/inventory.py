@@ -62,8 +62,8 @@ class ValidateInventory(base.Lister):
             diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            told = Sentence(error) if error else Absent()
-            rows.append((source, not error, *counts, Sentences(skipped), told, Sentences(remarks)))
+            cell = Sentence(error) if error else Absent()
+            rows.append((source, not error, *counts, Sentences(skipped), cell, Sentences(remarks)))
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
         return columns, [row[: len(columns)] for row in rows]
@@ -113,10 +113,11 @@ class DiffInventory(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        loader = self.scheduler_app.loader
         rows = [
-            (found.podm, found.kind, UriCell(found.name), found.change,
-             _cell(found.before), _cell(found.after))
-            for found in self.scheduler_app.loader.differences(parsed_args.old, parsed_args.new)
+            (difference.podm, difference.kind, UriCell(difference.name), difference.change,
+             _cell(difference.before), _cell(difference.after))
+            for difference in loader.differences(parsed_args.old, parsed_args.new)
         ]  # fmt: skip
         if not rows:
             self.closing.append("no difference")
@@ -168,14 +169,14 @@ def _cell(value: Any) -> Any:
 
 
 def _field_lines(value: dict[str, Any]) -> list[str]:
-    """Print a thing a field a line, without the name that stands beside it."""
-    found = []
+    """Print an object with a field on each line, without the name beside it."""
+    lines = []
     for key, item in value.items():
         if key == "devices":
-            found += _field_lines(item)
+            lines += _field_lines(item)
         elif key not in ("uri", "id"):
-            found.append(f"{key}: {_inline(item)}")
-    return found
+            lines.append(f"{key}: {_inline(item)}")
+    return lines
 
 
 def _inline(value: Any) -> str:

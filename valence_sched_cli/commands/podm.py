@@ -132,9 +132,9 @@ class ShowPodm(base.ShowOne):
             selection = msgspec.structs.replace(selection, live=live)
             self.tells_remarks = True
         scheduler = self.scheduler_app.engine(selection)
-        shown = scheduler.podm(parsed_args.podm)
-        podm = shown.podm
-        counted = shown.live or selection.live.state is not None
+        overview = scheduler.podm(parsed_args.podm)
+        podm = overview.podm
+        counted = overview.live or selection.live.state is not None
         cells = {
             "ID": podm.id,
             "Name": or_absent(podm.name),
@@ -149,13 +149,13 @@ class ShowPodm(base.ShowOne):
             "Facts": Pairs(podm.facts),
             "Generation": podm.generation,
             "Read At": or_absent(podm.read_at),
-            **(self._age_cells(podm.read_at) if shown.live else {}),
+            **(self._age_cells(podm.read_at) if overview.live else {}),
             **registered,
-            **_amount_cells(shown.amounts),
+            **_amount_cells(overview.amounts),
             **(_usage_cells(scheduler.block_usage(podm.id)) if counted else {}),
             "Pools": LinesCell([
                 {"pool": name, **_pool_fields(amounts)}
-                for name, amounts in shown.pools.items()
+                for name, amounts in overview.pools.items()
             ]),
             "Nodes": UriTails([node.uri for node in podm.nodes]),
         }  # fmt: skip

@@ -71,9 +71,9 @@ class ShowPolicy(base.ShowOne):
 
 def _overrides(use: WeigherUse) -> dict[str, Any]:
     """Return the other weights of a weigher as they are written, nothing where it has none."""
-    by = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
-    told = {place: weights for place, weights in by.items() if weights}
-    return {"overrides": told} if told else {}
+    by_place = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
+    overrides = {place: weights for place, weights in by_place.items() if weights}
+    return {"overrides": overrides} if overrides else {}
 
 
 class ValidatePolicy(base.Lister):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("Request", *decision.COLUMNS)
 
-#: What may be said beside a file; all else is said in it, for each request by itself.
+#: Options that are allowed beside a file; the file has all others, for each request by itself.
 _COMMON_OPTIONS = ("policy", "seed")
 _FILE_ONLY_OPTIONS = (
     "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
@@ -90,7 +90,7 @@ def rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any
 
 
 def outcome_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each thing to know about the outcome, the outcome itself last."""
+    """Yield the lines about the outcome, the outcome itself last."""
     report, failure = decisions.report, decisions.failure
     yield from decision.warning_lines(report.warnings)
     for name, result in zip(names, decisions.results, strict=False):

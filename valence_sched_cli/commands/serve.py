@@ -150,12 +150,12 @@ def _add_login_options(parser: argparse.ArgumentParser) -> None:
 
 def _number(text: str, most: float) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= most:
+        number = -1.0
+    if not 0 <= number <= most:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to {most:g}")
-    return found
+    return number
 
 
 def _milliseconds(text: str) -> float:

@@ -104,7 +104,7 @@ def make_request(
 
 @contextlib.contextmanager
 def flavor_named(request: Request, parsed_args: argparse.Namespace) -> Iterator[None]:
-    """Name the flavor in the error about a policy that a flavor names and nobody knows."""
+    """Name the flavor in the error about an unknown policy that a flavor names."""
     from valence_sched.errors import UnknownName
 
     try:
@@ -148,12 +148,12 @@ def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
     from valence_sched.errors import UsageError
     from valence_sched.model.extra_specs import qualify
 
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for name, expression in named:
-        if qualify(name) in found:
+        if qualify(name) in attributes:
             raise UsageError(f"--attribute: {name!r} twice: say what it must be in one of them")
-        found[qualify(name)] = expression
-    return found
+        attributes[qualify(name)] = expression
+    return attributes
 
 
 def nonempty_name(text: str) -> str:

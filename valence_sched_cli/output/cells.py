@@ -28,7 +28,7 @@ class Cell(FormattableColumn[T]):
 
 
 class Absent(Cell[None]):
-    """A value that nobody told: people see nothing, machines see null; sorts last."""
+    """An unknown value: people see nothing, machines see null; sorts last."""
 
     def __init__(self) -> None:
         super().__init__(None)

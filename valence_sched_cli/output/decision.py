@@ -92,7 +92,7 @@ def _verdict_row(verdict: PodmVerdict, detail: PodmDetail) -> tuple[Any, ...]:
 def without_redundant(
     columns: Sequence[str], rows: list[tuple[Any, ...]], parsed_args: argparse.Namespace
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return columns and rows without what a person can do without; programs get them all."""
+    """Return columns and rows without the redundant ones; programs get them all."""
     named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
 
     def is_redundant(name: str) -> bool:
@@ -102,13 +102,13 @@ def without_redundant(
             return not any(str(row[columns.index(name)]) for row in rows)
         return name == "Reason" and "Reasons" in columns
 
-    shown = [name for name in columns if not is_redundant(name)]
-    picks = [columns.index(name) for name in shown]
-    return shown, [tuple(row[pick] for pick in picks) for row in rows]
+    visible = [name for name in columns if not is_redundant(name)]
+    picks = [columns.index(name) for name in visible]
+    return visible, [tuple(row[pick] for pick in picks) for row in rows]
 
 
 def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
-    """Yield what to know about a decision beside its rows, the outcome last."""
+    """Yield the lines about a decision beside its rows, the outcome last."""
     from valence_sched.model.decision_result import MAX_LISTED_PODMS
 
     report = result.report
@@ -131,7 +131,7 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iterator[str]:
-    """Yield a line for each thing to know about the outcome, the outcome itself last.
+    """Yield the lines about the outcome, the outcome itself last.
 
     ``fewer`` is how the caller says that fewer nodes are enough.
     """
