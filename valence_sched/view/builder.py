@@ -68,9 +68,7 @@ class ViewBuilder:
                 unchanged.
         """
         if podm.id in self._files:
-            hint = "give every pod manager an id of its own"
-            raise DuplicateId(file, f"{document_path}.id", f"{podm.id!r} again, first in "
-                             f"{self._files[podm.id]}", "an id of its own", hint)  # fmt: skip
+            raise repeated_id(podm.id, self._files[podm.id], file, document_path)
         table = self._block_table(podm, file, document_path)
         self._files[podm.id] = file
         self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
@@ -213,6 +211,13 @@ class ViewBuilder:
                 blocks.append(members)
                 rows.append(first_row[owner[members]] + position)
         return np.concatenate(blocks), np.concatenate(rows)
+
+
+def repeated_id(podm_id: str, first_file: str, file: str, document_path: str) -> DuplicateId:
+    """Return the error about a podm whose id an earlier one of ``first_file`` has."""
+    found = f"{podm_id!r} again, first in {first_file}"
+    hint = "give every pod manager an id of its own"
+    return DuplicateId(file, f"{document_path}.id", found, "an id of its own", hint)
 
 
 def _flat(lists: Iterable[list[int]], size: int) -> Ints:
