@@ -153,7 +153,7 @@ class Decider:
 
     def _context(self, request: Request) -> EvaluationContext:
         alone, bound = self._prepare(request)
-        # its identity, and which values are open, do not depend on the company
+        # identity and open values do not depend on the group state
         request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
         return self._evaluate(request, bound)
 
@@ -177,7 +177,7 @@ class Decider:
         return self._cache.context(request, bound, strict=self._strict)
 
     def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
-        """Return the rows that pass what depends neither on what is free nor on the group."""
+        """Return the rows that pass all filters that read neither free capacity nor the group."""
         context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
         fixed = [
             filter_.name not in context.evaluation.availability_readers

@@ -65,8 +65,8 @@ class Evaluation:
 
     def copy(self) -> Evaluation:
         """Return an evaluation whose arrays can be changed without changing this one."""
-        found = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
-        return found.detached()
+        copied = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
+        return copied.detached()
 
     def window(self, first: int, last: int) -> Evaluation:
         """Return rows ``[first, last)`` as windows on the same memory."""

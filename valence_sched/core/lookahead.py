@@ -3,8 +3,8 @@
 
 Evaluating one pod again costs almost as much as evaluating sixty, so a batch that spreads over
 pods looks ahead: it takes the next node of several pods on the overlay, evaluates them together,
-and stores each result until that pod's turn comes. A pod that is asked for another node is put
-back as it was. The outcome is the same to the bit as without looking ahead.
+and stores each result until that pod's turn comes. A pod from which another node is taken is
+put back as it was. The outcome is the same to the bit as without looking ahead.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _is_ours(source: str) -> bool:
 
 
 @contextmanager
-def plugin_errors(who: str) -> Iterator[None]:
+def plugin_errors(source: str) -> Iterator[None]:
     """Name a plug-in that raises an error of another class than ours.
 
     Raises:
@@ -102,7 +102,7 @@ def plugin_errors(who: str) -> Iterator[None]:
     except SchedulerError:
         raise
     except Exception as error:
-        raise PluginError(one_line(f"{who}: {describe_error(error)}")) from error
+        raise PluginError(one_line(f"{source}: {describe_error(error)}")) from error
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that fills what is nearly full of the scarce things."""
+"""Tight weigher: fills the pools with the fewest free scarce resources."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ def _hint(value: str, known: Collection[str]) -> str:
 
 
 def _is_topology_name(view: View, name: str) -> bool:
-    found = view.memoise(
+    is_known = view.memoise(
         ("is place", name),
         lambda: any(name in topologies for topologies in _block_topologies(view)),
     )
-    return bool(found)
+    return bool(is_known)
 
 
 def _location_paths(view: View) -> set[str]:

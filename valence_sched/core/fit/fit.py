@@ -79,9 +79,9 @@ class Fitter:
         cheapest = self._cheapest_blocks(view, row)
         if cheapest is None:
             return None
-        wanted, wasted = cheapest
+        counts, wasted = cheapest
         table = view.block_tables[view.podm_of[row]]
-        blocks = table.free_blocks(int(view.position_of[row]), wanted)
+        blocks = table.free_blocks(int(view.position_of[row]), counts)
         return Fit(row, tuple(blocks), tuple(grants), wasted)
 
     def _fit_topology(
@@ -91,12 +91,12 @@ class Fitter:
         row: int,
         grants: list[tuple[int, float]],
     ) -> Fit | None:
-        wanted = topology.cheapest_blocks(view, row)
-        if wanted is None:
+        counts = topology.cheapest_blocks(view, row)
+        if counts is None:
             return None
         table = view.block_tables[view.podm_of[row]]
-        blocks = table.free_blocks_by_topology(int(view.position_of[row]), wanted, topology.domains)
-        kinds = [(kind, number) for (kind, _), number in wanted.items()]
+        blocks = table.free_blocks_by_topology(int(view.position_of[row]), counts, topology.domains)
+        kinds = [(kind, number) for (kind, _), number in counts.items()]
         return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
@@ -105,12 +105,12 @@ class Fitter:
         if shortfall:
             return shortfall
         _, items, caps, demands = self._cover_problem(view, row)
-        for index, wanted in enumerate(demands):
+        for index, needed in enumerate(demands):
             most = upper_bound(items, index, caps)
-            if most < wanted:
+            if most < needed:
                 least = [f"{name} blocks" for name in least_blocks(view.pools[row].limits)]
                 labels = [demand.label for demand in self.demands] + least
-                return f"{labels[index]} within the pool's block limits", wanted, most
+                return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
             groups = self._topology.block_offer(view, row).groups
             shortfall = topology.topology_shortfall(self._topology.rules, groups, view.pools[row])
@@ -137,8 +137,8 @@ class Fitter:
         counts = cheapest_cover(items, amounts, caps)
         if counts is None:
             return None
-        wanted = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
-        return wanted, waste(self.kinds, wanted.items(), self.needs)
+        by_kind = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
+        return by_kind, waste(self.kinds, by_kind.items(), self.needs)
 
     def _cover_problem(
         self, view: View, row: int
