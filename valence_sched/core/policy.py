@@ -99,7 +99,7 @@ class BoundPolicy:
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:
         """Return the readers that have no work unless a request sets what they read."""
-        return tuple(reader for reader in self.readers if not reader.by_the_way)
+        return tuple(reader for reader in self.readers if not reader.optional)
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:

@@ -31,7 +31,7 @@ NEEDS = request({"processor": {"total_cores": 8}}).needs
 
 
 class QuietRequest(Request, frozen=True, kw_only=True, dict=True):
-    """A request of somebody's own, with a field that nothing here knows."""
+    """A request with a field that the core does not know."""
 
     most_noise_db: int | None = None
 
@@ -160,14 +160,14 @@ class TestDeclarations(unittest.TestCase):
         missing = missing_readers(hard, bind(policy(weighers=("affinity",))))
         self.assertEqual(["spread"], [one.name for one in missing])
 
-    def test_what_reads_a_field_by_the_way_serves_it_and_is_never_idle(self):
+    def test_a_plugin_to_which_a_field_is_optional_serves_it_and_is_never_idle(self):
         bound = bind(policy("isolation"))
         self.assertEqual([], missing_readers(Request(owner="o"), bound))
         self.assertEqual(frozenset(), idle_readers(Request(), bound))
         missing = missing_readers(Request(owner="o"), bind(policy()))
         self.assertEqual([("weigher", "owner")], [(reader.kind, reader.name) for reader in missing])
 
-    def test_who_penalises_what_is_unknown_says_so(self):
+    def test_the_weigher_that_penalises_unknown_attributes_declares_it(self):
         mine = penalises_unknown(lambda view, request: np.ones(len(view)))
         asked = Policy(name="mine", weighers=(WeigherUse("mine"),), unknown="penalise")
         with installed(plugins.WEIGHERS, mine=mine):
