@@ -63,8 +63,8 @@ class Resource:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
         fields = [field for field in found if isinstance(field, Field)]
         cls.link_fields = tuple(field for field in fields if isinstance(field, Link | Parts))
-        said = {field.first for field in fields if field not in cls.link_fields}
-        cls.content_properties = tuple(sorted(said - {"Name", "Links"}))
+        content = {field.first for field in fields if field not in cls.link_fields}
+        cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
 
     def __init__(self, uri: str, json: Json, notes: Notes) -> None:
         self.uri, self.json, self.notes = uri, json, notes

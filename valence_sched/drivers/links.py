@@ -29,7 +29,7 @@ _PORTS = {"https": ":443", "http": ":80"}
 
 
 def path_of(uri: str) -> str:
-    """Return the path of a URI without trailing slash and fragment; a query is kept."""
+    """Return the path of a URI without trailing slash and fragment, with its query."""
     if uri[:1] == "/" != uri[1:2] and uri[-1] != "/" and "#" not in uri and "?" not in uri:
         return uri
     path, _, query = uri.partition("#")[0].partition("?")

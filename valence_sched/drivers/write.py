@@ -28,7 +28,7 @@ RUNNING_TASK_STATES = (
 
 
 class SendResult(NamedTuple):
-    """What became of a write.
+    """The outcome of a write.
 
     ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
     have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
@@ -68,7 +68,7 @@ def write(
 def node_uri_of(reply: Reply, target: str) -> str | None:
     """Return the URI of the system that a reply names, in its header or in a stanza.
 
-    A relative link is relative to ``target``; the host of an absolute one is not asked.
+    A relative link is relative to ``target``; the host of an absolute one is ignored.
     """
     body = reply.body or {}
     kind = str(body.get("@odata.type", ""))
@@ -89,8 +89,8 @@ def _wait_for_task(
     """
     if reply.status != ACCEPTED:
         return reply, False
-    told = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
-    monitor = link_path(urljoin(target, str(told))) if told else None
+    link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
+    monitor = link_path(urljoin(target, str(link))) if link else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
         try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
-A work list, not level by level: what a document links is asked for as soon as it is there. What
-to follow is declared (``fields.Link``); of what is read only in some cases the reader itself
-says whether it wants it, and then it is fetched, all of it at once.
+The order is that of a work list, not level by level: the links of a document are followed as soon
+as it is read. The links to follow are declared (``fields.Link``). Those that are read only in some
+cases are fetched, all at once, when the reader asks for them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Crawler:
         """Return a document, None when there is none.
 
         Raises:
-            KeyError: nobody asked for it.
+            KeyError: it was never requested.
             InputError: it cannot be read.
         """
         key = fold_uri(uri)
@@ -142,8 +142,8 @@ class Crawler:
             want = todo.pop()
             key, to = want.key, want.to
             self._spell(key, want.uri)
-            if key not in self._found and to.lasting and (kept := self._cache.get(key)):
-                self._found[key] = kept
+            if key not in self._found and to.lasting and (cached := self._cache.get(key)):
+                self._found[key] = cached
             if key in self._found:
                 if self._deep and (key, to) not in self._visited:
                     self._visited.add((key, to))
@@ -214,7 +214,7 @@ class Crawler:
             while want := self._next():
                 self._fetch(want)
         except BaseException as error:
-            with self._changed:  # raised where the crawl was asked for
+            with self._changed:  # raised by the thread that called fetch
                 self._error = self._error or error
                 self._changed.notify_all()
 

@@ -2,7 +2,7 @@
 """Read passes: fetches and reads documents again until no document is missing.
 
 Where documents bring what stands below them, reading may need no more than the root links, so
-it is tried at once: following what is there already costs as much as reading it.
+it is tried at once: following documents that are there costs as much as reading them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ReadParameters(Protocol):
 
 
 class ReadResult(NamedTuple):
-    """What came of it, in the order of ``live.Reading``."""
+    """The result, with the fields of ``pool.Reading`` in their order."""
 
     podm: FullPodm
     failure: str | None
@@ -114,27 +114,27 @@ class PodmReader:
             LOG.warning("%s: could not log out: %s", self._registration.name, error)
 
     def _read(self, dialects: Dialects) -> ReadResult:
-        known, pace = self._registration, self._settings
-        connection = Connection(known, self._password, self._deadline, pace.parallel, self._tls)
+        known, settings = self._registration, self._settings
+        connection = Connection(known, self._password, self._deadline, settings.parallel, self._tls)
         self._connection = connection
         root = enter_service(connection)
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
-        kept = DocumentCache(pace.cache, connection.url, known.username, self._at.timestamp())
-        if not pace.full:
-            kept.load()
+        cache = DocumentCache(settings.cache, connection.url, known.username, self._at.timestamp())
+        if not settings.full:
+            cache.load()
         documents = ExpandReader(connection)
         documents.read_features(root or {})
-        crawl = Crawler(documents, kept, connection.host, pace.parallel, self._start)
-        found = read_in_passes(crawl, dialect, root, known.name, connection.host)
-        notes, podm, read, _ = found
+        crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
+        result = read_in_passes(crawl, dialect, root, known.name, connection.host)
+        notes, podm, read, _ = result
         if root is None and not read:
             hint = "is it a Redfish service?"
             raise InputError(ROOT, "", "no such document", "a service root", hint)
-        kept.save(crawl.lasting_documents())
-        for remark in (*connection.remarks, *([kept.problem] if kept.problem else [])):
+        cache.save(crawl.lasting_documents())
+        for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
-        found_wrong = tuple(notes.diagnostics(known.name))
-        return ReadResult(self._with_registration(podm), None, found_wrong, read, *self._cost())
+        diagnostics = tuple(notes.diagnostics(known.name))
+        return ReadResult(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
         """Return a pod manager with what the operator says of it, which wins."""

@@ -24,7 +24,7 @@ EXPECTED = f"an inventory ({SCHEMA}), JSON Lines of podms, or a map from URI to 
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 
-#: Blank lines that are passed over to tell what a file is.
+#: Blank lines that are skipped to detect the format of a file.
 MAX_BLANK_LINES = 1000
 
 
@@ -43,7 +43,7 @@ TreeReader = Callable[[RecordedTree, str, str], Record]
 
 
 class NotAnInventory(InputError):
-    """Sound JSON that is no inventory and does not look like one."""
+    """Valid JSON that is no inventory and does not claim to be one."""
 
 
 def text_records(

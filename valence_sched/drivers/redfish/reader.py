@@ -83,7 +83,7 @@ def _find(service: LinkedDocuments) -> RedfishResources:
 
 
 def _root(service: LinkedDocuments) -> ServiceRoot:
-    """Return the service root; without one, look where its parts stand by custom."""
+    """Return the service root; without one, a root that links the usual URIs."""
     if json := service.json(ROOT, "the protocol"):
         return ServiceRoot(ROOT, json, service.notes)
     guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}

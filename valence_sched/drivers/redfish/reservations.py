@@ -18,7 +18,7 @@ PRECONDITION_FAILED = 412
 
 
 class BlockReservations:
-    """What is reserved on one pod manager by these hands; None before they reserved anything."""
+    """The blocks that this object reserved on one pod manager; None before it reserved any."""
 
     def __init__(self, session: Session, back: NodeReader) -> None:
         self._session, self._reader = session, back
@@ -28,8 +28,8 @@ class BlockReservations:
         """Reserve every block that one node has to itself, or none; return whether they are.
 
         Raises:
-            ClaimLost: somebody else has reserved one meanwhile.
-            PodmError: it cannot be told, or cannot be undone.
+            ClaimLost: another client has reserved one meanwhile.
+            PodmError: the state cannot be read, or the reservation not be undone.
         """
         self._reserved = []
         for block in self._own(request):

@@ -118,11 +118,11 @@ class RsdComposer:
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         """Return whether a node is there still, a while after it was deleted."""
-        patience, looks = self._patience(), 1 if sent.refused else LATE_READS
-        for _ in range(looks):
+        patience, reads = self._patience(), 1 if sent.refused else LATE_READS
+        for _ in range(reads):
             if self._state(node) is None:
                 return False
-            if looks > 1 and not patience.pause():
+            if reads > 1 and not patience.pause():
                 break
         return True
 
@@ -237,7 +237,7 @@ class RsdComposer:
         return read_podm(LinkedDocuments(self._get, NO_NOTES), "podm", "rsd")
 
     def _get(self, uri: str) -> Json | None:
-        """Return a document; one that is bad leaves out only what it tells of."""
+        """Return a document; of one that is bad only the content is left out."""
         reply = self._session.get(uri)
         if reply.status in GONE:
             return None

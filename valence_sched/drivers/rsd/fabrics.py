@@ -43,7 +43,7 @@ class FabricOffer:
 
 
 class FabricReach(NamedTuple):
-    """The PCIe fabrics that a system is taken to reach, and those of which that is told."""
+    """The PCIe fabrics that a system is assumed to reach, and those that name the system."""
 
     fabrics: frozenset[str]
     stated: frozenset[str]
@@ -74,7 +74,7 @@ def reachable_fabrics(
 ) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
     systems = list(systems)
-    told: dict[str, set[str]] = {system.uri: set() for system in systems}
+    named: dict[str, set[str]] = {system.uri: set() for system in systems}
     silent: set[str] = set()
     rich = {fabric for offer in offers for fabric in offer.fabrics}
     for fabric in fabrics:
@@ -82,13 +82,13 @@ def reachable_fabrics(
             continue
         hosts = _hosts(service, fabric, systems)
         for uri in hosts:
-            told[uri].add(fabric.uri)
+            named[uri].add(fabric.uri)
         if not hosts and systems:
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
             fabric.notes.remark(f"{fabric.uri}: {what}")
     return {
-        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in told.items()
+        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in named.items()
     }
 
 

@@ -85,7 +85,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 
 def find_resources(service: LinkedDocuments) -> RsdResources:
-    """Return the resources of a rack, and who reaches what."""
+    """Return the resources of a rack, and the fabrics that each system reaches."""
     root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))

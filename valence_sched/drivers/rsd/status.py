@@ -78,7 +78,7 @@ class RackUsage:
 
 
 def _is_erased(offer: FabricOffer) -> bool:
-    """Return whether nobody's data is on a device, by what it says itself."""
+    """Return whether a device holds no data, by its own document."""
     device = offer.device
     if not offer.is_drive:
         return device.fpga_erased is not False

@@ -54,7 +54,7 @@ def _stated(
 
 
 def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
-    """Check that a body says all that every capability of a use case requires.
+    """Check that a body has every property that the capabilities of a use case require.
 
     Raises:
         Refused: a property is missing.

@@ -13,14 +13,14 @@ Check = Callable[[Any], str | None]
 
 
 def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
-    """Return all that is wrong with a body, a line each; ``knows`` tells whether a URI is here."""
+    """Return the faults of a body, a line each; ``knows`` returns whether a URI exists here."""
     if not isinstance(body, dict):
         return ["The body: expected an object"]
     return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
 
 
 def requested_resources(body: Json) -> dict[str, list[str]]:
-    """Return the URIs that the elements of each list of a valid body ask for by name."""
+    """Return the URIs that the elements of each list of a valid body name."""
     return {
         key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
         for key in LISTS

@@ -71,17 +71,17 @@ class SimulatorApp:
         """Return the response, None when the connection is to be cut."""
         body = await request.read() if request.can_read_body else b""
         headers = {name.lower(): value for name, value in request.headers.items()}
-        ask = HttpRequest(request.method, request.path, dict(request.query), headers, body)
-        if self._is_dead(ask):
+        http_request = HttpRequest(request.method, request.path, dict(request.query), headers, body)
+        if self._is_dead(http_request):
             return None
-        await self._wait(ask, request.path_qs)
-        if (broken := await self._fault_response(ask, request)) is not None:
-            return broken
-        reply = self.podm.reply(ask)
-        if self._takes_fault("drop-reply", ask, request.path_qs):
+        await self._wait(http_request, request.path_qs)
+        if (faulty := await self._fault_response(http_request, request)) is not None:
+            return faulty
+        reply = self.podm.reply(http_request)
+        if self._takes_fault("drop-reply", http_request, request.path_qs):
             return None
         content = reply.body
-        if self._takes_fault("malformed", ask, request.path_qs):
+        if self._takes_fault("malformed", http_request, request.path_qs):
             content = content[: max(1, len(content) // 2)]
         return web.Response(status=reply.status, body=content, headers=reply.headers)
 

@@ -152,6 +152,6 @@ def _change(documents: DocumentTree, collection: str, uri: str, more: Iterable[s
     json = documents.get(collection)
     if json is None:
         return
-    kept = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
-    now = [*kept, *({"@odata.id": one} for one in more)]
+    others = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
+    now = [*others, *({"@odata.id": one} for one in more)]
     documents.put(collection, {**json, "Members": now, "Members@odata.count": len(now)})

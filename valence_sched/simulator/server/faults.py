@@ -79,8 +79,8 @@ class Fault:
         """Return whether a request is one that the fault is about, and it still applies."""
         if self.times <= 0 or (self.method and method != self.method):
             return False
-        asked = path_qs if "?" in self.path else path.rstrip("/") or "/"
-        return _pattern(self.path).match(asked) is not None
+        target = path_qs if "?" in self.path else path.rstrip("/") or "/"
+        return _pattern(self.path).match(target) is not None
 
 
 class Faults:

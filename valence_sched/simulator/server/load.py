@@ -82,7 +82,7 @@ def _blocks_collection(documents: DocumentTree) -> str:
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:
-    """Add a member without a second look: this one is meant to be wrong."""
+    """Add a member without any check: this one is meant to be wrong."""
     json = documents.get(collection)
     if json is not None:
         members = [*array_of(json, "Members"), {"@odata.id": link}]

@@ -105,7 +105,7 @@ def _check_status(name: str, value: Any, status: Json) -> None:
 
 
 def _keep_owner(composition: Composition, uri: str, json: Json, change: Json, client: str) -> None:
-    """Remember who reserved a block; it stays with whom reserved it first."""
+    """Remember the client that reserved a block first."""
     now = value_at(change, "CompositionStatus", "Reserved")
     if "CompositionStatus" not in change or now == json["CompositionStatus"].get("Reserved"):
         return

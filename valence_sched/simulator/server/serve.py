@@ -94,7 +94,7 @@ def serve(
 
 
 def _check_blocks(found: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
-    """Refuse a block in a fault rule that none of the pod managers has whom the rule is for."""
+    """Refuse a block in a fault rule that none of the pod managers of the rule has."""
     for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
         meant = [found[id_] for id_, one in faults.items() if name in one.paths("steal")]
         uris = [uri for documents in meant for uri, _ in blocks(documents)]
@@ -130,8 +130,8 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
         except OSError as error:
             for one in found:
                 one.close()
-            said = (error.strerror or "no reason told").lower()
-            text = f"{HOST}:{port + number}: {said}: name another --port, or 0 for free ones"
+            reason = (error.strerror or "no reason told").lower()
+            text = f"{HOST}:{port + number}: {reason}: name another --port, or 0 for free ones"
             raise PodmError(text) from None
     return found
 
@@ -141,13 +141,13 @@ async def listen(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
 ) -> AsyncIterator[None]:
     """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
-    from aiohttp import web  # an extra: only for those who serve
+    from aiohttp import web  # an extra, needed only to serve
 
     runners = []
     try:
         for app, sock in zip(apps, sockets, strict=True):
             if "refuse" in app.podm.faults:
-                continue  # bound and not listening: the port is kept, and refuses
+                continue  # bound and not listening: the port stays ours, and refuses
             runner = web.ServerRunner(
                 web.Server(app.handle, access_log=None), shutdown_timeout=0.5, access_log=None
             )
