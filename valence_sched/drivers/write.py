@@ -50,7 +50,7 @@ class SendResult(NamedTuple):
 def write(
     session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
 ) -> SendResult:
-    """Send once to ``target``, and wait for what was only accepted."""
+    """Send once to ``target``, and wait for the task of a reply that only accepts."""
     try:
         reply = send()
     except PodmError as error:
@@ -83,7 +83,7 @@ def node_uri_of(reply: Reply, target: str) -> str | None:
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Wait for what was accepted; return the last reply, and whether its task still goes on.
+    """Wait for a task; return the last reply, and whether the task still runs.
 
     A monitor that does not answer well for a while says nothing about its task.
     """

@@ -85,7 +85,7 @@ class PodmReader:
         return self._deadline.left_s
 
     def read(self, dialects: Dialects) -> ReadResult:
-        """Return the pod manager, or why it could not be read; never raises."""
+        """Return the pod manager, or the reason why it could not be read; never raises."""
         try:
             return self._read(dialects)
         except Unreachable as error:
@@ -137,7 +137,7 @@ class PodmReader:
         return ReadResult(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
-        """Return a pod manager with what the operator says of it, which wins."""
+        """Return a pod manager with the properties of its registration, which win."""
         known = self._registration
         return msgspec.structs.replace(
             podm,
@@ -160,7 +160,7 @@ class PodmReader:
         return ReadResult(self._with_registration(podm), failure, (), {}, *self._cost())
 
     def _url(self) -> str:
-        """Return where it is, without what may be secret."""
+        """Return the URL without credentials."""
         if self._connection:
             return self._connection.url
         return re.sub(r"//[^/]*@", "//", self._registration.url)

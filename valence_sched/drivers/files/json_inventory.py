@@ -179,7 +179,7 @@ def _lines(
 
 
 def _captured_at(fields: Fields) -> str | None:
-    """Return when a document says that it was captured; what is no text was refused before."""
+    """Return the capture time of a document; one that is no text was refused before."""
     try:
         return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
     except msgspec.MsgspecError:

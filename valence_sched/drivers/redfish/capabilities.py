@@ -48,7 +48,7 @@ class _TargetCollection(Resource):
 
 
 def read_capabilities(session: Session) -> ComposeCapabilities:
-    """Read what a service offers.
+    """Read the compose capabilities of a service.
 
     Raises:
         PodmError: the service root cannot be read.

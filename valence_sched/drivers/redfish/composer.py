@@ -91,7 +91,7 @@ class RedfishComposer:
             return CompositionResult(state="absent", reason=way)
         outcome, sent = self._compose_once(request, way, watch)
         if self._reservation and outcome.state == "absent" and sent.refused:
-            # It may have ended meanwhile, and what was refused is not there.
+            # It may have ended meanwhile, and a refused node is absent.
             self._reservation = None
             return self.compose(request, watch)
         return outcome
@@ -164,7 +164,7 @@ class RedfishComposer:
             )
 
     def _capabilities(self) -> ComposeCapabilities:
-        """Return what it offers, read once."""
+        """Return the compose capabilities, read once."""
         if self._known_capabilities is None:
             self._known_capabilities = read_capabilities(self._session)
         return self._known_capabilities

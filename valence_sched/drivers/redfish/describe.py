@@ -42,7 +42,7 @@ class ContentMemo(Generic[R, T]):
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def of(self, resource: R) -> T:
-        """Return what a resource is."""
+        """Return the description of a resource."""
         type_, json = type(resource), resource.json
         values = [json.get(name) for name in type_.content_properties]
         try:

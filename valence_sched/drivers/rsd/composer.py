@@ -137,7 +137,7 @@ class RsdComposer:
         return None
 
     def _body(self, request: CompositionRequest) -> Json:
-        """Return a request that names what the node is to be made of."""
+        """Return the body of an Allocate request that names the blocks of the node."""
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
             part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)

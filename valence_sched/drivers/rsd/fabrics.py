@@ -58,7 +58,7 @@ def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[F
             found[offer.device.uri] = FabricOffer(
                 old.device,
                 old.is_drive,
-                # What a network offers too, every system reaches.
+                # Every system reaches a device that a network offers too.
                 offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset(),
                 tuple(dict.fromkeys(old.ends + offer.ends)),
                 old.is_zoned or offer.is_zoned,
@@ -113,7 +113,7 @@ def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
 
 
 def _kind(device: PooledDevice) -> str:
-    """Return what a device is by its type, or by its place where it does not say."""
+    """Return the resource class of a device by its type, or by its place without a type."""
     if device.kind:
         return device.kind.lstrip("#").partition(".")[0].casefold()
     collection = device.uri.rpartition("/")[0].rpartition("/")[2]

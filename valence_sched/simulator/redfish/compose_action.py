@@ -21,7 +21,7 @@ REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
 
 
 class ComposeAction:
-    """What ``#CompositionService.Compose`` does on the documents of a pod manager."""
+    """The action ``#CompositionService.Compose`` on the documents of a pod manager."""
 
     def __init__(
         self, documents: DocumentTree, composition: Composition, reservations: Reservations

@@ -8,7 +8,7 @@ from typing import Any
 
 from valence_sched.simulator.server.documents import Json, SimulatedReply
 
-#: Says what is expected instead of a value; None when nothing is.
+#: Returns the expectation that a value does not meet, None for a value that is valid.
 Check = Callable[[Any], str | None]
 
 
@@ -156,7 +156,7 @@ def invalid_reply(violations: Iterable[str]) -> SimulatedReply:
 
 
 def missing_reply(uri: str) -> SimulatedReply:
-    """Return 404 for what is no composed node."""
+    """Return 404 for a URI that is no composed node."""
     return _refusal(404, "InvalidEndpoint", "No such composed node", [f"{uri} is not here"])
 
 

@@ -62,7 +62,7 @@ class SystemChooser:
         }
 
     def choose(self, body: Json) -> tuple[ChosenSystem | None, str]:
-        """Return what a valid body gets, None for nothing, and the counts after each filter."""
+        """Return the system of a valid body, None for none, and the counts after each filter."""
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
         for name, keeps in self._filters(body):
@@ -132,7 +132,7 @@ class SystemChooser:
         pooled = [o.device for o in self._free(system) if not o.is_drive]
         remote = [ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
         wanted = body.get("Processors") or []
-        # What the system has itself is taken before what a fabric would have to bring.
+        # Devices of the system are taken before those that a fabric would attach.
         return greedy.match_devices(
             wanted,
             [*there, *remote],

@@ -41,7 +41,7 @@ def cut(documents: DocumentTree, wanted: Json) -> str | None:
 
 
 def give_back(documents: DocumentTree, uri: str) -> None:
-    """Remove a volume, or a target with its logical drives; what they held is free again."""
+    """Remove a volume, or a target with its logical drives; their capacity is free again."""
     json = documents.get(uri)
     if json is None:
         return

@@ -33,7 +33,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """What came in: how many requests, the last of them, and how many at once."""
+    """The requests that came in: how many, the last of them, and how many at once."""
 
     requests: int = 0
     writes: int = 0
@@ -137,7 +137,7 @@ def _response(reply: EncodedReply) -> web.Response:
 
 
 def _cut(request: web.BaseRequest) -> web.Response:
-    """Cut the connection; what is returned goes nowhere."""
+    """Cut the connection; the returned response is never sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

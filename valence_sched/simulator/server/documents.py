@@ -47,7 +47,7 @@ class DocumentTree:
         return self._documents.get(_key(uri))
 
     def put(self, uri: str, json: Json) -> None:
-        """Put a document in place of what stood there."""
+        """Put a document at a URI, in place of an earlier one."""
         self._documents[_key(uri)] = json
         self.changes += 1
 
@@ -65,7 +65,7 @@ class DocumentTree:
         return dict(self._documents)
 
     def restore(self, copy: Mapping[str, Json]) -> None:
-        """Make the documents what they were when the copy was taken."""
+        """Restore the documents of a copy."""
         self._documents = dict(copy)
         self.changes += 1
 

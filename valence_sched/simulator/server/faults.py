@@ -198,5 +198,5 @@ def _path(words: list[str]) -> str:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the pattern of a path in which ``*`` alone is special; re keeps what it compiled."""
+    """Return the pattern of a path in which ``*`` alone is special; re caches compiled patterns."""
     return re.compile(".*".join(re.escape(part) for part in path.split("*")) + r"\Z", re.DOTALL)

@@ -72,7 +72,7 @@ class HttpRequest:
 
 
 class Reads:
-    """What is read of the documents of one pod manager."""
+    """Answers the reads of one pod manager."""
 
     def __init__(
         self, documents: DocumentTree, faults: Faults, tasks: Tasks, page_size: int

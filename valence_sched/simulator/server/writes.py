@@ -26,7 +26,7 @@ from valence_sched.simulator.server.tasks import Tasks
 
 
 class Writes:
-    """What changes the documents of one pod manager."""
+    """Answers the writes of one pod manager."""
 
     def __init__(
         self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float

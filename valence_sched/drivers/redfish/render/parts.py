@@ -89,7 +89,7 @@ def write_capabilities(
     zones: Sequence[tuple[str, Pool]],
     blocks: Sequence[FullBlock],
 ) -> Json:
-    """Return what the collection of systems says of composing, and write what that links.
+    """Return the composition properties of the collection of systems, and write their documents.
 
     Pools of equal limits share a capability; without pools it is for all there is.
     """
