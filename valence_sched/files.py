@@ -20,7 +20,7 @@ from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHe
 
 
 def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
-    """Read a file that a person wrote, or with a negative ``limit`` all of any file.
+    """Read a file up to the size of one that a person writes, or with a negative limit all of it.
 
     Raises:
         InputError: it cannot be read.

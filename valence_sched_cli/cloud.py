@@ -123,9 +123,6 @@ def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
         UnknownName: it has no such flavor.
         InputError: the flavor has an extra spec without a counterpart here.
     """
-    from valence_sched.config.foreign import nova
-    from valence_sched.config.foreign.base import DocumentCursor
-
     connect = sdk_connector(client_manager)
     if connect is None:
         raise UsageError(f"{NOVA_OPTION}: only inside openstack, which knows a cloud")
@@ -134,9 +131,7 @@ def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
     if found is None:
         known = query_cloud(lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    form = nova.parse_flavor(_nova_document(found), DocumentCursor(f"Nova flavor {name!r}"), dict)
-    main.config.remarks += form.remarks
-    return form.flavor
+    return main.config.nova_flavor(_nova_document(found), name)
 
 
 def _nova_document(found: Any) -> dict[str, Any]:

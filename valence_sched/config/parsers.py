@@ -26,68 +26,70 @@ def parse_flavors(
 ) -> list[Flavor]:
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
-    Each is in our words or in those of Valence, Nova or an RSD pod manager. ``known`` returns the
-    flavors that one may refer to; words that nobody looks at add a line each to ``remarks``.
+    Each is in the project's own format or in that of Valence, Nova or an RSD pod manager. ``known``
+    returns the flavors that one may refer to; each word that has no effect adds a line to
+    ``remarks``.
 
     Raises:
-        InputError: naming the place, what was found and what was expected.
-        UnknownName: a flavor refers to one that is not known.
-        RequestError: naming the place, a flavor contradicts itself.
+        InputError: naming the path, what was found and what was expected.
+        UnknownName: a flavor refers to an unknown one.
+        RequestError: naming the path, a flavor contradicts itself.
     """
-    forms = [
-        (place, parse_flavor(item, DocumentCursor(file, place), known))
-        for place, item in _items(load_yaml(data, file), "flavors", file)
-    ]
+    flavors: list[tuple[str, Flavor]] = []
+    lines: list[str] = []
+    for path, item in _items(load_yaml(data, file), "flavors", file):
+        parsed = parse_flavor(item, DocumentCursor(file, path), known)
+        flavors.append((path, parsed.flavor))
+        lines += parsed.remarks
     if remarks is not None:
-        remarks += [line for _, read in forms for line in read.remarks]
-    found = _check_unique_names([(place, read.flavor) for place, read in forms], file)
-    for place, flavor in found:
-        _check_syntax(flavor, file, place)
-        if not all(ask.needs for ask in flavor.alternatives):
-            raise InputError(file, f"{place}.properties", "nothing asked for", "at least one need")
+        remarks += lines
+    for path, flavor in _check_unique_names(flavors, file):
+        _check_syntax(flavor, file, path)
+        if not all(alternative.needs for alternative in flavor.alternatives):
+            raise InputError(file, f"{path}.properties", "nothing asked for", "at least one need")
         try:
             sealed(compile_request(RequestSpec(flavor=flavor.name), flavor))
         except RequestError as error:
-            raise error.at(f"{file}: {place}") from None
-    return [flavor for _, flavor in found]
+            raise error.at(f"{file}: {path}") from None
+    return [flavor for _, flavor in flavors]
 
 
-def _check_syntax(noun: Flavor | RequestSpec, file: str, place: str) -> None:
-    """Refuse words that have a grammar of their own and do not follow it."""
+def _check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
+    """Raise InputError for a text that does not follow its grammar."""
     if isinstance(noun.capabilities, str):
         try:
             parse_capabilities(noun.capabilities)
         except ValueError as error:
-            raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
-    for path, text in noun.attributes.items():
-        if wrong := extra_specs.condition_problem(path, text):
-            raise InputError(file, f"{place}.attributes[{path!r}]", wrong)
+            raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+    for attribute, condition in noun.attributes.items():
+        if problem := extra_specs.condition_problem(attribute, condition):
+            raise InputError(file, f"{path}.attributes[{attribute!r}]", problem)
     if noun.where is not None:
-        expression.parse_expression(noun.where, file, f"{place}.where")
+        expression.parse_expression(noun.where, file, f"{path}.where")
 
 
 def parse_policies(data: bytes, file: str) -> list[Policy]:
     """Parse a policies file, a list under ``policies`` or a single policy, and bind each.
 
     Raises:
-        InputError: naming the place, what was found and what was expected.
+        InputError: naming the path, what was found and what was expected.
         UnknownName: a filter, weigher or scheduler that is not installed.
     """
     items = _items(load_yaml(data, file), "policies", file)
-    texts = [(place, convert(item, PolicyText, file, place)) for place, item in items]
-    found = [text.policy() for _, text in _check_unique_names(texts, file)]
-    for policy in found:
+    texts = [(path, convert(item, PolicyText, file, path)) for path, item in items]
+    policies = [text.policy() for _, text in _check_unique_names(texts, file)]
+    for policy in policies:
         bind(policy, file)
-    return found
+    return policies
 
 
 def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Request]]:
-    """Parse a file of requests: ``(place, request)`` of each in a list under ``requests``.
+    """Parse a file of requests: ``(path, request)`` of each in a list under ``requests``.
 
-    A single request is a file, too, and so is one as a report holds it, compiled.
+    A file may also be a single request, also one that is compiled, as a report has it.
 
     Raises:
-        InputError: naming the place, what was found and what was expected.
+        InputError: naming the path, what was found and what was expected.
     """
     document = load_yaml(data, file)
     if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
@@ -97,32 +99,32 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
         )
         return [("$", convert(document, Request, file))]
     if not (isinstance(document, dict) and "requests" in document):
-        asked = convert(document, RequestSpec, file)
-        _check_syntax(asked, file, "$")
-        return [("$", asked)]
-    found = convert(document, RequestFile, file).requests
+        spec = convert(document, RequestSpec, file)
+        _check_syntax(spec, file, "$")
+        return [("$", spec)]
+    specs = convert(document, RequestFile, file).requests
     ids: set[str] = set()
-    for number, asked in enumerate(found):
-        if asked.id and asked.id in ids:
-            raise InputError(file, f"$.requests[{number}].id", f"{asked.id!r} again", "its own id")
-        ids.add(asked.id)
-        _check_syntax(asked, file, f"$.requests[{number}]")
-    return [(f"$.requests[{number}]", asked) for number, asked in enumerate(found)]
+    for number, spec in enumerate(specs):
+        if spec.id and spec.id in ids:
+            raise InputError(file, f"$.requests[{number}].id", f"{spec.id!r} again", "its own id")
+        ids.add(spec.id)
+        _check_syntax(spec, file, f"$.requests[{number}]")
+    return [(f"$.requests[{number}]", spec) for number, spec in enumerate(specs)]
 
 
 def parse_resources(data: bytes, file: str) -> list[CustomResource]:
     """Parse a resources file: a list under ``resources``, or a single resource.
 
     Raises:
-        InputError: naming the place, what was found and what was expected.
+        InputError: naming the path, what was found and what was expected.
     """
     items = _items(load_yaml(data, file), "resources", file)
-    found = [(place, convert(item, CustomResource, file, place)) for place, item in items]
-    return [resource for _, resource in _check_unique_names(found, file)]
+    resources = [(path, convert(item, CustomResource, file, path)) for path, item in items]
+    return [resource for _, resource in _check_unique_names(resources, file)]
 
 
 def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
-    """Return ``(place, item)`` of a list, of a list under ``key``, or of a single item."""
+    """Return ``(path, item)`` of a list, of a list under ``key``, or of a single item."""
     many = isinstance(document, dict) and key in document
     if not many and not isinstance(document, list):
         return [("$", document)]
@@ -135,12 +137,12 @@ def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
     return [(f"{above}[{number}]", item) for number, item in enumerate(items)]
 
 
-def _check_unique_names(found: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
-    """Return nouns as they are when no two have one name."""
+def _check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
+    """Return the nouns unchanged if no two have one name."""
     names: set[str] = set()
-    for place, noun in found:
+    for path, noun in nouns:
         name: str = noun.name  # type: ignore[attr-defined]
         if name in names:
-            raise InputError(file, f"{place}.name", f"{name!r} again", "a name of its own")
+            raise InputError(file, f"{path}.name", f"{name!r} again", "a name of its own")
         names.add(name)
-    return found
+    return nouns

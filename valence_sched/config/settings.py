@@ -9,10 +9,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from valence_sched import files
 from valence_sched.config import parsers
+from valence_sched.config.foreign import nova
+from valence_sched.config.foreign.base import DocumentCursor
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
@@ -125,6 +127,16 @@ class Configuration:
         if not flavor:
             raise UnknownName("flavor", reference, by_name)
         return flavor
+
+    def nova_flavor(self, document: dict[str, Any], name: str) -> Flavor:
+        """Return a flavor of a cloud, which ``document`` describes as Nova's API does, as ours.
+
+        Raises:
+            InputError: it has an extra spec without a counterpart here.
+        """
+        parsed = nova.parse_flavor(document, DocumentCursor(f"Nova flavor {name!r}"), dict)
+        self.remarks += parsed.remarks
+        return parsed.flavor
 
     def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
         """Return the mix of all known flavors, each by its share."""

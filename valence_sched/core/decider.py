@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler in this process: a View, policies, and the straight line between them."""
+"""The decider: answers requests on one snapshot of the inventory under named policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
 from valence_sched.core.batch import Batch, schedule
-from valence_sched.core.decision import Decision, unknown_resources
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.unknown_terms import unknown_terms
@@ -30,10 +30,10 @@ from valence_sched.core.policy import (
 from valence_sched.core.ranking import rank_rows
 from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
+from valence_sched.model.decision_result import Ranking
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request, sealed
-from valence_sched.model.scheduler import Ranking
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.evaluate import check_amounts
 from valence_sched.view.update import splice
@@ -43,8 +43,8 @@ from valence_sched.view.view import Mask, View
 class Decider:
     """Decides on the View it holds; the View changes only through :meth:`replace`.
 
-    ``mix`` makes what requests leave room for that bring none; it is asked once, and only when a
-    policy looks at it.
+    ``mix`` returns the workload to leave room for, where a request brings none; it is called once,
+    and only when a policy reads it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Decider:
         self._strict = strict
 
     def snapshot(self) -> View:
-        """Return the current snapshot; it never changes, a newer one takes its place."""
+        """Return the current snapshot; it never changes, a newer one replaces it."""
         return self._view
 
     @property
@@ -85,11 +85,10 @@ class Decider:
         Returns a decision even when nothing fits: the reasons are in it.
 
         Raises:
-            RequestError: the request asks for nothing, contradicts itself, or states a wish
-                that no filter of its policy reads.
-            UnknownName: no such policy, a pod manager that is not there, or the name of an
-                amount written wrongly.
-            PluginError: a plugin broke its contract and the engine is strict.
+            RequestError: the request asks for nothing, contradicts itself, or sets a field that
+                no plug-in of its policy reads.
+            UnknownName: no such policy or pod manager, or the name of an amount written wrongly.
+            PluginError: a plug-in broke its contract and the decider is strict.
         """
         return Decision(try_alternatives(self._context(request), schedule), self._skipped)
 
@@ -99,29 +98,29 @@ class Decider:
         All or nothing: a request for which fewer nodes fit than it must have fails them all.
         Errors as for one request.
         """
-        asked = []
+        sealed_requests = []
         for number, request in enumerate(requests, 1):
             try:
-                asked.append(self._prepare(request)[0])
+                sealed_requests.append(self._prepare(request)[0])
             except (RequestError, UnknownName) as error:
                 alone = len(requests) == 1
                 raise (error if alone else error.at(f"request {number}")) from None
 
-        def case(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
+        def context(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
             bound = self._policy(request.policy)
             eligible = functools.partial(self._eligible, request, bound)
             request = with_group_state(ledger.view, request, eligible, earlier)
             bound = self._reduce(bound, idle_readers(request, bound))
             return ledger.context(request, bound, strict=self._strict)
 
-        return decide_all(self._view, asked, case, schedule, self._skipped)
+        return decide_all(self._view, sealed_requests, context, schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
-        case = self._context(request)
-        part = Attempt(case, Batch([], case.view, case.evaluation, case.request))
-        decision = Decision([part], self._skipped)
-        rows = rank_rows(case.view, case.evaluation.cost, case.request, 0)
+        context = self._context(request)
+        attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
+        decision = Decision([attempt], self._skipped)
+        rows = rank_rows(context.view, context.evaluation.cost, context.request, 0)
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
 
@@ -130,26 +129,22 @@ class Decider:
     ) -> list[tuple[str, int]]:
         """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
-        ``warnings`` gets a line for each plugin that broke its contract.
+        ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
         """
         _check_countable(request)
-        case = self._context(request)
+        context = self._context(request)
         if warnings is not None:
-            view, request = case.view, case.request
-            notes = [
-                *case.evaluation.notes,
-                *unknown_resources(view, request),
-                *unknown_terms(view, request),
-            ]
+            view, request = context.view, context.request
+            notes = [*context.evaluation.notes, *unknown_terms(view, request)]
             warnings += [note for note in notes if note not in warnings]
-        fits = count_fits(case, most)
+        fits = count_fits(context, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:
-        """Take in a podm as it is now; the next decision sees it.
+        """Replace a podm by a newer reading of it; the next decision sees it.
 
         Raises:
-            InputError: the podm is not what it must be; the View stays as it was.
+            InputError: the podm is invalid; the View stays as it was.
         """
         builder = self._builder.empty_copy()
         builder.add(podm, file)
@@ -158,7 +153,7 @@ class Decider:
 
     def _context(self, request: Request) -> EvaluationContext:
         alone, bound = self._prepare(request)
-        # its identity, and which values are open, do not depend on the company
+        # identity and open values do not depend on the group state
         request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
         return self._evaluate(request, bound)
 
@@ -182,7 +177,7 @@ class Decider:
         return self._cache.context(request, bound, strict=self._strict)
 
     def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
-        """Return the rows that pass what depends neither on what is free nor on the group."""
+        """Return the rows that pass all filters that read neither free capacity nor the group."""
         context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
         fixed = [
             filter_.name not in context.evaluation.availability_readers
@@ -198,7 +193,7 @@ class Decider:
         return self._without_idle_readers[key]
 
     def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
-        """Return the request with the usual mix, if its policy looks at one and it has none."""
+        """Return the request with the usual mix, if its policy reads one and it has none."""
         if request.mix.shares or "mix" not in bound.fields_read:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
@@ -220,7 +215,7 @@ class Decider:
 
 
 def _check_countable(request: Request) -> None:
-    """Refuse rules of a group that pod managers keep only together: each is counted alone."""
+    """Refuse group rules that concern several pod managers: each one is counted alone."""
     group = request.group
     if group is None or not group.hard:
         return

@@ -38,7 +38,7 @@ class Ledger:
 
     @property
     def view(self) -> View:
-        """Return what is left."""
+        """Return the View with what is free now."""
         return self._snapshot.view
 
     def context(
@@ -96,7 +96,7 @@ class _UsedSnapshot:
 
     @property
     def view(self) -> View:
-        """Return what is left."""
+        """Return the View with what is free now."""
         return self.overlay.view
 
     def note_change(self, row: int) -> None:
@@ -113,8 +113,8 @@ class _UsedSnapshot:
         dirty: Ints = (self._last_change > cached.version)[self.view.podm_of].nonzero()[0]
         part = cached.evaluation.select(dirty)
         every = len(dirty) == len(self.view)
-        now = self.uncached_view() if every else self.view.take(dirty)
-        now.precompute_free(request.needs)
-        reevaluate(now, request, cached.bound, part, strict=strict)
+        view = self.uncached_view() if every else self.view.take(dirty)
+        view.precompute_free(request.needs)
+        reevaluate(view, request, cached.bound, part, strict=strict)
         cached.evaluation.write(dirty, part)
         return len(dirty)

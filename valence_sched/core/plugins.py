@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters, weighers and schedulers there are, ours and other people's, by entry point."""
+"""Plug-ins: loads filters, weighers, schedulers and the other entry points by name."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Plugins:
     load_errors: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str, where: str = "") -> Callable[..., Any]:
-        """Return the plugin of this name.
+        """Return the plug-in of this name.
 
         Raises:
-            UnknownName: there is none; the message names the nearest.
+            UnknownName: no plug-in has it; the message names the nearest.
             PluginError: it is installed but could not be imported.
         """
         if name in self.load_errors:
@@ -54,31 +54,31 @@ class Plugins:
 
 @functools.cache
 def load(group: str) -> Plugins:
-    """Return the plugins of an entry point group, in name order."""
-    broken: dict[str, str] = {}
+    """Return the plug-ins of an entry point group, in name order."""
+    load_errors: dict[str, str] = {}
 
-    def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
-        broken[entry_point.name] = describe_error(error)
+    def note_failure(_manager: Any, entry_point: Any, error: BaseException) -> None:
+        load_errors[entry_point.name] = describe_error(error)
 
     noun = group.rpartition(".")[2]
     kind = noun if noun.endswith("ss") else noun.removesuffix("s")
     try:
         manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
-            group, on_load_failure_callback=remember
+            group, on_load_failure_callback=note_failure
         )
     except SystemExit as error:
         raise PluginError(f"a {kind} of a plug-in calls sys.exit when it is imported") from error
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for extension in sorted(manager, key=_ours_first):
         name, value = extension.name, extension.entry_point.value
         if not callable(extension.plugin):
-            broken[name] = f"{value} is not a function"
-        elif name in found:
-            broken[f"{name} of {value}"] = f"{sources[name]} has the name"
+            load_errors[name] = f"{value} is not a function"
+        elif name in by_name:
+            load_errors[f"{name} of {value}"] = f"{sources[name]} has the name"
         else:
-            found[name], sources[name] = extension.plugin, value
-    return Plugins(kind, found, sources, broken)
+            by_name[name], sources[name] = extension.plugin, value
+    return Plugins(kind, by_name, sources, load_errors)
 
 
 class InstalledPlugins(Mapping[str, Callable[..., Any]]):
@@ -112,18 +112,18 @@ def _is_ours(source: str) -> bool:
 
 
 @contextmanager
-def plugin_errors(who: str) -> Iterator[None]:
-    """Name a plugin that raises what is no error of ours.
+def plugin_errors(source: str) -> Iterator[None]:
+    """Name a plug-in that raises an error of another class than ours.
 
     Raises:
-        PluginError: it did.
+        PluginError: the plug-in raised it.
     """
     try:
         yield
     except SchedulerError:
         raise
     except Exception as error:
-        raise PluginError(one_line(f"{who}: {describe_error(error)}")) from error
+        raise PluginError(one_line(f"{source}: {describe_error(error)}")) from error
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -137,5 +137,5 @@ def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def summary(plugin: Callable[..., Any]) -> str:
-    """Return the first line of a plugin's docstring: what it keeps or prefers."""
+    """Return the first line of a plug-in's docstring: what it keeps or prefers."""
     return (inspect.getdoc(plugin) or "").partition("\n")[0]

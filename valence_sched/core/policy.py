@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy bound to its plugins: every name resolved, every option checked."""
+"""Bound policies: a policy with its plug-ins loaded and its options checked."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ class BoundWeigher:
         """Return its weight per row, by the aggregates and the zone of the pod manager."""
         by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
         zones = [by_zone.get(zone, self.weight) for zone in view.zone.values]
-        found: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
+        weights: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
         by_name = self.overrides.aggregate
-        told = [
+        named = [
             [by_name[name] for name in has if name in by_name] for has in view.aggregates.values
         ]
-        if any(told):
-            least = [round(min(some) * WEIGHT_UNITS) if some else -1 for some in told]
+        if any(named):
+            least = [round(min(some) * WEIGHT_UNITS) if some else -1 for some in named]
             ours = np.array(least, dtype=np.int64)[view.aggregates.codes]
-            found = np.where(ours < 0, found, ours)
-        return found
+            weights = np.where(ours < 0, weights, ours)
+        return weights
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
 
     Raises:
         UnknownName: no such filter, weigher or scheduler; the nearest is named.
-        InputError: an option the plugin does not have, or of the wrong type, or one plugin twice.
+        InputError: an option the plug-in does not have, or of the wrong type, or a plug-in twice.
     """
     where = f"{file}: policy {policy.name!r}"
     plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
@@ -162,12 +162,12 @@ def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
 def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
     function = plugins.load(plugins.FILTERS).get(use.name, where)
     check_declarations(function, "filter", use.name, where)
-    given = _check_options(function, use.name, use.options, where)
+    options = _check_options(function, use.name, use.options, where)
     explain = getattr(function, "terms", None)
     return BoundFilter(
         use.name,
-        functools.partial(function, **given),
-        functools.partial(explain, **given) if explain else None,
+        functools.partial(function, **options),
+        functools.partial(explain, **options) if explain else None,
         declarations(function),
     )
 
@@ -175,33 +175,33 @@ def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
 def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
     function = plugins.load(plugins.WEIGHERS).get(use.name, where)
     check_declarations(function, "weigher", use.name, where)
-    given = _check_options(function, use.name, use.options, where)
+    options = _check_options(function, use.name, use.options, where)
     return BoundWeigher(
         use.name,
         round(use.weight * WEIGHT_UNITS),
-        functools.partial(function, **given),
+        functools.partial(function, **options),
         use.overrides,
         declarations(function),
     )
 
 
 def _check_options(
-    function: Callable[..., Any], name: str, given: dict[str, Any], where: str
+    function: Callable[..., Any], name: str, options: dict[str, Any], where: str
 ) -> dict[str, Any]:
     known = plugins.options(function)
     hints = _hints(function)
     checked = {}
-    for option, value in given.items():
-        place = f"option {option!r} of {name!r}"
+    for option, value in options.items():
+        option_path = f"option {option!r} of {name!r}"
         if option not in known:
-            raise InputError(where, place, "no such option", hint=suggest(option, known))
+            raise InputError(where, option_path, "no such option", hint=suggest(option, known))
         hint = hints.get(option, Any)
-        checked[option] = convert(value, hint, where, place)
+        checked[option] = convert(value, hint, where, option_path)
     return checked
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a plugin's options; of names that only type checkers see, none."""
+    """Return the types of a plug-in's options; none where only a type checker sees the names."""
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError:
@@ -237,9 +237,9 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_unknown(request: Request, policy: Policy) -> Request:
-    """Return the request as a policy reads it: what an unknown attribute means is settled.
+    """Return the request with the meaning that a policy gives to unknown attributes.
 
-    Anew where another policy has settled it before, as in a request from a report.
+    It replaces the meaning given by another policy, as in a request from a report.
     """
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
     if {need.unknown for ask in request.alternatives for need in ask.needs} <= {unknown}:

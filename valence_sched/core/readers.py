@@ -70,8 +70,8 @@ def installed_readers() -> tuple[RequestReader, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
-    found = [*_readers_of("filter", filters), *_readers_of("weigher", weighers)]
-    return tuple(sorted(found, key=_report_order))
+    readers = [*_readers_of("filter", filters), *_readers_of("weigher", weighers)]
+    return tuple(sorted(readers, key=_report_order))
 
 
 def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
@@ -91,8 +91,8 @@ def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
 
 def _report_order(reader: RequestReader) -> tuple[str, int]:
     fields = {field for field, _ in reader.required}
-    places = [place for place, field in enumerate(REPORTED_FIRST) if field in fields]
-    return reader.kind, min(places, default=len(REPORTED_FIRST))
+    positions = [position for position, field in enumerate(REPORTED_FIRST) if field in fields]
+    return reader.kind, min(positions, default=len(REPORTED_FIRST))
 
 
 def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
@@ -106,8 +106,10 @@ def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where:
     known = _fields_of(Request)
     for field in (field for declared in declarations(plugin) for field in declared.fields):
         if field not in known:
-            place = f"{kind} {name!r} reads {field!r}"
-            raise InputError(where, place, "no such field of a request", hint=suggest(field, known))
+            declared_field = f"{kind} {name!r} reads {field!r}"
+            raise InputError(
+                where, declared_field, "no such field of a request", hint=suggest(field, known)
+            )
 
 
 def _fields_of(kind: type[Request]) -> set[str]:

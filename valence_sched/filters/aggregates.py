@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps members of aggregates."""
+"""Aggregates filter: keeps pod managers by the aggregates they are members of."""
 
 from __future__ import annotations
 

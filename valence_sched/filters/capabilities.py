@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers with the asked capabilities."""
+"""Capabilities filter: keeps pod managers that have the requested capabilities."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pools for which an expression holds."""
+"""Expression filter: keeps pools for which the expression of a request holds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps what stands near a thing outside, such as a volume."""
+"""Proximity filter: keeps pools near external resources, such as a volume."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
-@reads("near", when=lambda near: any(not thing.soft for thing in near))
+@reads("near", when=lambda near: any(not resource.soft for resource in near))
 @terms
 def near(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools that share zone, an aggregate and every fact with each thing to be near to."""
-    for thing in request.near:
-        if not thing.soft:
-            yield from proximity_terms(view, thing)
+    for resource in request.near:
+        if not resource.soft:
+            yield from proximity_terms(view, resource)

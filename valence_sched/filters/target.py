@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps the pod managers a request names, and none that it excludes."""
+"""Target filter: keeps the pod managers that a request names, and drops those it excludes."""
 
 from __future__ import annotations
 

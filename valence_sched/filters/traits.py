@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pools with the required traits and none of the forbidden."""
+"""Traits filter: keeps pools with the required traits and none of the forbidden."""
 
 from __future__ import annotations
 

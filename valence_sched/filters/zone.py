@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps one availability zone."""
+"""Zone filter: keeps pod managers of one availability zone."""
 
 from __future__ import annotations
 

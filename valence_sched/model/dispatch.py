@@ -17,8 +17,8 @@ from valence_sched.model.need import Alternative
 class Order:
     """A decision to dispatch: its document as bytes, and its nodes.
 
-    ``alternatives`` are those of the flavor that the nodes are made by, each once. ``key`` signs
-    the document; it is never printed.
+    ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
+    document; it is never printed.
     """
 
     report: bytes

@@ -183,7 +183,7 @@ def _optional_names(kind: type[Request]) -> tuple[str, ...]:
 
 
 def sealed(request: Request) -> Request:
-    """Check a request and give it an id: its own, or else a digest of its evaluation key.
+    """Check a request and give it an id: its own, or else a digest of its identity.
 
     ``count`` and ``alternates`` are not part of the digest: a request for more nodes gets the same
     first answer.
@@ -196,6 +196,17 @@ def sealed(request: Request) -> Request:
     """
     for alternative in request.alternatives:
         _check_alternative(alternative)
+    _check_requirements(request)
+    if request.id:
+        return request
+    digest = hashlib.blake2b(request.identity, digest_size=8)
+    _ = request.evaluation_key  # computed once for a request that is decided on again
+    identified = msgspec.structs.replace(request, id=digest.hexdigest())
+    identified.__dict__.update(request.__dict__)  # neither depends on the id
+    return identified
+
+
+def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
         raise RequestError(
             f"at least {request.required_count} of {request.count} nodes: ask for more nodes, or "
@@ -219,13 +230,6 @@ def sealed(request: Request) -> Request:
             _ = request.where_expression
         except InputError as error:
             raise RequestError(str(error)) from None
-    if request.id:
-        return request
-    digest = hashlib.blake2b(request.identity, digest_size=8)
-    _ = request.evaluation_key  # worked out once for a request that comes again
-    named = msgspec.structs.replace(request, id=digest.hexdigest())
-    named.__dict__.update(request.__dict__)  # none of it depends on the id
-    return named
 
 
 def _check_alternative(alternative: Alternative) -> None:

@@ -23,7 +23,7 @@ BUSY_TIMEOUT_MS = 20_000
 
 
 class WorkCounts:
-    """Work done by this process: what tests and benchmarks count instead of seconds."""
+    """The work done through one database: tests and benchmarks count it instead of seconds."""
 
     def __init__(self) -> None:
         self.transactions = 0

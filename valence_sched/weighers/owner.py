@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that keeps the nodes of one owner apart."""
+"""Owner weigher: spreads the nodes of one owner over pod managers."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation
 from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, SplicedSnapshot
+from valence_sched.core.explain.report import decision_report
 from valence_sched.model.inventory import to_json
 from valence_sched.testing import request, view
 from valence_sched.view.builder import ViewBuilder
@@ -114,18 +115,18 @@ class TestExact(unittest.TestCase):
         fresh = engine(view(*podms.values()))
         for word in words:
             asked = request(CORES, **word)
-            here, there = (e.select_destinations(asked).report() for e in (kept, fresh))
+            here, there = (decision_report(e.select_destinations(asked)) for e in (kept, fresh))
             self.assertEqual(to_json(there), to_json(here))
 
     def test_an_earlier_decision_stays_what_it_was(self):
         found = engine(view(pod("a", 3), pod("b", 2)))
         first = found.select_destinations(request(CORES, count=2))
-        before = to_json(first.report())
+        before = to_json(decision_report(first))
         found.select_destinations(request(CORES, count=5, alternates=1))
         found.replace(lean(pod("a", 0)))
         found.replace(lean(pod("c", 9)))
         found.select_destinations(request(CORES))
-        self.assertEqual(before, to_json(first.report()))
+        self.assertEqual(before, to_json(decision_report(first)))
 
     def test_a_plugin_that_fails_on_a_new_podm_is_noted_there_and_until_it_is_gone(self):
         def fragile(view, request):

@@ -15,6 +15,8 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.batch import place
 from valence_sched.core.evaluate import evaluate
 from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.group_state import affects_own_podm_only, with_group_state
 from valence_sched.core.policy import bind
@@ -118,7 +120,7 @@ class TestCompany(unittest.TestCase):
         decision = engine_of(*site).select_destinations(asked)
         self.assertEqual(["roomy", "roomy"], chosen(decision))
         self.assertEqual(("a", "b"), decision.request.company.open["zone"])
-        reason = decision.stop_reason(0).text
+        reason = Verdicts(decision).stop_reason(0).text
         words = "spread: group g: spread over zone, skew 2: needs fewer than 2, has "
         self.assertTrue(reason.startswith(words), reason)
 
@@ -417,7 +419,9 @@ class TestBatch(unittest.TestCase):
         site = [{"id": str(n), "zone": f"z{n % 3}", "blocks": cpus(2)} for n in range(9)]
         group = {"name": "g", "spread": [{"over": "zone"}], "soft_anti_affinity": ["podm"]}
         asked = request(CORES, count=7, min_count=0, group=group, owner="me", alternates=1)
-        reports = {to_json(engine_of(*site).select_destinations(asked).report()) for _ in range(3)}
+        reports = {
+            to_json(decision_report(engine_of(*site).select_destinations(asked))) for _ in range(3)
+        }
         self.assertEqual(1, len(reports))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of OpenStack Nova: as its API has them, and as ``openstack flavor show`` prints them.
+"""OpenStack Nova flavors as the API returns them and as ``openstack flavor show`` prints them.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each of at
-least so many GiB. Extra specs: ``resources:CLASS=N`` takes the place of the flavor's own amount,
-0 included; ``trait:X=required|forbidden``; ``capabilities:KEY`` is a condition on a capability of
+least so many GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0
+included; ``trait:X=required|forbidden``; ``capabilities:KEY`` is a condition on a capability of
 the pod manager, in Nova's operators. What tunes a virtual machine is remarked on, and every other
 key is an error, also where Nova would pass over it.
 """
@@ -26,7 +26,7 @@ from valence_sched.model.request import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 
-#: What the API and the client say about the record: who may use it, and under which other names.
+#: Fields of the API and the client about the record: its access rules and other names.
 RECORD_FIELDS = (
     "links", "location", "original_name", "access_project_ids", "rxtx_factor", "is_public",
     "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled",
@@ -56,34 +56,37 @@ class NovaFlavor(Noun, frozen=True, kw_only=True):
 
 
 def recognises(document: Any) -> bool:
-    """Return whether a document is a Nova flavor, or the API's answer that holds one."""
+    """Return whether a document is a Nova flavor, or an answer of the API that holds one."""
     if not isinstance(document, dict):
         return False
     return _is_wrapped(document) or not {"vcpus", "ram"}.isdisjoint(document)
 
 
-def parse_flavor(document: Any, where: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Read a Nova flavor.
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+    """Parse a Nova flavor.
 
     Raises:
-        InputError: it is none, says a thing twice, or has an extra spec that has no counterpart
-            here.
+        InputError: it is invalid, has a field twice, or an extra spec without a counterpart here.
     """
     if _is_wrapped(document):
-        document, where = document["flavor"], where.at("flavor")
+        document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
         if alias in document and name in document:
-            raise where.at(alias).error(f"the same as {name!r} beside it", "one of them")
+            raise cursor.at(alias).error(f"the same as {name!r} beside it", "one of them")
     body = {
         ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD_FIELDS
     }
-    specs_at = where.at("properties" if "properties" in document else "extra_specs")
-    specs_at.convert(body.get("extra_specs", {}), dict[str, str])  # names it as it is written
-    template = where.convert(body, NovaFlavor)
+    specs_cursor = cursor.at("properties" if "properties" in document else "extra_specs")
+    specs_cursor.convert(
+        body.get("extra_specs", {}), dict[str, str]
+    )  # an error names the key as it is written
+    template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
     if template.swap not in (0, "", "0"):
-        remarks.append(where.at("swap").remark("not looked at: swap space is a matter of the node"))
-    specs = _ExtraSpecs(specs_at, remarks)
+        remarks.append(
+            cursor.at("swap").remark("not looked at: swap space is a matter of the node")
+        )
+    specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
     flavor = Flavor(
@@ -103,66 +106,68 @@ def _is_wrapped(document: dict[Any, Any]) -> bool:
 
 def _properties(template: NovaFlavor, named: dict[str, int]) -> Properties:
     amounts = {"VCPU": template.vcpus, "MEMORY_MB": template.ram} | named
-    found = placement.compile_amounts({name: amount for name, amount in amounts.items() if amount})
+    properties = placement.compile_amounts(
+        {name: amount for name, amount in amounts.items() if amount}
+    )
     if placement.DRIVE in named:
-        return found
+        return properties
     drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
-    return msgspec.structs.replace(found, drives=tuple(drives))
+    return msgspec.structs.replace(properties, drives=tuple(drives))
 
 
 class _ExtraSpecs:
     """The extra specs of one flavor, read one by one."""
 
-    def __init__(self, where: DocumentCursor, remarks: list[str]) -> None:
-        self.where, self.remarks = where, remarks
+    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
+        self.cursor, self.remarks = cursor, remarks
         self.amounts: dict[str, int] = {}
         self.required: list[str] = []
         self.forbidden: list[str] = []
         self.attributes: dict[str, str] = {}
 
     def read(self, key: str, text: str) -> None:
-        """Take one extra spec to where it belongs.
+        """Add one extra spec to the amounts, traits or attributes.
 
         Raises:
-            InputError: it has no counterpart here, or its value is wrong.
+            InputError: it has no counterpart here, or its value is invalid.
         """
-        place = self.where.at(key)
+        cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
         if not colon or not name:
             hint = f"capabilities:{key} is a capability, trait:NAME a trait"
-            raise place.error("an extra spec without a scope", "SCOPE:NAME", hint)
+            raise cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
         if scope == "resources":
-            self.amounts[name] = _amount(name, text, place)
+            self.amounts[name] = _amount(name, text, cursor)
         elif scope == "trait":
             if text not in ("required", "forbidden"):
-                raise place.error(repr(text), "'required' or 'forbidden'")
+                raise cursor.error(repr(text), "'required' or 'forbidden'")
             (self.required if text == "required" else self.forbidden).append(name)
         elif scope == "capabilities":
-            self.attributes[key.replace(":", ".", 1)] = _expression(key, text, place)
+            self.attributes[key.replace(":", ".", 1)] = _expression(key, text, cursor)
         elif scope in VIRTUAL_SCOPES:
-            self.remarks.append(place.remark("not looked at: it tunes a virtual machine"))
+            self.remarks.append(cursor.remark("not looked at: it tunes a virtual machine"))
         else:
-            raise _unknown_scope(scope, place)
+            raise _unknown_scope(scope, cursor)
 
 
-def _amount(name: str, text: str, place: DocumentCursor) -> int:
-    if wrong := placement.resource_class_problem(name):
-        raise place.error(wrong)
+def _amount(name: str, text: str, cursor: DocumentCursor) -> int:
+    if problem := placement.resource_class_problem(name):
+        raise cursor.error(problem)
     if not text.isdecimal() or len(text) > 15:
-        raise place.error(repr(text), "a whole number from 0 on")
+        raise cursor.error(repr(text), "a whole number from 0 on")
     return int(text)
 
 
-def _expression(key: str, text: str, place: DocumentCursor) -> str:
-    if wrong := operators.condition_problem(key.replace(":", ".", 1), text):
-        raise place.error(wrong)
+def _expression(key: str, text: str, cursor: DocumentCursor) -> str:
+    if problem := operators.condition_problem(key.replace(":", ".", 1), text):
+        raise cursor.error(problem)
     return text
 
 
-def _unknown_scope(scope: str, place: DocumentCursor) -> Exception:
+def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:
     plain = scope.rstrip("0123456789")
     if plain in SCOPES and plain != scope:
         hint = f"groups by number are not told apart here: write {plain}:"
     else:
         hint = REFUSED.get(scope) or suggest(scope, (*SCOPES, *VIRTUAL_SCOPES))
-    return place.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)
+    return cursor.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)

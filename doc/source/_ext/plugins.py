@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directive ``opinions``: filters or weighers, by entry point, from their docstrings."""
+"""The directive ``plugins``: filters or weighers, by entry point, from their docstrings."""
 
 import inspect
 import json
@@ -26,7 +26,7 @@ KINDS = {
 }
 
 
-class Opinions(SphinxDirective):
+class Plugins(SphinxDirective):
     """A section per entry point of ours: its docstring, then its options and their defaults."""
 
     required_arguments = 1
@@ -82,5 +82,5 @@ def _plain(value: Any) -> Any:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the directive."""
-    app.add_directive("opinions", Opinions)
+    app.add_directive("plugins", Plugins)
     return {"parallel_read_safe": True}
