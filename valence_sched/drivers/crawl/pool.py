@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from valence_sched.drivers.crawl.reading import PodmReader
+from valence_sched.drivers.crawl.reading import PodmReader, Reading
 from valence_sched.drivers.dialect import Dialects
-from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
-from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import Registration
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
@@ -57,23 +54,6 @@ class ReadSettings:
     full: bool = False
     cache: Path | None = None
     raw: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The result of reading one pod manager.
-
-    When it could not be read, ``podm`` has status Offline (it does not answer) or Unknown (its
-    answers cannot be read) and neither blocks nor stocks, and ``failure`` is the reason in one
-    line. ``diagnostics`` are as for a recorded tree. ``documents`` are those read, by URI.
-    """
-
-    podm: FullPodm
-    failure: str | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
-    documents: dict[str, Json] = field(default_factory=dict, repr=False)
-    requests: int = 0
-    seconds: float = 0.0
 
 
 def now() -> datetime:
@@ -176,7 +156,7 @@ class ReaderPool:
                 target.registered, target.password, settings, read_at, self._start_helper, self._tls
             )
             self._running[index] = reader
-            reading = Reading(*reader.read(self._dialects))
+            reading = reader.read(self._dialects)
             if not settings.raw:
                 reading.documents.clear()
             self._running.pop(index, None)
@@ -210,7 +190,7 @@ class ReaderPool:
         """Cut off readers whose deadline has passed; report those that do not end even so."""
         for index, reader in list(self._running.items()):
             if reader.left_s <= -GRACE_S and index not in self._reported:
-                self._results.put((index, Reading(*reader.timeout_result())))
+                self._results.put((index, reader.timeout_result()))
                 self._start_thread()  # its thread may hang for long
             elif reader.left_s <= 0:
                 reader.cut()

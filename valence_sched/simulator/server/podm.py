@@ -15,7 +15,7 @@ from valence_sched.simulator.server.documents import DocumentTree, SimulatedRepl
 from valence_sched.simulator.server.errors import RequestRefused, error_body, method_not_allowed
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.load import complete
-from valence_sched.simulator.server.reads import HttpRequest, Reads
+from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
 from valence_sched.simulator.server.sessions import Account, Sessions, add_session_service
 
 #: Documents that can be read without a login.
@@ -65,8 +65,8 @@ class SimulatedPodm:
             timeout_s=settings.session_timeout_s,
             collection=add_session_service(documents, settings.session_timeout_s),
         )
-        self.writes = writes.Writes(documents, self.faults, settings.clock, settings.task_s)
-        self._reads = Reads(documents, self.faults, self.writes.tasks, settings.page_size)
+        self.writes = writes.DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
+        self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
         self._cached_changes = -1
 

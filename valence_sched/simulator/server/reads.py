@@ -71,7 +71,7 @@ class HttpRequest:
     body: bytes = field(default=b"", repr=False)
 
 
-class Reads:
+class DocumentReads:
     """Answers the reads of one pod manager."""
 
     def __init__(

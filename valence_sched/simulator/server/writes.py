@@ -25,7 +25,7 @@ from valence_sched.simulator.server.patch import patch_document
 from valence_sched.simulator.server.tasks import Tasks
 
 
-class Writes:
+class DocumentWrites:
     """Answers the writes of one pod manager."""
 
     def __init__(
