@@ -14,12 +14,12 @@ from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
-from valence_sched_cli.output import prepare
-from valence_sched_cli.output.prepare import prepare_formatter
+from valence_sched_cli.output.columns import check_columns, has_any_column, prepare_formatter
 
 if TYPE_CHECKING:
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
     from valence_sched.model.read_options import ReadOptions, Selection
+    from valence_sched.model.scheduler import Scheduler
 
 #: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -67,7 +67,7 @@ class PodmCommand:
     formatter: Any
     exit_code = 0
     tells_remarks = False  # on the inventory, each, and not only how many there are
-    _main: Operations | None = None
+    _scheduler_app: App | None = None
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""
@@ -75,7 +75,7 @@ class PodmCommand:
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
-                prepare.check_columns(parsed_args.columns, known)
+                check_columns(parsed_args.columns, known)
             with interrupt_on_signals():
                 status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
@@ -98,8 +98,8 @@ class PodmCommand:
         An outcome that has none of the columns asked for, though another has, is no rows.
         """
         known = self.column_names(parsed_args) or column_names
-        prepare.check_columns(parsed_args.columns, known)
-        if not prepare.has_any_column(parsed_args.columns, column_names):
+        check_columns(parsed_args.columns, known)
+        if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
         self.formatter = prepare_formatter(self.formatter, parsed_args.formatter)
         status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
@@ -122,16 +122,35 @@ class PodmCommand:
         return "" if ours else str(super().get_epilog())  # type: ignore[misc]
 
     @property
-    def main(self) -> Operations:
-        """Return the scheduler's parts; they are imported when first asked for."""
-        if self._main is None:
-            self._main = self.app.client_manager.podm
-        return self._main
+    def scheduler_app(self) -> App:
+        """Return the scheduler's application; it is imported when a command first needs it."""
+        if self._scheduler_app is None:
+            self._scheduler_app = self.app.client_manager.podm
+        return self._scheduler_app
+
+    def scheduler(self, parsed_args: argparse.Namespace) -> Scheduler:
+        """Return the scheduler over what the words of the shell name."""
+        return self.scheduler_app.engine(self.selection(parsed_args))
+
+    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
+        """Return the inventories and files that the words of the shell name."""
+        from valence_sched.model.read_options import Selection
+
+        return Selection(
+            sources=tuple(getattr(parsed_args, "inventory", ())),
+            strict=getattr(parsed_args, "strict", False),
+            resource_files=tuple(getattr(parsed_args, "resource_file", ())),
+            flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
+            policy_files=tuple(getattr(parsed_args, "policy_file", ())),
+            live=self.live(parsed_args, only),
+        )
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the words of the shell name, and how they are read."""
         from valence_sched.model.read_options import ReadOptions
 
+        if not hasattr(parsed_args, "podm_file"):  # a command that reads none
+            return ReadOptions(state=parsed_args.state)
         catalogue = None
         if parsed_args.from_catalog:
             catalogue = cloud.catalogue(self.app.client_manager)
@@ -147,30 +166,17 @@ class PodmCommand:
             liveness=getattr(parsed_args, "liveness", None),
         )
 
-    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
-        """Return the inventories and files that the words of the shell name."""
-        from valence_sched.model.read_options import Selection
-
-        return Selection(
-            sources=tuple(parsed_args.inventory),
-            strict=parsed_args.strict,
-            resource_files=tuple(parsed_args.resource_file),
-            flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
-            policy_files=tuple(getattr(parsed_args, "policy_file", ())),
-            live=self.live(parsed_args, only),
-        )
-
     def tell(self, text: str) -> None:
         """Write one line for the person at the terminal; data goes elsewhere."""
         self.app.stderr.write(f"{text}\n")
 
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
-        if self._main is None:
+        if self._scheduler_app is None:
             return
-        for line in dict.fromkeys(self._main.config.remarks):
+        for line in dict.fromkeys(self._scheduler_app.config.remarks):
             self.tell(f"remark: {line}")
-        self._main.config.remarks.clear()
-        diagnostics = self._main.diagnostics
+        self._scheduler_app.config.remarks.clear()
+        diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
         remarks = diagnostics.lines("remark")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
@@ -187,7 +193,7 @@ class PodmCommand:
                 self.tell(f"remark: {line}")
         elif remarks:
             noun = "remark" if len(remarks) == 1 else "remarks"
-            live = self._main is not None and bool(self._main.sources.live_ids)
+            live = self._scheduler_app is not None and bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
 

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
 
 API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
@@ -16,8 +16,8 @@ DEFAULT_API_VERSION = "1"
 API_VERSIONS = ("1",)
 
 
-def make_client(instance: Any) -> Operations:
-    """Return the scheduler's parts for one run of the program; no cloud is needed.
+def make_client(instance: Any) -> App:
+    """Return the scheduler's application for one run of the program; no cloud is needed.
 
     One is logged in to only when it must be asked where a thing is.
     """
@@ -25,9 +25,9 @@ def make_client(instance: Any) -> Operations:
     from valence_sched_cli.output.progress import progress
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
 
-    return Operations(progress=progress(), cloud=sdk_connector(instance))
+    return App(progress=progress(), cloud=sdk_connector(instance))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

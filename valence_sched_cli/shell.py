@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cliff.app import App
+from cliff import app
 from cliff.commandmanager import CommandManager
 
 if TYPE_CHECKING:
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
 
@@ -33,14 +33,14 @@ class ClientManager:
     """What commands find under ``app.client_manager`` inside ``openstack``, without a cloud."""
 
     @functools.cached_property
-    def podm(self) -> Operations:
-        """Return the scheduler's parts."""
+    def podm(self) -> App:
+        """Return the scheduler's application."""
         from valence_sched_cli.plugin import make_client
 
         return make_client(self)
 
 
-class Shell(App):
+class Shell(app.App):
     """valence-sched: which pod manager, which pool, which blocks."""
 
     def __init__(self) -> None:

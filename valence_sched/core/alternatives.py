@@ -21,7 +21,6 @@ from valence_sched.view.domains import domain_index
 from valence_sched.view.view import Mask
 
 MOST_ANCHORS = 64  # tried for one group; what fits best among them is taken
-AFFINITY_FILTER = "spread"  # the filter that keeps a group together
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContex
     """Return the case in which the first node can only go to some rows."""
     judgement = context.evaluation.copy()
     for number, filter_ in enumerate(context.bound.filters):
-        if filter_.name == AFFINITY_FILTER:
+        if any("group" in declared.fields for declared in filter_.reads):
             judgement.verdicts[number] &= rows
     judgement.cost[~rows] = INFINITE_COST
     return replace(context, evaluation=judgement)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
+from valence_sched.core import plugins
 from valence_sched.core.evaluation import Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.lookahead import Lookahead
@@ -38,6 +40,21 @@ class Batch:
     evaluation: Evaluation
     request: Request
     rows_without_fit: set[int] = field(default_factory=set)
+
+
+def schedule(context: EvaluationContext) -> Batch:
+    """Place the nodes of a request by the scheduler that its policy names."""
+    batch: Batch = _scheduler_class(context)().schedule(context)
+    return batch
+
+
+def goes_by_cost(context: EvaluationContext) -> bool:
+    """Return whether the scheduler of a policy takes the pools in the order of their cost."""
+    return bool(getattr(_scheduler_class(context), "goes_by_cost", False))
+
+
+def _scheduler_class(context: EvaluationContext) -> Any:
+    return plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
 
 
 def place(

@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from valence_sched.core import plugins
 from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
-from valence_sched.core.batch import Batch
-from valence_sched.core.decision import Decision, unknown_resources
+from valence_sched.core.batch import Batch, schedule
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.evaluation_cache import EvaluationCache
+from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.group_state import EarlierNodes, with_group_state
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.multi_request import Decisions, decide_all
 from valence_sched.core.policy import (
     BoundPolicy,
-    RequestReader,
     bind,
     idle_readers,
     missing_readers,
@@ -30,17 +28,16 @@ from valence_sched.core.policy import (
     without_readers,
 )
 from valence_sched.core.ranking import rank_rows
+from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
-from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.decision_result import Ranking
+from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request, sealed
-from valence_sched.model.scheduler import Ranking
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.evaluate import check_amounts
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
-
-MIX_WEIGHER = "fragmentation"  # the weigher that leaves room for what is asked for over time
 
 
 class Decider:
@@ -59,13 +56,13 @@ class Decider:
         skipped: Sequence[str] = (),
         strict: bool = False,
     ) -> None:
-        self._view = view
+        self._snapshot = SplicedSnapshot(view)
         self._policies = {policy.name: policy for policy in policies}
-        self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
+        self._bound: dict[str, BoundPolicy] = {}
         self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
-        self._cache = EvaluationCache()
+        self._cache = EvaluationCache(self._snapshot)
         self._mix = functools.cache(mix)
         self._skipped = skipped
         self._strict = strict
@@ -73,6 +70,10 @@ class Decider:
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one takes its place."""
         return self._view
+
+    @property
+    def _view(self) -> View:
+        return self._snapshot.view
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
@@ -90,7 +91,7 @@ class Decider:
                 amount written wrongly.
             PluginError: a plugin broke its contract and the engine is strict.
         """
-        return Decision(try_alternatives(self._context(request), _schedule), self._skipped)
+        return Decision(try_alternatives(self._context(request), schedule), self._skipped)
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if the nodes of those before it were composed.
@@ -107,13 +108,13 @@ class Decider:
                 raise (error if alone else error.at(f"request {number}")) from None
 
         def case(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
-            bound, text = self._policy(request.policy)
-            passing = functools.partial(self._eligible, request, bound, text)
-            request = with_group_state(ledger.view, request, passing, earlier)
-            bound = self._reduce(bound, idle_readers(request))
+            bound = self._policy(request.policy)
+            eligible = functools.partial(self._eligible, request, bound)
+            request = with_group_state(ledger.view, request, eligible, earlier)
+            bound = self._reduce(bound, idle_readers(request, bound))
             return ledger.context(request, bound, strict=self._strict)
 
-        return decide_all(self._view, asked, case, _schedule, self._skipped)
+        return decide_all(self._view, asked, case, schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
@@ -135,11 +136,7 @@ class Decider:
         case = self._context(request)
         if warnings is not None:
             view, request = case.view, case.request
-            notes = [
-                *case.evaluation.notes,
-                *unknown_resources(view, request),
-                *unknown_terms(view, request),
-            ]
+            notes = [*case.evaluation.notes, *unknown_terms(view, request)]
             warnings += [note for note in notes if note not in warnings]
         fits = count_fits(case, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]
@@ -153,18 +150,17 @@ class Decider:
         builder = self._builder.empty_copy()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
-        self._view, moved = splice(self._view, number, builder.view())
-        self._cache.note_splice(moved)
+        self._snapshot.replace(*splice(self._view, number, builder.view()))
 
     def _context(self, request: Request) -> EvaluationContext:
-        alone, bound, text = self._prepare(request)
-        # its identity, and what is open, do not depend on the company
-        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound, text))
-        return self._evaluate(request, bound, text)
+        alone, bound = self._prepare(request)
+        # its identity, and which values are open, do not depend on the company
+        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
+        return self._evaluate(request, bound)
 
-    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
-        """Return a request sealed under its policy, the policy, and what stands for the policy."""
-        bound, text = self._policy(request.policy)
+    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy]:
+        """Return a request sealed under its policy, and the policy."""
+        bound = self._policy(request.policy)
         for reader in missing_readers(request, bound):
             raise RequestError(
                 f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
@@ -175,24 +171,20 @@ class Decider:
         request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
             check_amounts(self._view, request.where_expression)
-        return request, bound, text
+        return request, bound
 
-    def _evaluate(self, request: Request, bound: BoundPolicy, text: bytes) -> EvaluationContext:
-        bound = self._reduce(bound, idle_readers(request))
-        key = (text, request.evaluation_key)
-        judgement, plan = self._cache.evaluation(
-            self._view, request, bound, key, strict=self._strict
-        )
-        return EvaluationContext(self._view, request, bound, judgement, plan, self._strict)
+    def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
+        bound = self._reduce(bound, idle_readers(request, bound))
+        return self._cache.context(request, bound, strict=self._strict)
 
-    def _eligible(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
+    def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass what depends neither on what is free nor on the group."""
-        case = self._evaluate(msgspec.structs.replace(request, group=None), bound, text)
+        context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
         fixed = [
-            filter_.name not in case.evaluation.availability_readers
-            for filter_ in case.bound.filters
+            filter_.name not in context.evaluation.availability_readers
+            for filter_ in context.bound.filters
         ]
-        passing: Mask = np.logical_and.reduce(case.evaluation.verdicts[fixed])
+        passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
         return passing
 
     def _reduce(self, bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
@@ -203,17 +195,16 @@ class Decider:
 
     def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
         """Return the request with the usual mix, if its policy looks at one and it has none."""
-        looks = any(weigher.name == MIX_WEIGHER for weigher in bound.weighers)
-        if request.mix.shares or not looks:
+        if request.mix.shares or "mix" not in bound.fields_read:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
 
-    def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
+    def _policy(self, name: str) -> BoundPolicy:
         if name not in self._bound:
             policy = self._policies.get(name)
             if policy is None:
                 raise UnknownName("policy", name, self._policies)
-            self._bound[name] = bind(policy), to_json(policy)
+            self._bound[name] = bind(policy)
         return self._bound[name]
 
     def _check_names(self, request: Request) -> None:
@@ -222,11 +213,6 @@ class Decider:
             for name in (*request.podms, *request.exclude_podms):
                 if name not in known:
                     raise UnknownName("pod manager", name, self._view.podm_ids)
-
-
-def _schedule(context: EvaluationContext) -> Batch:
-    scheduler = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)()
-    return scheduler.schedule(context)  # type: ignore[no-any-return]
 
 
 def _check_countable(request: Request) -> None:

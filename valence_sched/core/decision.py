@@ -5,25 +5,17 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.batch import Batch, PlacedNode
-from valence_sched.core.digest import digest, inventory_source
-from valence_sched.core.evaluate import funnel
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
-from valence_sched.core.explain.explain import explain
-from valence_sched.core.explain.unknown_terms import unknown_terms
-from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import substitute_rows, with_members
-from valence_sched.errors import one_line, suggest
-from valence_sched.model import decision as words
-from valence_sched.model.explanation import Explanation
-from valence_sched.model.inventory import to_json
+from valence_sched.model.decision import BlockRef, Candidate, GrantRef, Outcome, Placement
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
@@ -108,30 +100,23 @@ class Decision:
         return self.attempts[0].context.view
 
     @property
-    def warnings(self) -> list[str]:
-        """Return plugins that broke their contract, and what is asked that nobody has or tells."""
-        view, request = self.view, self.request
-        notes = self.batch.evaluation.notes
-        return [*notes, *unknown_resources(view, request), *unknown_terms(view, request)]
-
-    @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
         """Return the parts that were tried before the told one and placed nothing, numbered."""
         first = next((n for n, part in enumerate(self.attempts) if part.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 
     @property
-    def outcome(self) -> words.Outcome:
+    def outcome(self) -> Outcome:
         """Return how it ended."""
         if not self.placed_nodes:
             return "nothing_fits"
         return "placed" if len(self.placed_nodes) == self.request.count else "placed_in_part"
 
     @property
-    def placements(self) -> tuple[words.Placement, ...]:
+    def placements(self) -> tuple[Placement, ...]:
         """Return the nodes in the order in which they were placed."""
         return tuple(
-            words.Placement(
+            Placement(
                 node=number,
                 choice=part + 1,
                 chosen=self._candidate(placed.chosen, placed.cost, placed.scores),
@@ -140,7 +125,7 @@ class Decision:
             for number, (part, placed) in enumerate(self.placed_nodes, 1)
         )
 
-    def candidate(self, row: int) -> words.Candidate | None:
+    def candidate(self, row: int) -> Candidate | None:
         """Return what pool ``row`` would have made at first, None when it makes no node."""
         cost = int(self.context.evaluation.cost[row])
         fit = self.context.fitter.fit(self.view, row) if cost != INFINITE_COST else None
@@ -152,58 +137,6 @@ class Decision:
         """Return the row of a pool."""
         first, last = self.view.rows_of(podm)
         return next(row for row in range(first, last) if self.view.pools[row].id == pool)
-
-    def verdicts(self) -> Iterator[words.PodmVerdict]:
-        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
-        if not self.explainable:
-            return
-        verdicts = Verdicts(self)
-        found = [verdicts.podm_verdict(podm) for podm in range(len(self.view.podms))]
-        rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
-        yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
-
-    def funnel(self, attempt: Attempt | None = None) -> tuple[words.FunnelStep, ...]:
-        """Return the funnel of a part's first node: pools into and out of every filter."""
-        if not self.explainable:
-            return ()
-        case = (attempt or self.main_attempt).context
-        steps = funnel(case.bound, case.evaluation.verdicts, len(case.view))
-        return tuple(words.FunnelStep(filter=name, came_in=a, went_on=b) for name, a, b in steps)
-
-    @functools.cached_property
-    def explanation(self) -> Explanation | None:
-        """Return runner-up, near misses and flips; None where what was decided on is gone."""
-        return explain(self) if self.explainable else None
-
-    def report(self, source: words.InventorySummary | None = None) -> words.Report:
-        """Return the decision as a document; ``source`` is the inventory, where that is known."""
-        return words.Report(
-            outcome=self.outcome,
-            requested=self.request.count,
-            placed=len(self.placed_nodes),
-            fitting=self.fit_count,
-            seed=self.request.seed,
-            request=self.request,
-            policy=self.context.bound.policy,
-            policy_digest=digest(to_json(self.context.bound.policy)),
-            inventory=source or inventory_source(self.view, self.skipped),
-            placements=self.placements,
-            podms=tuple(self.verdicts()),
-            funnel=self.funnel(),
-            warnings=tuple(self.warnings),
-            explanation=self.explanation,
-        )
-
-    def reasons(self, row: int) -> list[words.Reason]:
-        """Return every reason against pool ``row`` in filter order, else why there is no fit."""
-        return Verdicts(self).reasons(row)
-
-    def stop_reason(self, podm: int) -> words.Reason | None:
-        """Return why a podm took no more nodes, None when no more were asked for."""
-        if self.outcome != "placed_in_part":
-            return None
-        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        return self.reasons(Verdicts(self).furthest_row(first, last))[0]
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
@@ -231,23 +164,22 @@ class Decision:
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])
 
-    def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> words.Candidate:
+    def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> Candidate:
         shelf = self.view.block_tables[self.view.podm_of[fit.row]]
         kinds = self.view.kinds.kinds
         stocks = [(shelf.stocks[number], amount) for number, amount in fit.grants]
         names = [weigher.name for weigher in self.context.bound.weighers]
-        return words.Candidate(
+        return Candidate(
             podm=self.view.podm(fit.row).id,
             pool=self.view.pools[fit.row].id,
             score=self.score(cost),
             cost=cost,
             scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
             blocks=tuple(
-                words.BlockRef(uri=shelf.uris[b], type=kinds[shelf.kinds[b]].types)
-                for b in fit.blocks
+                BlockRef(uri=shelf.uris[b], type=kinds[shelf.kinds[b]].types) for b in fit.blocks
             ),
             grants=tuple(
-                words.GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
+                GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
                 for s, amount in stocks
             ),
             waste=fit.waste,
@@ -257,15 +189,3 @@ class Decision:
         """Return the score 0..1 that a cost stands for."""
         worst = self.context.bound.worst_cost * COST_SCALE
         return round(1.0 - cost / worst, 6) if worst else 1.0
-
-
-def unknown_resources(view: View, request: Request) -> list[str]:
-    """Return a line for each resource asked for that no pod manager has, with the nearest one."""
-    asked = [
-        need.resource for ask in request.alternatives for need in ask.needs if need.kind == "stock"
-    ]
-    return [
-        one_line(f"no pod manager has a resource named {name!r} ({suggest(name, view.resources)})")
-        for name in dict.fromkeys(asked)
-        if name not in view.resources
-    ]

@@ -63,40 +63,41 @@ class Evaluation:
         return tuple([float(marks[row]) for marks in self.weigher_scores])
 
     def copy(self) -> Evaluation:
-        """Return a judgement whose arrays can be changed without changing this one."""
-        return Evaluation(
-            self.verdicts.copy(),
-            self.scores.copy(),
-            self.cost.copy(),
-            list(self.notes),
-            self.availability_readers,
-            set(self.failed_plugins),
-            self.group_state_readers,
-        )
+        """Return an evaluation whose arrays can be changed without changing this one."""
+        found = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
+        return found.detached()
 
     def window(self, first: int, last: int) -> Evaluation:
         """Return rows ``[first, last)`` as windows on the same memory."""
+        return self.with_rows(
+            self.verdicts[:, first:last], self.scores[:, first:last], self.cost[first:last]
+        )
+
+    def select(self, rows: Ints) -> Evaluation:
+        """Return a copy of these rows; notes and failed plug-ins are shared."""
+        return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
+
+    def write(self, rows: Ints, part: Evaluation) -> None:
+        """Write verdicts, scores and costs over these rows."""
+        self.verdicts[:, rows], self.scores[:, rows] = part.verdicts, part.scores
+        self.cost[rows] = part.cost
+
+    def with_rows(self, verdicts: Mask, scores: Floats, cost: Ints) -> Evaluation:
+        """Return an evaluation of other rows; notes and failed plug-ins are shared."""
         return Evaluation(
-            self.verdicts[:, first:last],
-            self.scores[:, first:last],
-            self.cost[first:last],
+            verdicts,
+            scores,
+            cost,
             self.notes,
             self.availability_readers,
             self.failed_plugins,
             self.group_state_readers,
         )
 
-    def select(self, rows: Ints) -> Evaluation:
-        """Return a copy of these rows; notes and who failed are shared."""
-        return Evaluation(
-            self.verdicts[:, rows],
-            self.scores[:, rows],
-            self.cost[rows],
-            self.notes,
-            self.availability_readers,
-            self.failed_plugins,
-            self.group_state_readers,
-        )
+    def detached(self) -> Evaluation:
+        """Return this evaluation with notes and failed plug-ins of its own."""
+        self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ batch places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -16,15 +16,14 @@ import numpy as np
 
 from valence_sched.core.evaluate import reevaluate_group_state
 from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.group import Group, GroupState, check_domain
 from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_values
 from valence_sched.view.view import Mask, View
 
-#: Plugins that look at the company only for how many nodes are where a row stands, or the rules
-#: of a group say: of these it is known whom a node can matter to.
-COUNT_ONLY_READERS = frozenset(("spread", "affinity", "owner"))
+GROUP_STATE_FIELDS = frozenset(("group", "owner", "company"))
 
 CountByPodm = dict[int, int]  # nodes by number of the podm
 EarlierNodes = Sequence[tuple[Request, int]]  # nodes just placed: for which request, on which podm
@@ -94,15 +93,28 @@ def _add_counts(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def affects_own_podm_only(request: Request) -> bool:
-    """Return whether a node changes nothing for the rows of other podms, for ``COUNTING`` plugins.
+def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
+    """Return whether a node changes nothing for the rows of other podms, as plug-ins see it.
 
-    So it is where nothing is counted but by podm, and no rule compares values.
+    So it is where the plug-ins of these ``names`` declare that they only count nodes, and count
+    by podm: by themselves, or because no rule of the group has another domain or compares values.
     """
+    counts_by = {way for use in bound.plugins if use.name in names for way in _counts_by(use)}
+    if None in counts_by:
+        return False
     group = request.group
-    if group is None:
+    if group is None or "domain" not in counts_by:
         return True
     return not (group.affinity or group.spread) and set(group.domains) <= {"podm"}
+
+
+def _counts_by(use: BoundFilter | BoundWeigher) -> set[str | None]:
+    """Return how a plug-in counts nodes; None stands for another way to look at them."""
+    return {
+        declared.counts_by
+        for declared in use.reads
+        if not GROUP_STATE_FIELDS.isdisjoint(declared.fields)
+    } or {None}
 
 
 def _members(view: View, group: Group, nodes: CountByPodm) -> dict[str, dict[str, int]]:

@@ -18,7 +18,7 @@ from valence_sched.core.costs import row_weights, write_costs
 from valence_sched.core.evaluate import reevaluate, reevaluate_group_state
 from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.group_state import COUNT_ONLY_READERS, affects_own_podm_only, with_members
+from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.ranking import order_by_lot
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
@@ -55,10 +55,8 @@ class Lookahead:
         #: whoever looks at both must be asked of a view on which no pod was looked ahead at
         self._reads_both = bool(social & self.evaluation.availability_readers)
         #: where a node's company matters to the rows of its own podm alone, that is looked ahead at
-        self._own_podm_only = (
-            social <= COUNT_ONLY_READERS
-            and affects_own_podm_only(context.request)
-            and not self._reads_both
+        self._own_podm_only = not self._reads_both and affects_own_podm_only(
+            context.request, context.bound, social
         )
         self._weights = row_weights(context.view, context.bound) if social else None
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead

@@ -7,16 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from valence_sched.core.alternatives import Attempt, try_alternatives
 from valence_sched.core.batch import Batch
 from valence_sched.core.decision import Decision
-from valence_sched.core.digest import inventory_source
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.group_state import EarlierNodes
 from valence_sched.core.ledger import Ledger
-from valence_sched.model import decision as words
+from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
@@ -51,32 +48,11 @@ class Decisions:
         return 0 if self.failure else sum(len(decision.placed_nodes) for decision in self.decisions)
 
     @property
-    def outcome(self) -> words.Outcome:
+    def outcome(self) -> Outcome:
         """Return how it ended."""
         if not self.placed_count:
             return "nothing_fits"
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what the judging had to say, each once."""
-        notes = (note for decision in self.decisions for note in decision.warnings)
-        return list(dict.fromkeys(notes))
-
-    def report(self) -> words.Reports:
-        """Return all decisions as one document; of requests that failed, no node is placed."""
-        source = inventory_source(self.view, self.skipped)
-        reports = [decision.report(source) for decision in self.decisions]
-        if self.failure:
-            reports[:-1] = map(_without_placements, reports[:-1])
-        return words.Reports(
-            outcome=self.outcome,
-            requested=self.requested_count,
-            placed=self.placed_count,
-            inventory=source,
-            decisions=tuple(reports),
-            warnings=tuple(self.warnings),
-        )
 
 
 def decide_all(
@@ -117,19 +93,6 @@ def _drop_conflicting_alternates(decisions: Sequence[Decision]) -> None:
             others = (podm for podm, number in taking.items() if number > (podm in own))
             decision.podms_of_others = frozenset(others)
             vars(decision).pop("placed_nodes", None)
-
-
-def _without_placements(report: words.Report) -> words.Report:
-    """Return the report of a decision that another request has brought to nothing."""
-    return msgspec.structs.replace(
-        report,
-        outcome="nothing_fits",
-        placed=0,
-        placements=(),
-        podms=(),
-        funnel=(),
-        explanation=None,
-    )
 
 
 def _with_copies(attempts: Sequence[Attempt], current: View) -> list[Attempt]:

@@ -24,9 +24,9 @@ DISPATCHERS = "valence_sched.dispatchers"
 LIVENESS = "valence_sched.liveness"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plugins:
-    """What is installed under one entry point group, and what could not be loaded."""
+    """The plug-ins installed under one entry point group, and those that could not be loaded."""
 
     kind: str
     by_name: Mapping[str, Callable[..., Any]]
@@ -46,6 +46,10 @@ class Plugins:
         if name not in self.by_name:
             raise UnknownName(self.kind, name, self.by_name, where)
         return self.by_name[name]
+
+    def ours_first(self) -> list[str]:
+        """Return the names of the plug-ins, those that ship with valence-sched first."""
+        return sorted(self.by_name, key=lambda name: not _is_ours(self.sources.get(name, "")))
 
 
 @functools.cache
@@ -100,7 +104,11 @@ def installed(group: str) -> InstalledPlugins:
 
 def _ours_first(extension: Any) -> tuple[str, bool, str]:
     value = extension.entry_point.value
-    return extension.name, not value.startswith("valence_sched."), value
+    return extension.name, not _is_ours(value), value
+
+
+def _is_ours(source: str) -> bool:
+    return source.startswith("valence_sched.")
 
 
 @contextmanager

@@ -8,18 +8,24 @@ from typing import NamedTuple
 from urllib.parse import urljoin
 
 from valence_sched.drivers.composer import Reply, Session, Watch
-from valence_sched.drivers.http.answer import RUNNING_TASK_STATES
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.retry import BUSY_STATUSES, GATEWAY_STATUSES, Patience
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.capabilities import link_path
 from valence_sched.drivers.refusals import refusal
 from valence_sched.errors import PodmError
 
 ACCEPTED = 202
-#: Answers after which what was asked for may still come to be: those of a gateway that gave up.
-GATEWAY_STATUSES = (408, 502, 504)
-#: What a monitor answers that cannot answer now; any other is how the operation itself ended.
-RETRY_STATUSES = (*GATEWAY_STATUSES, 429, 503)
+#: States of a task that goes on.
+RUNNING_TASK_STATES = (
+    "New",
+    "Starting",
+    "Running",
+    "Pending",
+    "Stopping",
+    "Cancelling",
+    "Service",
+    "Suspended",
+)
 
 
 class SendResult(NamedTuple):
@@ -77,7 +83,7 @@ def _wait_for_task(
             found = session.get(monitor)
         except PodmError:
             continue
-        if found.status in RETRY_STATUSES:
+        if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
             continue
         reply = found
         if not _is_running(reply):

@@ -8,10 +8,12 @@ from typing import Any
 
 from valence_sched.model.extra_specs import as_text, parse_condition, split_attribute
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
 
 
+@reads("attributes")
 @terms
 def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil what is asked."""

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from valence_sched.model.request import Request
 from valence_sched.view.proximity import proximity_terms
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("near", when=lambda near: any(not thing.soft for thing in near))
 @terms
 def near(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools that share zone, an aggregate and every fact with each thing to be near to."""

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("zone")
 @terms
 def zone(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers of the availability zone that is asked for."""

@@ -33,10 +33,10 @@ from valence_sched.view.view import View
 MOST_ATTEMPTS = 32
 
 
-class ClaimResult(NamedTuple):
-    """What came of a request: the claim, None where nothing fits; how often somebody was faster.
+class ClaimOutcome(NamedTuple):
+    """The claim of a request, None where nothing fits, and how often another was faster.
 
-    ``decision`` is None where the claim was taken earlier, under the same key.
+    ``decision`` is None where the claim was made earlier, under the same key.
     """
 
     claim: Claim | None
@@ -58,7 +58,7 @@ class ClaimSource(Protocol):
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> ClaimResult:
+    ) -> ClaimOutcome:
         """Hold what was chosen; errors as for a claimant."""
 
 
@@ -144,7 +144,7 @@ class Claimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> ClaimResult:
+    ) -> ClaimOutcome:
         """Decide and hold what was chosen; where somebody was faster, look and decide again.
 
         ``content`` is what the key stands for, the request itself where it is None.
@@ -159,12 +159,12 @@ class Claimer:
             try:
                 earlier = self._store.claims.find_by_key(owner, key, content) if key else None
                 if earlier is not None:
-                    return ClaimResult(earlier, None, retries)
+                    return ClaimOutcome(earlier, None, retries)
                 decision = self.decider().select_destinations(request)
                 if not decision.placed_nodes:
-                    return ClaimResult(None, decision, retries)
+                    return ClaimOutcome(None, decision, retries)
                 claim = self._hold(decision, content, owner, key, ttl_s)
-                return ClaimResult(claim, decision, retries)
+                return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
                 lost = error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from valence_sched.errors import ClaimLost, one_line
-from valence_sched.lifecycle.claim import ClaimResult
+from valence_sched.lifecycle.claim import ClaimOutcome
 from valence_sched.model.claim import Claim, build_claim_parts
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
@@ -61,7 +61,7 @@ class PlanClaimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> ClaimResult:
+    ) -> ClaimOutcome:
         """Hold what the plan says.
 
         Raises:
@@ -71,10 +71,10 @@ class PlanClaimer:
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
             self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused
-            return ClaimResult(None, None, 0)
+            return ClaimOutcome(None, None, 0)
         self._done = True
         claim = self.earlier_claim(key) or self._hold(owner or request.owner, key, ttl_s)
-        return ClaimResult(claim, None, 0)
+        return ClaimOutcome(claim, None, 0)
 
     def differences(self) -> list[Difference]:
         """Return what is another than in the plan, as far as the store knows."""

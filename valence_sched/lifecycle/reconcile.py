@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from msgspec import Struct
-
 from valence_sched.drivers.composer import Composer
 from valence_sched.errors import ClaimLost, SchedulerError, one_line
 from valence_sched.lifecycle.compose import Connector
@@ -28,16 +26,8 @@ from valence_sched.model.composition import (
     request_from_node,
 )
 from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.lifecycle import Action
 from valence_sched.store.store import Store
-
-
-class Action(Struct, frozen=True, kw_only=True):
-    """What was done, or would be: to a claim or node, on a pod manager, and why."""
-
-    kind: str
-    id: str
-    podm: str
-    done: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,10 @@ Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 
 
 def format_value(value: Value) -> str:
-    """Format a value for people: whole numbers without a point, lists and maps in words."""
+    """Format a value for people: whole numbers without a point, lists and maps in words.
+
+    ``None`` is unknown, and an empty list is none.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -1,37 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers."""
+"""A decision handed to somebody else who composes: what goes out, and what came back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from valence_sched.model.decision import Placement
+from valence_sched.model.need import Alternative
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A decision to dispatch: its document as bytes, its nodes, and the properties of each node.
+    """A decision to dispatch: its document as bytes, and its nodes.
 
-    ``properties`` are those of a Valence compose request; ``unsaid`` names the parts of the request
-    that they cannot express, None if there are none. ``key`` signs the document; it is never
-    printed.
+    ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
+    document; it is never printed.
     """
 
     report: bytes
     placements: tuple[Placement, ...]
     name: str
-    properties: dict[str, Any]
+    alternatives: tuple[Alternative, ...]
     key: bytes | None = field(default=None, repr=False)
     timeout_s: float = 30.0
-    unsaid: str | None = None
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What the external composer answered about some nodes of an order, by number."""
+    """What the other side answered about some nodes of an order, by number."""
 
     nodes: tuple[int, ...]
     podm: str
@@ -40,12 +39,12 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class Dispatcher(Protocol):
-    """A function of the entry point group ``valence_sched.dispatchers``."""
+    """A function of ``valence_sched.dispatchers``: where to, and the order."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send an order to a URL once, and never again.
+        """Send once, never twice.
 
         Raises:
-            DispatchFailed: the composer refuses or does not answer; the message says what it may
-                have accepted nevertheless.
+            DispatchFailed: the other side refuses or does not answer; the message says what it
+                may have taken nonetheless.
         """

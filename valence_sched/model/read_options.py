@@ -52,3 +52,6 @@ class Selection(Struct, frozen=True, kw_only=True):
     flavor_files: tuple[str, ...] = ()
     policy_files: tuple[str, ...] = ()
     live: ReadOptions = DEFAULT_READ_OPTIONS
+
+
+DEFAULT_SELECTION = Selection()

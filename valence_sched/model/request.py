@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -114,6 +116,13 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def evaluation_key(self) -> bytes:
         """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
+        values = _evaluated_values(type(self))(self)
+        mix = self.mix.digest if self.mix.shares else None
+        return msgspec.json.encode((mix, *values), order="deterministic")
+
+    @functools.cached_property
+    def identity(self) -> bytes:
+        """Return what the request asks for, as bytes: equal bytes, equal lots."""
         always = (
             self.needs,
             self.podms,
@@ -123,14 +132,15 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
             self.capabilities,
             self.traits,
         )
-        # Only if set, and last: a request without these keeps its id and its lots.
-        optional = {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
+        # last and only where set: a request without keeps its identity and its lots
+        names = _optional_names(type(self))
+        optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
             optional["aggregates"] = self.aggregates
         if self.mix.shares:
             optional["mix"] = self.mix.digest
-        parts = (*always, optional) if optional else always
-        return msgspec.json.encode(parts, order="deterministic")
+        fields = (*always, optional) if optional else always
+        return msgspec.json.encode(fields, order="deterministic")
 
     @functools.cached_property
     def where_expression(self) -> Expression | None:
@@ -148,14 +158,32 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         return self.count if self.min_count is None else self.min_count
 
 
-#: Fields of a request that plug-ins may read and that most requests leave empty.
-_OPTIONAL_FIELDS = (
-    "bonds", "locations", "attributes", "where", "near", "owner", "group", "company",
-)  # fmt: skip
+#: Fields on which no verdict and no score depends. Two requests that differ in any other one are
+#: evaluated each by itself, so that a field which is forgotten here costs time and nothing else.
+_NOT_EVALUATED = frozenset((
+    "id", "schema", "version", "flavor", "count", "min_count", "alternates", "seed", "policy",
+))  # fmt: skip
+_ALWAYS_IN_IDENTITY = frozenset((
+    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits", "mix",
+))  # fmt: skip
+
+
+@functools.cache
+def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...]]:
+    """Return what reads the fields of a class of requests that verdicts may depend on."""
+    excluded = _NOT_EVALUATED | {"mix"}  # a mix goes by its digest
+    return operator.attrgetter(*[n for n in kind.__struct_fields__ if n not in excluded])
+
+
+@functools.cache
+def _optional_names(kind: type[Request]) -> tuple[str, ...]:
+    """Return the fields that most requests leave empty; the lots do not depend on fallbacks."""
+    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks"}
+    return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
 def sealed(request: Request) -> Request:
-    """Check a request and give it an id: its own, or else a digest of its evaluation key.
+    """Check a request and give it an id: its own, or else a digest of its identity.
 
     ``count`` and ``alternates`` are not part of the digest: a request for more nodes gets the same
     first answer.
@@ -168,6 +196,17 @@ def sealed(request: Request) -> Request:
     """
     for alternative in request.alternatives:
         _check_alternative(alternative)
+    _check_requirements(request)
+    if request.id:
+        return request
+    digest = hashlib.blake2b(request.identity, digest_size=8)
+    _ = request.evaluation_key  # computed once for a request that is decided on again
+    identified = msgspec.structs.replace(request, id=digest.hexdigest())
+    identified.__dict__.update(request.__dict__)  # neither depends on the id
+    return identified
+
+
+def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
         raise RequestError(
             f"at least {request.required_count} of {request.count} nodes: ask for more nodes, or "
@@ -191,12 +230,6 @@ def sealed(request: Request) -> Request:
             _ = request.where_expression
         except InputError as error:
             raise RequestError(str(error)) from None
-    if request.id:
-        return request
-    digest = hashlib.blake2b(request.evaluation_key, digest_size=8)
-    identified = msgspec.structs.replace(request, id=digest.hexdigest())
-    identified.__dict__.update(request.__dict__)  # the evaluation key does not depend on the id
-    return identified
 
 
 def _check_alternative(alternative: Alternative) -> None:

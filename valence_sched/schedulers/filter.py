@@ -11,6 +11,8 @@ from valence_sched.core.ranking import RankedRows
 class FilterScheduler:
     """Filters, weighs, and takes the best pool that makes the node; equals by lot."""
 
+    goes_by_cost = True
+
     def schedule(self, context: EvaluationContext) -> Batch:
         """Place the request's nodes one after another, each on the best pool left."""
         ranking = RankedRows()

@@ -5,18 +5,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from valence_sched.model.base import Noun
+from valence_sched.model.lifecycle import Event
 from valence_sched.store import claim_rows, tables
-
-
-class Event(Noun, frozen=True, kw_only=True):
-    """One event; ``at`` is in seconds since 1970 by the clock of the database."""
-
-    at: float
-    kind: str
-    claim: str | None = None
-    podm: str | None = None
-    words: str | None = None
 
 
 def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:

@@ -11,13 +11,14 @@ from typing import Self
 
 from valence_sched.errors import StoreError, one_line
 from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.lifecycle import Event
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
 from valence_sched.store import decisions, expiry, podms, registry, reported, schema
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.events import Event, events
+from valence_sched.store.events import events
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes

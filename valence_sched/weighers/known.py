@@ -8,9 +8,11 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import infeasible_rows, sufficient
+from valence_sched.view.reads import penalises_unknown
 from valence_sched.view.view import Floats, View
 
 
+@penalises_unknown
 def known(view: View, request: Request) -> Floats:
     """Prefers pools that can make the node without any device whose attributes are unknown.
 

@@ -7,9 +7,11 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.proximity import proximity_terms
+from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, View
 
 
+@reads("near", when=lambda near: any(thing.soft for thing in near))
 def near(view: View, request: Request) -> Floats:
     """Prefers pools that stand near the things that a request wishes to be near to.
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.options.types import age, seconds
 from valence_sched_cli.output.cells import Absent, UriTails, or_absent
+from valence_sched_cli.output.progress import StatusLine
 
 if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
-    from valence_sched.lifecycle.access import PodmAccess
-    from valence_sched.lifecycle.provision import ProvisionResult
+    from valence_sched.model.claim import Claim
+    from valence_sched.model.decision import Report
+    from valence_sched.model.decision_result import Detail
+    from valence_sched.model.lifecycle import ClaimResult, ProvisionResult
     from valence_sched.model.request import Request
+    from valence_sched.model.scheduler import Scheduler
+    from valence_sched_cli.base import PodmCommand
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
@@ -102,105 +105,6 @@ def result_columns(parsed_args: argparse.Namespace) -> tuple[str, ...]:
     return () if parsed_args.dispatch is None else DISPATCH_COLUMNS
 
 
-def claimer_for(command: Any, store: Any, parsed_args: argparse.Namespace) -> Any:
-    """Return who decides and claims on what the words of the shell name."""
-    return command.main.claimer(
-        store,
-        parsed_args.inventory,
-        parsed_args.policy_file,
-        strict=parsed_args.strict,
-        resource_files=parsed_args.resource_file,
-        flavor_files=parsed_args.flavor_file,
-        live=command.live(parsed_args),
-    )
-
-
-def decide_and_claim(
-    command: Any, parsed_args: argparse.Namespace, request: Request
-) -> tuple[Decision | None, str | None]:
-    """Decide and claim; return the decision, None for an earlier key's, and the claim's id."""
-    with command.main.store(parsed_args.state) as store:
-        claimed = claimer_for(command, store, parsed_args).claim(
-            request, key=parsed_args.key, ttl_s=parsed_args.ttl
-        )
-    claim = claimed.claim
-    if claim is not None:
-        again = "" if claimed.decision else "as before, "
-        command.closing.append(f"{again}claim {claim.id} is {claim.state}: podm claim show tells")
-    return claimed.decision, claim.id if claim else None
-
-
-def decide_and_compose(
-    command: Any, parsed_args: argparse.Namespace, request: Request
-) -> ProvisionResult:
-    """Decide, claim and compose; return what came of it."""
-    with podm_access(command, parsed_args) as found:
-        decider = claimer_for(command, found.store, parsed_args)
-        done: ProvisionResult = command.main.compose(
-            found, decider, request, key=parsed_args.key, ttl_s=parsed_args.ttl
-        )
-    return done
-
-
-@contextlib.contextmanager
-def podm_access(command: Any, parsed_args: argparse.Namespace) -> Iterator[PodmAccess]:
-    """Yield the site to change, and show how that goes; who breaks it off is told what stays."""
-    watch = claim_progress(command.app.stderr)
-    live = command.live(parsed_args)
-    try:
-        with command.main.podm_access(live, patience_s=parsed_args.wait, on_state=watch) as found:
-            yield found
-    except KeyboardInterrupt:
-        watch("", "")
-        command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
-        raise
-    finally:
-        watch("", "")
-
-
-def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node; cells as in NODE_COLUMNS."""
-    for node in sorted(result.nodes, key=lambda node: node.id):
-        yield (
-            node.id,
-            "COMPOSED",
-            node.podm,
-            or_absent(node.pool),
-            node.uri,
-            UriTails(list(node.blocks)),
-            node.claim,
-        )
-    for error in result.still_composing:
-        yield (error.node, "COMPOSING", error.podm, Absent(), Absent(), UriTails([]), error.claim)
-
-
-def describe_result(
-    command: Any, result: ProvisionResult, request: Request, *, waits: bool = True
-) -> None:
-    """Say what did not go as it was decided, and set the exit code.
-
-    That a pod manager goes on is what is expected where nobody ``waits``.
-    """
-    going_on = result.still_composing
-    command.closing += [f"tried elsewhere: {note}" for note in result.notes]
-    command.closing += [f"not composed: {line}" for line in result.failures]
-    command.closing += [
-        f"{'goes on' if error in going_on else 'not verified'}: {error}"
-        for error in result.unverified
-    ]
-    goes_on = f", {len(going_on)} going on" if going_on else ""
-    command.closing.append(f"{len(result.nodes)} of {request.count} nodes composed{goes_on}")
-    expected = len(result.nodes) + (0 if waits else len(going_on))
-    if len(result.unverified) > (0 if waits else len(going_on)):
-        command.exit_code = 7
-    elif expected == request.count:
-        command.exit_code = 0
-    elif expected:
-        command.exit_code = 4
-    else:
-        command.exit_code = 6 if result.claim_lost else 1
-
-
 def check_options(parsed_args: argparse.Namespace) -> None:
     """Refuse options that say two things about what becomes of the decision."""
     from valence_sched.errors import UsageError
@@ -219,14 +123,103 @@ def check_options(parsed_args: argparse.Namespace) -> None:
                          "--compose, --dispatch, --plan and --dry-run server out")  # fmt: skip
 
 
+def claim(command: PodmCommand, parsed_args: argparse.Namespace, request: Request) -> ClaimResult:
+    """Decide and claim; note the claim among the closing lines."""
+    result = command.scheduler(parsed_args).claim(
+        request, key=parsed_args.key, ttl_s=parsed_args.ttl, detail=detail_of(parsed_args)
+    )
+    if result.claim is not None:
+        again = "" if result.decision else "as before, "
+        command.closing.append(again + claim_line(result.claim))
+    return result
+
+
+def claim_line(claim: Claim) -> str:
+    """Return the line that names a new claim."""
+    return f"claim {claim.id} is {claim.state}: podm claim show tells"
+
+
+def detail_of(parsed_args: argparse.Namespace) -> Detail:
+    """Return how much of the decision the words of the shell want to see."""
+    if parsed_args.explain:
+        return "explanation"
+    return "report" if parsed_args.report or parsed_args.dispatch is not None else "summary"
+
+
+@contextlib.contextmanager
+def changing_scheduler(
+    command: PodmCommand, parsed_args: argparse.Namespace
+) -> Iterator[Scheduler]:
+    """Yield the scheduler, and show how composing goes; tell who breaks it off what stays."""
+    line = StatusLine(command.app.stderr)
+    engine = command.scheduler_app.engine(
+        command.selection(parsed_args), on_state=lambda claim, state: line.show(f"{claim}: {state}")
+    )
+    try:
+        yield engine
+    except KeyboardInterrupt:
+        line.clear()
+        command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
+        raise
+    finally:
+        line.clear()
+
+
+def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each node; cells as in NODE_COLUMNS."""
+    for node in sorted(result.nodes, key=lambda node: node.id):
+        yield (
+            node.id,
+            "COMPOSED",
+            node.podm,
+            or_absent(node.pool),
+            node.uri,
+            UriTails(list(node.blocks)),
+            node.claim,
+        )
+    for going_on in result.still_composing:
+        yield (going_on.node, "COMPOSING", going_on.podm, Absent(), Absent(), UriTails([]),
+               going_on.claim)  # fmt: skip
+
+
+def describe_result(
+    command: PodmCommand, result: ProvisionResult, request: Request, *, waits: bool = True
+) -> None:
+    """Tell what did not go as it was decided, and set the exit code.
+
+    That a pod manager goes on composing is expected where the command does not wait.
+    """
+    going_on = len(result.still_composing)
+    command.closing += [f"tried elsewhere: {note}" for note in result.notes]
+    command.closing += [f"not composed: {line}" for line in result.failures]
+    command.closing += [
+        f"{'goes on' if node.still_composing else 'not verified'}: {node.message}"
+        for node in result.unverified
+    ]
+    goes_on = f", {going_on} going on" if going_on else ""
+    command.closing.append(f"{len(result.nodes)} of {request.count} nodes composed{goes_on}")
+    expected = len(result.nodes) + (0 if waits else going_on)
+    if len(result.unverified) > (0 if waits else going_on):
+        command.exit_code = 7
+    elif expected == request.count:
+        command.exit_code = 0
+    elif expected:
+        command.exit_code = 4
+    else:
+        command.exit_code = 6 if result.claim_lost else 1
+
+
 def dispatch(
-    command: Any, parsed_args: argparse.Namespace, decision: Decision
+    command: PodmCommand, parsed_args: argparse.Namespace, report: Report
 ) -> list[tuple[Any, ...]]:
     """Hand the decision over; return a row for each node, cells as in DISPATCH_COLUMNS."""
-    receipts = command.main.dispatch(
-        parsed_args.dispatch, decision, parsed_args.dispatch_key_env, parsed_args.timeout
+    receipts = command.scheduler_app.engine().dispatch(
+        parsed_args.dispatch,
+        report,
+        key_variable=parsed_args.dispatch_key_env,
+        timeout_s=parsed_args.timeout,
     )
-    podms = {placement.node: placement.chosen.podm for placement in decision.placements}
+    podms = {placement.node: placement.chosen.podm for placement in report.placements}
     return [
         (node, podms.get(node, receipt.podm), receipt.status, or_absent(receipt.reference))
         for receipt in receipts
@@ -234,37 +227,14 @@ def dispatch(
     ]
 
 
-def preview(command: Any, parsed_args: argparse.Namespace, decision: Decision) -> None:
-    """Ask each chosen pod manager whether it would compose its nodes; tell what it says."""
-    from valence_sched.errors import SchedulerError
-    from valence_sched.model.composition import CompositionRequest
-
-    with command.main.podm_access(command.live(parsed_args)) as site:
-        for placement in decision.placements:
-            chosen = placement.chosen
-            wanted = CompositionRequest(
-                name=f"preview-{placement.node}",
-                pool=chosen.pool,
-                blocks=tuple(block.uri for block in chosen.blocks),
-            )
-            try:
-                with site.connect(chosen.podm) as hands:
-                    refusal = hands.preview(wanted)
-                said = "would compose it" if refusal is None else f"would not: {refusal}"
-                command.exit_code = command.exit_code or (refusal is not None)
-            except SchedulerError as error:
-                said = f"cannot tell: {error}"
-            command.closing.append(f"node {placement.node}: {chosen.podm} {said}")
-
-
-def claim_progress(out: Any = None) -> Callable[[str, str], None]:
-    """Return a function that shows the state of each claim on a terminal, and else nothing."""
-    stream = out or sys.stderr
-    if not stream.isatty():
-        return lambda _claim, _state: None
-
-    def show(claim: str, state: str) -> None:
-        stream.write(f"\r{claim}: {state}\x1b[K" if claim else "\r\x1b[K")
-        stream.flush()
-
-    return show
+def preview(command: PodmCommand, parsed_args: argparse.Namespace, report: Report) -> None:
+    """Tell whether each chosen pod manager says that it would compose its nodes."""
+    for answer in command.scheduler(parsed_args).preview(report):
+        if answer.problem is not None:
+            text = f"cannot tell: {answer.problem}"
+        elif answer.refusal is not None:
+            text = f"would not: {answer.refusal}"
+            command.exit_code = command.exit_code or 1
+        else:
+            text = "would compose it"
+        command.closing.append(f"node {answer.node}: {answer.podm} {text}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.output.cells import PairLines, or_absent
+from valence_sched_cli.output.columns import STRUCTURED
 from valence_sched_cli.output.explanation import ReportRenderer
-from valence_sched_cli.output.prepare import STRUCTURED
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import Report
@@ -36,7 +36,7 @@ class ExplainScheduler(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
         self._document: Any
-        self._document, warnings = self.main.read_report(parsed_args.report)
+        self._document, warnings = self.scheduler_app.read_report(parsed_args.report)
         self.closing += [f"warning: {warning}" for warning in (*warnings, *self._document.warnings)]
         self._reports = _reports_by_name(self._document)
         if self._reports:

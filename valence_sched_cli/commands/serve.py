@@ -85,7 +85,7 @@ class ServePodm(base.PodmCommand, Command):
         from valence_sched.model.registration import PasswordReference
 
         env, file = parsed_args.password_env, parsed_args.password_file
-        self.main.serve(
+        self.scheduler_app.serve(
             Selection(sources=tuple(parsed_args.source), strict=parsed_args.strict),
             self._ready,
             username=parsed_args.username,

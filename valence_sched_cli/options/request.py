@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from valence_sched_cli import cloud
-from valence_sched_cli.options import common, group, location, placement, proximity
+from valence_sched_cli.options import group, inventory, location, placement, proximity
 from valence_sched_cli.options.types import whole
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.request import Request
+    from valence_sched_cli.base import PodmCommand
 
 
 def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
@@ -27,14 +30,14 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     )
     cloud.add_nova_options(parser)
     placement.add_placement_options(parser)
-    common.add_flavor_file_option(parser)
+    inventory.add_flavor_file_option(parser)
     parser.add_argument(
         "--policy",
         metavar="<policy>",
         type=nonempty_name,
         help="policy (default: the flavor's, else default)",
     )
-    common.add_policy_file_option(parser)
+    inventory.add_policy_file_option(parser)
     for option, words in (
         ("--podm", "only this pod manager, by ID or name (repeat for several)"),
         ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
@@ -61,12 +64,12 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 
 def make_request(
-    main: Any, parsed_args: argparse.Namespace, flavor_name: str | None, client_manager: Any = None
+    command: PodmCommand, parsed_args: argparse.Namespace, flavor_name: str | None
 ) -> Request:
     """Return the request that the words of the shell make.
 
-    ``word`` names the flavor. Without one it is that of ``--nova-flavor``, found through the
-    ``client_manager``, or there is none and the resources of the shell are all that is asked.
+    Without a ``flavor_name`` the flavor is that of ``--nova-flavor``, or there is none and the
+    resources of the shell are all that is requested.
 
     Raises:
         UsageError: nothing says what the node is made of, or two flavors do.
@@ -74,13 +77,13 @@ def make_request(
     from valence_sched.model.request_spec import RequestSpec
 
     args = parsed_args
-    flavor = _flavor(main, args, flavor_name, client_manager)
-    said = (
+    flavor = _flavor(command, args, flavor_name)
+    fields = (
         location.request_fields(args)
         | group.request_fields(args, flavor.name)
         | proximity.request_fields(args)
     )
-    asked = RequestSpec(
+    spec = RequestSpec(
         flavor=flavor.name,
         count=getattr(args, "count", None) or 1,
         min_count=getattr(args, "min_count", None),
@@ -91,46 +94,41 @@ def make_request(
         attributes=_attributes(args.attribute),
         policy=args.policy,
         seed=args.seed,
-        **placement.request_fields(args, said),
+        **placement.request_fields(args, fields),
     )
+    config = command.scheduler_app.config
     return placement.with_resources(
-        main.config.compile_request(asked, flavor, args.near_map), args.resource
+        config.compile_request(spec, flavor, args.near_map), args.resource
     )
 
 
-def decider_for(
-    command: Any, parsed_args: argparse.Namespace, texts: dict[str, bytes] | None = None
-) -> Any:
-    """Return the scheduler that the words of the shell name.
-
-    ``texts`` gets the JSON of each pod manager as it was told, by its id.
-    """
-    return command.main.decider(command.selection(parsed_args), texts)
-
-
-def check_policy(decider: Any, request: Request, parsed_args: argparse.Namespace) -> None:
-    """Refuse a policy that a flavor names and nobody knows, with the name of the flavor."""
+@contextlib.contextmanager
+def flavor_named(request: Request, parsed_args: argparse.Namespace) -> Iterator[None]:
+    """Name the flavor in the error about a policy that a flavor names and nobody knows."""
     from valence_sched.errors import UnknownName
 
-    known = [policy.name for policy in decider.policies()]
-    if parsed_args.policy is None and request.policy not in known:
-        raise UnknownName("policy", request.policy, known, f"flavor {request.flavor!r}")
+    try:
+        yield
+    except UnknownName as error:
+        if error.kind == "policy" and parsed_args.policy is None:
+            raise error.at(f"flavor {request.flavor!r}") from None
+        raise
 
 
 def _flavor(
-    main: Any, parsed_args: argparse.Namespace, flavor_name: str | None, client_manager: Any
+    command: PodmCommand, parsed_args: argparse.Namespace, flavor_name: str | None
 ) -> Flavor:
-    """Return the flavor that is asked for; without one, a flavor without a name of nothing."""
+    """Return the flavor that is named; without one, an empty flavor without a name."""
     from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
     if flavor_name is not None and parsed_args.nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
     if flavor_name is not None:
-        found: Flavor = main.config.flavor(flavor_name, parsed_args.flavor_file)
-        return found
+        return command.scheduler_app.config.flavor(flavor_name, parsed_args.flavor_file)
     if parsed_args.nova_flavor is not None:
-        return cloud.nova_flavor(main, client_manager, parsed_args.nova_flavor)
+        manager = command.app.client_manager
+        return cloud.nova_flavor(command.scheduler_app, manager, parsed_args.nova_flavor)
     if parsed_args.resource:
         return Flavor(name="")
     words = "name --flavor, --resource CLASS=N, or --request-file"

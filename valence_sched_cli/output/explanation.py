@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import Absent, or_absent
-from valence_sched_cli.output.decision import MAX_LISTED_PODMS
-from valence_sched_cli.output.prepare import prepare_formatter, printable
+from valence_sched_cli.output.columns import prepare_formatter, printable
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import Report
@@ -103,6 +102,12 @@ class ReportRenderer:
         else:
             yield self.table(names, [tuple(map(str, row)) for row in rows])
 
+    def explanation(self, report: Report) -> Iterator[str]:
+        """Yield the candidates and the sentences of an explanation, if the report has one."""
+        if report.explanation is not None:
+            yield from self.candidates(report.explanation)
+            yield from explanation_lines(report.explanation)
+
     def reports(self, document: Any, by_name: dict[str, Report]) -> Iterator[str]:
         """Yield one whole report after another, each below what its request is called."""
         for name, report in by_name.items():
@@ -128,11 +133,17 @@ class ReportRenderer:
         elif report.placements:
             yield "nodes"
             yield self.table(*_nodes(report))
-        hidden = len(report.podms) - MAX_LISTED_PODMS
+        hidden = len(report.podms) - _max_listed_podms()
         if hidden > 0:
             yield f"{hidden:,} more pod managers: -f csv lists them all"
         if report.explanation:
             yield from explanation_lines(report.explanation)
+
+
+def _max_listed_podms() -> int:
+    from valence_sched.model.decision_result import MAX_LISTED_PODMS
+
+    return MAX_LISTED_PODMS
 
 
 def _weight(explanation: Explanation, weigher: str) -> str:
@@ -164,7 +175,7 @@ def _header(report: Report) -> Iterator[str]:
 
 def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
     names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
-    return names, [_verdict(verdict) for verdict in report.podms[:MAX_LISTED_PODMS]]
+    return names, [_verdict(verdict) for verdict in report.podms[: _max_listed_podms()]]
 
 
 def _nodes(report: Report) -> tuple[Sequence[str], Rows]:

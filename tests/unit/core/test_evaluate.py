@@ -16,6 +16,8 @@ from valence_sched.core.batch import place
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import evaluate, first_failures, funnel
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
+from valence_sched.core.explain.report import decision_warnings
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy, BoundWeigher
 from valence_sched.core.ranking import rank_rows
@@ -214,9 +216,9 @@ class TestBrokenPlugins(unittest.TestCase):
         found = evaluate(seen, ASKED, policy)
         case = EvaluationContext(seen, ASKED, policy, found, Fitter(ASKED.needs, seen.kinds))
         decision = Decision([Attempt(case, place(case, rank_rows))])
-        (reason,) = decision.reasons(0)
+        (reason,) = Verdicts(decision).reasons(0)
         self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
-        self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])
+        self.assertIn("cannot explain itself: ValueError: no words", decision_warnings(decision)[0])
 
     def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
         """semantics.md 10 and trap 12: there, one plug-in out of range aborted everything."""
@@ -245,7 +247,7 @@ class TestBrokenPlugins(unittest.TestCase):
             seen, ASKED, policy, evaluate(seen, ASKED, policy), Fitter(ASKED.needs, seen.kinds)
         )
         decision = Decision([Attempt(case, place(case, rank_rows))])
-        (reason,) = decision.reasons(0)
+        (reason,) = Verdicts(decision).reasons(0)
         said = "raising: this filter: needs an answer, has none: it failed"
         self.assertEqual(said, reason.text)
 

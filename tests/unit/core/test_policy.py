@@ -155,14 +155,14 @@ class TestUnread(unittest.TestCase):
         asked = Request(near=(Proximity(thing="volume v", zone="z", soft=True),))
         must = Request(near=(Proximity(thing="volume v", zone="z"),))
         for request_, names in ((CORES, ["room"]), (must, ["room"]), (asked, ["near", "room"])):
-            part = without_readers(both, idle_readers(request_))
+            part = without_readers(both, idle_readers(request_, both))
             self.assertEqual(names, [weigher.name for weigher in part.weighers])
             self.assertEqual(1000 * len(names), part.worst_cost)
 
     def test_a_filter_without_anything_to_do_is_not_asked_and_stays_in_the_funnel(self):
         uses = (FilterUse("zone"), FilterUse("capacity"), FilterUse("traits"))
         both = bind(policy(uses))
-        part = without_readers(both, idle_readers(CORES))
+        part = without_readers(both, idle_readers(CORES, both))
         self.assertEqual(["capacity"], [filter_.name for filter_ in part.filters])
         self.assertEqual(["zone", "capacity", "traits"], part.filter_names)
         for found in (both, part):

@@ -4,6 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import engine_of
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
 from valence_sched.filters.location import location
 from valence_sched.model.request import Request
@@ -62,7 +63,7 @@ class TestLocation(unittest.TestCase):
         ):
             podm = {"id": "a", "facts": {} if told is None else {"location": told}}
             asked = request({"processor": {"sockets": 1}}, locations=("dc1", "dc2"))
-            found = engine_of(podm).select_destinations(asked).reasons(0)
+            found = Verdicts(engine_of(podm).select_destinations(asked)).reasons(0)
             self.assertIn(text, [reason.text for reason in found])
 
     def test_a_location_without_a_name_is_refused(self):

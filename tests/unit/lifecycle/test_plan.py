@@ -6,6 +6,7 @@ import unittest
 from tests.unit.lifecycle.site import request, site
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import CORES, claimant, over, podm
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost, NameTaken
 from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_differences
 from valence_sched.lifecycle.provision import Provisioner
@@ -15,7 +16,7 @@ from valence_sched.testing import request as asked
 
 def planned(store, decider, what) -> PlanClaimer:
     decision = decider.decider().select_destinations(what)
-    return PlanClaimer(store, make_plan(decision.report(), store.load_podms().values()))
+    return PlanClaimer(store, make_plan(decision_report(decision), store.load_podms().values()))
 
 
 @on_each_engine
@@ -81,7 +82,7 @@ class TestComposing(unittest.TestCase):
     def test_a_block_that_is_stolen_at_the_last_moment_is_lost_and_nothing_takes_its_place(self):
         with site() as here:
             what = request()
-            plan = planned(here.store, here.claimant, what)
+            plan = planned(here.store, here.claimer, what)
             (placement,) = plan.plan.decision.placements
             documents = here.podms[placement.chosen.podm].documents
             uri = placement.chosen.blocks[0].uri
@@ -93,15 +94,15 @@ class TestComposing(unittest.TestCase):
 
             object.__setattr__(here.composer, "checkpoint", steal)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
-            self.assertEqual(([], True), (done.nodes, plan.claim_lost))
+            self.assertEqual(((), True), (done.nodes, plan.claim_lost))
             self.assertIn(uri, done.failures[0])
-            self.assertEqual([], here.nodes_there())
+            self.assertEqual([], here.node_names())
             self.assertEqual([], here.store.claims.list())
 
     def test_it_is_composed_as_it_says(self):
         with site() as here:
             what = request(count=2)
-            plan = planned(here.store, here.claimant, what)
+            plan = planned(here.store, here.claimer, what)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
             wanted = {(one.chosen.podm, *(block.uri for block in one.chosen.blocks))
                       for one in plan.plan.decision.placements}  # fmt: skip

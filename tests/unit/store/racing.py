@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tests.unit.store.site import CORES, claimant
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import ClaimLost
 from valence_sched.store.store import Store
 from valence_sched.testing import request
@@ -70,7 +71,7 @@ def _claims(store: Store, number: int, requests: int, properties: Any, barrier: 
             blocks = [uri for part in done.claim.parts for uri in part.blocks]
             result.won.append((done.claim.id, blocks))
         else:
-            (verdict,) = done.decision.verdicts()
+            (verdict,) = Verdicts(done.decision).podm_verdicts()
             result.reasons.append(verdict.reason.text)
     result.again = store.counts.retries
     return result

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from valence_sched.core.alternatives import needs_anchor
+from valence_sched.core.batch import goes_by_cost
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import COST_SCALE
 from valence_sched.core.explain.amount_sensitivity import MOST_TRIES, AmountSearch
 from valence_sched.core.explain.near_misses import NearMissSearch
@@ -26,9 +27,6 @@ from valence_sched.model.explanation import (
     ScorePart,
     Sensitivity,
 )
-
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
 
@@ -55,8 +53,8 @@ def explain(decision: Decision) -> Explanation:
 
 def _is_by_cost(decision: Decision) -> bool:
     """Return whether the choice is a matter of cost alone, and of lots only between equals."""
-    policy = decision.context.bound.policy
-    return policy.scheduler == "filter" and policy.pick.best_of == 1
+    best_of = decision.context.bound.policy.pick.best_of
+    return best_of == 1 and goes_by_cost(decision.context)
 
 
 def _others(decision: Decision, chosen: int | None) -> Iterator[int]:

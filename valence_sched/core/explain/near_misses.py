@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import reevaluate
 from valence_sched.core.evaluation import INFINITE_COST
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.explanation import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Floats, Mask
-
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
 
 MOST_PODMS = 8  # pod managers looked at closely, of each sort
 MOST_NODES = 64  # nodes of each that are freed for a try
@@ -140,7 +138,7 @@ class NearMissSearch:
             Shortfall(
                 filter=one.filter, label=one.label, need=one.need, have=one.have, unit=one.unit
             )
-            for one in self.decision.reasons(row)
+            for one in Verdicts(self.decision).reasons(row)
         )
 
     def _near_miss(self, podm: int, row: int) -> NearMiss:

@@ -84,7 +84,24 @@ def unknown_terms(view: View, request: Request) -> list[str]:
         for place, name in asked
         if not _is_reported(view, place, name)
     ]
-    return [*lines, *_unknown_values(view, request), *unknown_device_terms(view, request)]
+    return [
+        *unknown_resources(view, request),
+        *lines,
+        *_unknown_values(view, request),
+        *unknown_device_terms(view, request),
+    ]
+
+
+def unknown_resources(view: View, request: Request) -> list[str]:
+    """Return a line for each resource asked for that no pod manager has, with the nearest one."""
+    names = [
+        need.resource for one in request.alternatives for need in one.needs if need.kind == "stock"
+    ]
+    return [
+        one_line(f"no pod manager has a resource named {name!r} ({suggest(name, view.resources)})")
+        for name in dict.fromkeys(names)
+        if name not in view.resources
+    ]
 
 
 def _request_terms(request: Request) -> Iterator[tuple[str, str]]:

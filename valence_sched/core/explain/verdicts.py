@@ -4,22 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import first_failures
 from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.policy import BoundFilter
 from valence_sched.errors import describe_error, one_line
-from valence_sched.model import decision as words
+from valence_sched.model.decision import PodmVerdict, Reason
 from valence_sched.view.terms import Term
 from valence_sched.view.view import View
-
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
 
 
 class Verdicts:
@@ -29,10 +27,23 @@ class Verdicts:
         self.decision, self.view, self.request = decision, decision.view, decision.request
         self.case, self.batch = decision.context, decision.batch
 
-    def reasons(self, row: int) -> list[words.Reason]:
+    def podm_verdicts(self) -> Iterator[PodmVerdict]:
+        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
+        found = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
+        rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
+        yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
+
+    def stop_reason(self, podm: int) -> Reason | None:
+        """Return why a podm took no more nodes, None when no more were asked for."""
+        if self.decision.outcome != "placed_in_part":
+            return None
+        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
+        return self.reasons(self.furthest_row(first, last))[0]
+
+    def reasons(self, row: int) -> list[Reason]:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
         part = self.batch.view.take([row])
-        found: list[words.Reason] = []
+        found: list[Reason] = []
         for filter_, verdict in zip(
             self.case.bound.filters, self.batch.evaluation.verdicts, strict=True
         ):
@@ -44,7 +55,7 @@ class Verdicts:
             found.append(_reason("fit", label, need, have))
         return found
 
-    def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
+    def _reasons_of(self, filter_: BoundFilter, part: View) -> list[Reason]:
         """Return what a filter has against a view of one row, in as many words as it has."""
         if filter_.name in self.batch.evaluation.failed_plugins:
             return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
@@ -55,12 +66,12 @@ class Verdicts:
             terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
         except Exception as error:  # it could judge, so its verdict stands
             text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
-            if one_line(text) not in self.decision.warnings:
+            if one_line(text) not in self.batch.evaluation.notes:
                 self.batch.evaluation.notes.append(one_line(text))
             return [plain]
         return [_reason_from_term(filter_.name, term) for term in terms] or [plain]
 
-    def podm_verdict(self, podm: int) -> words.PodmVerdict:
+    def podm_verdict(self, podm: int) -> PodmVerdict:
         """Return what became of a podm, by its number."""
         first, last = (
             int(self.view.first_row[podm]),
@@ -77,7 +88,7 @@ class Verdicts:
         if chosen is not None:
             outcome, row, cost = chosen
             verdict = self._fitting_verdict(outcome, row, cost, common)
-            reason = self.decision.stop_reason(podm) if outcome == "chosen" else None
+            reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
         cost_, row = min(
             (int(self.case.evaluation.cost[r]), r) for r in self._rows_with_fit(first, last)
@@ -86,15 +97,15 @@ class Verdicts:
         if still and self.case.fitter.fit(self.batch.view, row) is not None:
             return self._fitting_verdict("fits", row, cost_, common)
         row = self.furthest_row(first, last)
-        return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
+        return PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
                                  behind=None, reason=self.reasons(row)[0], **common)  # fmt: skip
 
     def _fitting_verdict(
         self, outcome: Any, row: int, cost: int, common: dict[str, Any]
-    ) -> words.PodmVerdict:
+    ) -> PodmVerdict:
         best = self.decision.placed_nodes[0][1].cost if self.decision.placed_nodes else cost
         behind = self.decision.score(best) - self.decision.score(cost)
-        return words.PodmVerdict(
+        return PodmVerdict(
             pool=self.view.pools[row].id,
             outcome=outcome,
             score=self.decision.score(cost),
@@ -123,11 +134,11 @@ class Verdicts:
         return sum(min(1.0, float(free) / amount) for free, amount in met if amount)
 
 
-def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> words.Reason:
-    return words.Reason(filter=name, label=label, need=need, have=have, unit=unit)
+def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> Reason:
+    return Reason(filter=name, label=label, need=need, have=have, unit=unit)
 
 
-def _reason_from_term(name: str, term: Term) -> words.Reason:
+def _reason_from_term(name: str, term: Term) -> Reason:
     reason = _reason(name, term.label, _json_value(term.need), _json_value(term.have[0]), term.unit)
     if term.podm_have is None or term.podm_have[0] < term.need:
         return reason

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from valence_sched.core import plugins
+from valence_sched.core.batch import schedule
 from valence_sched.core.costs import write_costs
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
@@ -31,8 +31,7 @@ MOST_TIES = 64  # pools of equal cost asked the same
 def schedule_one(context: EvaluationContext) -> Fit | None:
     """Return the first node that the policy's scheduler places, None when nothing fits."""
     alone = msgspec.structs.replace(context.request, count=1, min_count=None, alternates=0)
-    scheduler = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)()
-    placed = scheduler.schedule(dataclasses.replace(context, request=alone)).nodes
+    placed = schedule(dataclasses.replace(context, request=alone)).nodes
     return placed[0].chosen if placed else None
 
 

@@ -16,7 +16,7 @@ from valence_sched.drivers.crawl.reading import PodmReader
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import LOGOUT_S
-from valence_sched.drivers.http.errors import TlsContexts
+from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import Registration

@@ -20,7 +20,8 @@ from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.entrance import enter_service
-from valence_sched.drivers.http.errors import Deadline, TlsContexts, Unreachable
+from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import (
     InputError,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Session, Watch
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, read_capabilities
 from valence_sched.drivers.redfish.reservations import BlockReservations
@@ -23,9 +23,6 @@ from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.custom_resource import DECLARED_SCHEME
-
-#: How often a node is looked for after a reply that was lost.
-LATE_READS = 8
 
 
 class RedfishComposer:

@@ -63,10 +63,10 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
         unit="MiB",
         name=domain.name,
         pools=pools,
-        total=total,
-        used=sum(size for size in sizes if size),
-        min=domain.min_mib or 0,
-        step=domain.step_mib or 0,
+        total=None if total is None else float(total),
+        used=float(sum(size for size in sizes if size)),
+        min=float(domain.min_mib or 0),
+        step=float(domain.step_mib or 0),
     )
 
 

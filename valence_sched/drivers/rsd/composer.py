@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Session, Watch
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.capabilities import GONE, get_document, link_path
 from valence_sched.drivers.rsd.reader import read_podm
@@ -27,8 +27,6 @@ from valence_sched.model.inventory import FullPodm, Node
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
-#: How often a node is looked for after a reply that was lost, or after it was deleted.
-LATE_READS = 8
 
 
 class _NodeActions(Resource):

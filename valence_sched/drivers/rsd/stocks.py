@@ -80,8 +80,8 @@ def _stock(
         unit="GiB",
         name=of.name,
         pools=pools,
-        total=total_gib,
-        used=used_gib or 0.0,
+        total=None if total_gib is None else float(total_gib),
+        used=float(used_gib or 0),
     )
 
 

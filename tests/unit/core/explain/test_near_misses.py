@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from valence_sched.core.explain import near_misses
+from valence_sched.core.explain.explain import explain
 from valence_sched.model.explanation import NearMiss
 from valence_sched.testing import request
 
@@ -35,7 +36,7 @@ def pod(**words: Any) -> dict[str, Any]:
 
 def misses(*podms: dict[str, Any], **words: Any) -> tuple[NearMiss, ...]:
     decision = engine_of(*podms).select_destinations(request(ASKED, **words))
-    return decision.explanation.nearest_misses
+    return explain(decision).nearest_misses
 
 
 class TestHardware(unittest.TestCase):
@@ -56,7 +57,7 @@ class TestHardware(unittest.TestCase):
         )  # fmt: skip
         either = [{"accelerators": [{"kind": "GPU", "model": "A100"}]}, {"nics": [{}]}]
         asked = request({"processor": {"total_cores": 16}}, first_of=either)
-        (found,) = engine_of(*site).select_destinations(asked).explanation.nearest_misses
+        (found,) = explain(engine_of(*site).select_destinations(asked)).nearest_misses
         self.assertEqual("p lacks 8 cores; it has no node to free", found.text)
 
     def test_a_node_is_called_by_its_name_where_it_has_one(self):
@@ -138,12 +139,12 @@ class TestHardware(unittest.TestCase):
         with mock.patch.object(near_misses, "MOST_FITS", 1):
             site = (able, {**able, "id": "able, too"}, pod())
             decision = engine_of(*site).select_destinations(request(ASKED))
-            self.assertIn("only 1 pools was tried", " ".join(decision.explanation.notes))
+            self.assertIn("only 1 pools was tried", " ".join(explain(decision).notes))
 
     def test_the_view_is_untouched(self):
         decision = engine_of(pod()).select_destinations(request(ASKED))
         before = decision.view.block_counts.free.copy(), list(decision.view.block_tables[0].slots)
-        _ = decision.explanation
+        _ = explain(decision)
         self.assertEqual(before[0].tolist(), decision.view.block_counts.free.tolist())
         self.assertEqual(before[1], decision.view.block_tables[0].slots)
 
@@ -200,9 +201,9 @@ class TestFreeing(unittest.TestCase):
         asked = request(properties)
         decision = engine_of(podm).select_destinations(asked)
         if decision.outcome == "placed":
-            self.assertEqual((), decision.explanation.nearest_misses)
+            self.assertEqual((), explain(decision).nearest_misses)
             return
-        (found,) = decision.explanation.nearest_misses
+        (found,) = explain(decision).nearest_misses
         would = {
             one["uri"]: engine_of(without(podm, one)).select_destinations(asked).outcome == "placed"
             for one in podm["nodes"]

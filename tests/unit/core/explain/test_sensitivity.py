@@ -15,6 +15,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain import weight_sensitivity
 from valence_sched.core.explain.amount_sensitivity import AmountSearch
+from valence_sched.core.explain.explain import explain
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
@@ -45,7 +46,7 @@ def decided(policy: Policy, asked: Request, *podms: dict[str, Any]) -> Decision:
 
 
 def of(decision: Decision, sort: str) -> list[Sensitivity]:
-    return [flip for flip in decision.explanation.flips if flip.of == sort]
+    return [flip for flip in explain(decision).flips if flip.of == sort]
 
 
 def with_weight(policy: Policy, name: str, weight: float) -> Policy:
@@ -91,7 +92,7 @@ class TestWeights(unittest.TestCase):
 
     def test_the_smallest_change_comes_first(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
-        sizes = [weight_sensitivity.relative_size(flip) for flip in decision.explanation.flips]
+        sizes = [weight_sensitivity.relative_size(flip) for flip in explain(decision).flips]
         self.assertEqual(sorted(sizes), sizes)
 
     def test_a_weight_that_counts_for_nothing_may_be_raised_from_0(self):
@@ -122,13 +123,13 @@ class TestWeights(unittest.TestCase):
 
     def test_drawn_lots_are_told_and_no_weight_is_blamed(self):
         decision = decided(two_wishes(1, 1, pick=Pick(2)), request(CORES), *self.podms)
-        self.assertEqual((), decision.explanation.flips)
-        self.assertIn("by lot among the best 2", decision.explanation.notes[0])
-        self.assertIsNone(decision.explanation.runner_up)
+        self.assertEqual((), explain(decision).flips)
+        self.assertIn("by lot among the best 2", explain(decision).notes[0])
+        self.assertIsNone(explain(decision).runner_up)
 
     def test_chance_says_that_lots_decide(self):
         asked = msgspec.structs.replace(request(CORES), policy="chance")
-        explanation = engine(view(*self.podms)).select_destinations(asked).explanation
+        explanation = explain(engine(view(*self.podms)).select_destinations(asked))
         self.assertEqual(((), None), (explanation.flips, explanation.runner_up))
         self.assertIn("does not go by weights", explanation.notes[0])
 
@@ -139,7 +140,7 @@ class TestRunnerUp(unittest.TestCase):
     def test_the_differences_add_up_to_the_margin(self):
         decision = decided(two_wishes(3, 1), request(CORES), podm("a", 10, 0, 0.1),
                            podm("b", 5, 5, 0.5), podm("c", 2, 8, 0.2))  # fmt: skip
-        runner_up = decision.explanation.runner_up
+        runner_up = explain(decision).runner_up
         self.assertEqual("b", runner_up.podm)
         by = {one.weigher: one.difference for one in runner_up.differences}
         self.assertEqual({"room": 0.375, "failures": -0.1}, by)
@@ -150,7 +151,7 @@ class TestRunnerUp(unittest.TestCase):
     def test_the_parts_of_every_candidate_add_up_to_its_score(self):
         decision = decided(two_wishes(3, 1), request(CORES), podm("a", 10, 0, 0.1),
                            podm("b", 5, 5, 0.5), podm("c", 2, 8, 0.2))  # fmt: skip
-        candidates = decision.explanation.candidates
+        candidates = explain(decision).candidates
         self.assertEqual(["a", "b", "c"], [one.podm for one in candidates])
         for one in candidates:
             self.assertAlmostEqual(one.score, sum(part.part for part in one.parts), 5)
@@ -158,11 +159,11 @@ class TestRunnerUp(unittest.TestCase):
 
     def test_equals_are_said_to_be_equal(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0), podm("b", 2, 0, 0))
-        self.assertIn("equally good: lots decided", decision.explanation.runner_up.text)
+        self.assertIn("equally good: lots decided", explain(decision).runner_up.text)
 
     def test_a_single_candidate_has_none(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0))
-        self.assertIsNone(decision.explanation.runner_up)
+        self.assertIsNone(explain(decision).runner_up)
 
 
 class TestAmounts(unittest.TestCase):
@@ -256,8 +257,8 @@ class TestAmounts(unittest.TestCase):
             asked = request({"processor": {"total_cores": 4}}, count=count, group=together)
             decision = decided(policy, asked, *podms)
             self.assertEqual(place, chosen(decision)[0])
-            self.assertEqual(flips_, bool(decision.explanation.flips))
-            self.assertEqual(not flips_, "all of its group fit" in str(decision.explanation.notes))
+            self.assertEqual(flips_, bool(explain(decision).flips))
+            self.assertEqual(not flips_, "all of its group fit" in str(explain(decision).notes))
 
     def test_the_tries_are_counted_and_what_is_cut_short_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
@@ -268,7 +269,7 @@ class TestAmounts(unittest.TestCase):
     def test_the_view_forgets_what_was_tried(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         before = set(decision.view._memo)
-        _ = decision.explanation
+        _ = explain(decision)
         self.assertEqual(before, set(decision.view._memo) & before)
         self.assertLess(len(decision.view._memo) - len(before), 4)
 
@@ -276,7 +277,7 @@ class TestAmounts(unittest.TestCase):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         asked = msgspec.structs.replace(decision.request, count=99)
         many = Attempt(dataclasses.replace(decision.context, request=asked), decision.batch)
-        explanation = Decision([many]).explanation
+        explanation = explain(Decision([many]))
         self.assertEqual((), explanation.flips)
         self.assertIn("one node would fit", explanation.notes[0])
 
@@ -306,7 +307,7 @@ class TestEveryFlip(unittest.TestCase):
         policy = two_wishes(room, liking)
         asked = request({"processor": {"total_cores": cores}}, seed=seed, policy="two")
         decision = decided(policy, asked, *podms)
-        for flip in decision.explanation.flips:
+        for flip in explain(decision).flips:
             if flip.of == "weight":
                 changed, again = with_weight(policy, flip.name, flip.becomes), asked
             else:
@@ -363,7 +364,7 @@ class TestOverrides(unittest.TestCase):
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)
         podms = [{**podm(str(n), free, 2, 0.7 / (n + 1)), "zone": zone, "aggregates": aggregates}
                  for n, (free, zone, aggregates) in enumerate(drawn)]  # fmt: skip
-        explanation = decided(policy, request(CORES), *podms).explanation
+        explanation = explain(decided(policy, request(CORES), *podms))
         for one in explanation.candidates:
             self.assertAlmostEqual(one.score, sum(part.part for part in one.parts), 5)
         if explanation.runner_up:
@@ -377,4 +378,4 @@ class TestOverrides(unittest.TestCase):
         decision = decided(policy, request(CORES), podm("a", 9, 0, 0.1), podm("b", 1, 8, 0.9))
         self.assertEqual([], of(decision, "weight"))
         self.assertIn("flips: weights differ by aggregate or zone: no other weight was tried",
-                      decision.explanation.notes)  # fmt: skip
+                      explain(decision).notes)  # fmt: skip

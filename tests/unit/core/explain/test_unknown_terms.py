@@ -4,6 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import cpus, engine_of
+from valence_sched.core.explain.report import decision_warnings
 from valence_sched.testing import request
 
 TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
@@ -13,7 +14,7 @@ TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
 
 def warnings(**words) -> list[str]:
     asked = request({"processor": {"sockets": 1}}, **words)
-    return engine_of(TOLD).select_destinations(asked).warnings
+    return decision_warnings(engine_of(TOLD).select_destinations(asked))
 
 
 class TestUntold(unittest.TestCase):

@@ -12,8 +12,9 @@ import threading
 import zlib
 from unittest import TestCase, mock
 
-from valence_sched.drivers.http.errors import Slow, TlsContexts, Unreachable, unreachable_error
+from valence_sched.drivers.http.errors import Slow, Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
+from valence_sched.drivers.http.tls import TlsContexts, unreachable_error
 
 
 def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:

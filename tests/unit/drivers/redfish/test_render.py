@@ -28,7 +28,7 @@ from valence_sched.model.inventory import (
     Status,
     Stock,
 )
-from valence_sched.testing import strategies as drawn
+from valence_sched.testing import random_podms as drawn
 
 SITE = Path(__file__).parents[4] / "examples" / "site.json"
 UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
