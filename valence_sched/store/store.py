@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import Reading, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
-from valence_sched.store.tables import chunks, key_of
+from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
@@ -126,20 +127,27 @@ class Store:
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store pod managers as they were read; return them as they are known from now on, by id.
 
-        One transaction finds those of which nothing is to be written, the others are stored
-        ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of two readings of one
-        pod manager the last counts. A caller that decides next hands the result to
-        :meth:`snapshot`, which then need not read these documents back.
+        Of up to ``CHUNK`` at a time one transaction finds those of which nothing is to be written;
+        the others are stored ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of
+        two readings of one pod manager the last counts. A caller that decides next hands the
+        result to :meth:`snapshot`, which then need not read these documents back.
 
         Raises:
             StoreError: one of them cannot be stored, and is named; all others are stored.
         """
-        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
-        for error in stored.values():
-            if isinstance(error, StoreError):
-                raise error
-        lean = [podm.lean() for podm in stored.values() if not isinstance(podm, StoreError)]
-        return {podm.id: podm for podm in lean}
+        known: dict[str, LeanPodm] = {}
+        errors: list[StoreError] = []
+        remaining = iter(podms)
+        while some := list(itertools.islice(remaining, CHUNK)):
+            for stored in self._store_all({key_of(one.id): Reading(one) for one in some}).values():
+                if isinstance(stored, StoreError):
+                    errors.append(stored)
+                else:
+                    podm = stored.lean()
+                    known[podm.id] = podm
+        if errors:
+            raise errors[0]
+        return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
         """Store pod managers as :meth:`remember_all`; return what became of each, in their order.
