@@ -23,7 +23,7 @@ from valence_sched.store.events import events
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
-from valence_sched.store.podms import Reading, StoredPodm
+from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
 from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
@@ -122,7 +122,7 @@ class Store:
         reading older than the stored one changes nothing.
         """
         key = key_of(podm.id)
-        return self._write_readings({key: Reading(podm)})[key].generation
+        return self._write_readings({key: EncodedPodm(podm)})[key].generation
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store pod managers as they were read; return them as they are known from now on, by id.
@@ -139,7 +139,9 @@ class Store:
         errors: list[StoreError] = []
         remaining = iter(podms)
         while some := list(itertools.islice(remaining, CHUNK)):
-            for stored in self._store_all({key_of(one.id): Reading(one) for one in some}).values():
+            for stored in self._store_all(
+                {key_of(one.id): EncodedPodm(one) for one in some}
+            ).values():
                 if isinstance(stored, StoreError):
                     errors.append(stored)
                 else:
@@ -156,11 +158,11 @@ class Store:
         in place of what was read; or the error that names it where it alone cannot be stored.
         StoreError is raised where none can be.
         """
-        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
+        stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
         return [one if isinstance(one, StoreError) else one.full() for one in results]
 
-    def _store_all(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm | StoreError]:
+    def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | StoreError]:
         """Return the pod managers, by key, once they are stored, and errors as they are."""
         stored: dict[str, StoredPodm | StoreError] = {}
         if readings:
@@ -175,14 +177,14 @@ class Store:
                 stored |= {key: self._write_alone(key, one) for key, one in batch.items()}
         return stored
 
-    def _write_readings(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+    def _write_readings(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm]:
         stored = self._database.write(
             lambda c: podms.remember(c, readings), "storing what was read"
         )
         self.counts.podms_written += sum(podm.written for podm in stored.values())
         return stored
 
-    def _write_alone(self, key: str, reading: Reading) -> StoredPodm | StoreError:
+    def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | StoreError:
         try:
             return self._write_readings({key: reading})[key]
         except RowRefused as error:
