@@ -78,9 +78,8 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    subjects = tuple(
-        [need.resource or need for need in needs]
-    )  # of a stock the amount does not matter
+    # of a stock the amount does not matter
+    subjects = tuple([need.resource or need for need in needs])
     thresholds, minimums = view.memoise_free(
         "thresholds", subjects, lambda: _stock_thresholds(view, needs)
     )
@@ -96,9 +95,7 @@ def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Thresho
     thresholds = [
         Threshold(view.largest_grant(need)) if need.kind == "stock" else None for need in needs
     ]
-    return thresholds, np.array(
-        [-np.inf if threshold is None else threshold.least for threshold in thresholds]
-    )
+    return thresholds, np.array([-np.inf if one is None else one.least for one in thresholds])
 
 
 def _mask(view: View, threshold: Threshold | None, need: Need) -> Mask:
