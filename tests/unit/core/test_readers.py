@@ -147,6 +147,9 @@ class TestDeclarations(unittest.TestCase):
         self.assertEqual(1, len(idle_readers(Request(), bound)))
         with self.assertRaisesRegex(PluginError, "filter 'broken' cannot read 'zone': Attribute"):
             idle_readers(Request(zone="z"), bound)
+        with installed(plugins.FILTERS, broken=broken):
+            other = bind(policy("zone"))
+        self.assertEqual([], missing_readers(Request(zone="z"), other))
 
     def test_a_plugin_without_a_declaration_always_takes_part(self):
         with installed(plugins.FILTERS, plain=plain):
