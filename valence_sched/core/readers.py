@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins
-from valence_sched.errors import InputError, suggest
+from valence_sched.errors import InputError, PluginError, describe_error, one_line, suggest
 from valence_sched.model.request import Request
 from valence_sched.view.reads import declarations
 
@@ -38,11 +38,19 @@ class RequestReader:
     optional: tuple[ReadField, ...]
 
     def is_active(self, request: Request) -> bool:
-        """Return whether a request asks for something that the plug-in has to read."""
-        for field, when in self.required:
-            value = getattr(request, field, None)
-            if value is not None and when(value):
-                return True
+        """Return whether a request asks for something that the plug-in has to read.
+
+        Raises:
+            PluginError: what the plug-in declares of a field failed.
+        """
+        try:
+            for field, when in self.required:
+                value = getattr(request, field, None)
+                if value is not None and when(value):
+                    return True
+        except Exception as error:
+            text = f"{self.kind} {self.name!r} cannot read {field!r}: {describe_error(error)}"
+            raise PluginError(one_line(text)) from error
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:

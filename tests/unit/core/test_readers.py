@@ -13,7 +13,7 @@ from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import Plugins
 from valence_sched.core.policy import bind, idle_readers, missing_readers
-from valence_sched.errors import InputError, RequestError
+from valence_sched.errors import InputError, PluginError, RequestError
 from valence_sched.model.group import Group
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request, sealed
@@ -139,6 +139,17 @@ class TestDeclarations(unittest.TestCase):
             "request (did you mean 'zone'?)",
             str(caught.exception),
         )
+
+    def test_a_declaration_that_fails_is_an_error_of_its_plugin(self):
+        broken = reads("zone", when=lambda zone: zone.floor)(lambda view, request: None)
+        with installed(plugins.FILTERS, broken=broken):
+            bound = bind(policy("broken"))
+        self.assertEqual(1, len(idle_readers(Request(), bound)))
+        with self.assertRaisesRegex(PluginError, "filter 'broken' cannot read 'zone': Attribute"):
+            idle_readers(Request(zone="z"), bound)
+        with installed(plugins.FILTERS, broken=broken):
+            other = bind(policy("zone"))
+        self.assertEqual([], missing_readers(Request(zone="z"), other))
 
     def test_a_plugin_without_a_declaration_always_takes_part(self):
         with installed(plugins.FILTERS, plain=plain):
