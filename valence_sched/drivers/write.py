@@ -28,7 +28,7 @@ RUNNING_TASK_STATES = (
 
 
 class SendResult(NamedTuple):
-    """What became of a write.
+    """The outcome of a write.
 
     ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
     have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
@@ -50,7 +50,7 @@ class SendResult(NamedTuple):
 def write(
     session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
 ) -> SendResult:
-    """Send once to ``target``, and wait for what was only accepted."""
+    """Send once to ``target``, and wait for the task of a reply that only accepts."""
     try:
         reply = send()
     except PodmError as error:
@@ -68,7 +68,7 @@ def write(
 def node_uri_of(reply: Reply, target: str) -> str | None:
     """Return the URI of the system that a reply names, in its header or in a stanza.
 
-    A relative link is relative to ``target``; the host of an absolute one is not asked.
+    A relative link is relative to ``target``; the host of an absolute one is ignored.
     """
     body = reply.body or {}
     kind = str(body.get("@odata.type", ""))
@@ -83,14 +83,14 @@ def node_uri_of(reply: Reply, target: str) -> str | None:
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Wait for what was accepted; return the last reply, and whether its task still goes on.
+    """Wait for a task; return the last reply, and whether the task still runs.
 
     A monitor that does not answer well for a while says nothing about its task.
     """
     if reply.status != ACCEPTED:
         return reply, False
-    told = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
-    monitor = link_path(urljoin(target, str(told))) if told else None
+    link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
+    monitor = link_path(urljoin(target, str(link))) if link else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from valence_sched import files
-from valence_sched.drivers.crawl.pool import Reading
+from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.files import tree_writer
 from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from valence_sched.app import App
-from valence_sched.drivers.crawl.pool import Reading
+from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import InputError, PodmError

@@ -32,7 +32,7 @@ EXPECTED = f"an inventory ({SCHEMA}), JSON Lines of podms, or a map from URI to 
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 
-#: Blank lines that are passed over to tell what a file is.
+#: Blank lines that are skipped to detect the format of a file.
 MAX_BLANK_LINES = 1000
 
 
@@ -69,7 +69,7 @@ TreeReader = Callable[[RecordedTree, str, str], Record]
 
 
 class NotAnInventory(InputError):
-    """Sound JSON that is no inventory and does not look like one."""
+    """Valid JSON that is no inventory and does not claim to be one."""
 
 
 def text_records(
@@ -205,7 +205,7 @@ def _lines(
 
 
 def _captured_at(fields: Fields) -> str | None:
-    """Return when a document says that it was captured; what is no text was refused before."""
+    """Return the capture time of a document; one that is no text was refused before."""
     try:
         return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
     except msgspec.MsgspecError:

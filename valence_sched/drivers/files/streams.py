@@ -35,7 +35,7 @@ _TAR = (b"ustar", 257)
 
 
 class Stream(NamedTuple):
-    """A stream from its beginning, decompressed, and what it is."""
+    """A decompressed stream from its beginning, and its format."""
 
     form: Form
     bytes: BinaryIO

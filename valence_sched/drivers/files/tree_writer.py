@@ -109,8 +109,8 @@ def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
             more = page.get(MEMBERS)
             members += more if isinstance(more, list) else []
             link = page.get(NEXT)
-        kept = {key: value for key, value in json.items() if key != NEXT}
-        whole[uri] = kept | {COUNT: len(members), MEMBERS: members}
+        fields = {key: value for key, value in json.items() if key != NEXT}
+        whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
         later |= seen - {uri}
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
 

@@ -231,7 +231,7 @@ class Connection:
             every = every | (_JSON if data is not None else {}) | dict(headers or {})
         try:
             answer = transport.ask(method, uri, every, left_s * share, most, data)
-            if self._ended and method != "DELETE":  # what was cut off can look whole
+            if self._ended and method != "DELETE":  # an answer that was cut off can look whole
                 raise self.deadline.error()
             self._received += len(answer.body)
             if self._received > MAX_TREE_BYTES:

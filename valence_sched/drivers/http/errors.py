@@ -25,7 +25,7 @@ class Slow(Unreachable):
 
 
 class Cut(Unreachable):
-    """One answer does not come whole, however often it is asked for; others may still come."""
+    """One answer does not come whole, however often it is requested; others may still come."""
 
 
 class Deadline:

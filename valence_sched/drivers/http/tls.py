@@ -18,7 +18,7 @@ from typing import Any
 
 from valence_sched.drivers.http.errors import Cut, Slow, Unreachable
 
-#: What OpenSSL says around its words, and its words for an answer that is not TLS at all.
+#: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 _NO_TLS = ("wrong version number", "http request", "packet length too long")
 

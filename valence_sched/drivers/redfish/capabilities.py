@@ -48,7 +48,7 @@ class _TargetCollection(Resource):
 
 
 def read_capabilities(session: Session) -> ComposeCapabilities:
-    """Read what a service offers.
+    """Read the compose capabilities of a service.
 
     Raises:
         PodmError: the service root cannot be read.
@@ -83,7 +83,7 @@ def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
 
 
 def _document_or_empty(session: Session, link: str) -> Json:
-    """Return the document behind a link; one that is bad keeps nobody from the others."""
+    """Return the document behind a link, empty for one that cannot be read."""
     try:
         return get_document(session, link_path(link)) or {}
     except PodmError:

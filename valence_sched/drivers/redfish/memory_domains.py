@@ -71,7 +71,7 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
 
 
 def _is_domain_persistent(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
-    """Return whether the memory is persistent: its chunks tell, or else all of its modules."""
+    """Return whether the memory is persistent, by its chunks, else by all of its modules."""
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     if kinds:
         return not kinds.isdisjoint(("pmem", "block"))

@@ -25,9 +25,9 @@ DeviceTemplate = tuple[int, dict[str, Any]]
 def device_templates(devices: Devices, rules: Json) -> Json | str:
     """Return the body for these devices, or why these rules cannot say it."""
     body: Json = {}
-    for name, asked in _collections(devices, rules):
+    for name, templates in _collections(devices, rules):
         members = []
-        for count, known in asked:
+        for count, known in templates:
             member = _member_template(known, _member_rules(rules, name))
             if isinstance(member, str):
                 return f"{name}: {member}"
@@ -153,10 +153,10 @@ def choose_method(
         body = manifest(request, "Apply", reservation)
         return ComposeMethod("manifest", capabilities.compose_target, body, True)
     if constrained:
-        asked = device_templates(request.devices, constrained.rules)
-        if isinstance(asked, str):
-            return asked
-        body = {"Name": request.name, **asked}
+        templates = device_templates(request.devices, constrained.rules)
+        if isinstance(templates, str):
+            return templates
+        body = {"Name": request.name, **templates}
         if capabilities.zone_affinity and request.pool:
             body["@Redfish.ZoneAffinity"] = request.pool.rpartition("/")[2]
         return ComposeMethod("constrained", constrained.target, body, False)
@@ -195,7 +195,7 @@ def _specific_body(request: CompositionRequest) -> Json:
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
-    """Return what else a body must have, or the problem that nobody says what to put there.
+    """Return what else a body must have, or the problem that no value for it is known.
 
     An object that is required is made of what is required in it.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the Redfish composition resources of a pod manager as inventory nouns.
 
-The same code reads a recorded tree and a live service: it needs only ``links.Service``. State
+The same code reads a recorded tree and a live service: it needs only ``LinkedDocuments``. State
 is read strictly: of contradicting statements the one that keeps a block from being used wins.
 """
 
@@ -41,7 +41,7 @@ class RedfishResources(NamedTuple):
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
-    """Read a whole pod manager; what is missing or wrong is noted and left out."""
+    """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found.root))
     pools, members = _pools(service, found)
@@ -83,7 +83,7 @@ def _find(service: LinkedDocuments) -> RedfishResources:
 
 
 def _root(service: LinkedDocuments) -> ServiceRoot:
-    """Return the service root; without one, look where its parts stand by custom."""
+    """Return the service root; without one, a root that links the usual URIs."""
     if json := service.json(ROOT, "the protocol"):
         return ServiceRoot(ROOT, json, service.notes)
     guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}

@@ -61,7 +61,7 @@ class Collection(NamedResource):
 
 
 class DeviceHolder(NamedResource):
-    """What holds devices: a block links them, a system links collections of them."""
+    """A resource with devices: a block links them, a system links collections of them."""
 
     processors = Link("Processors", ProcessorDevice, "CPUs and accelerators")
     memory = Link("Memory", MemoryDevice, "memory modules")
@@ -112,7 +112,7 @@ class ListedSystem(NamedResource):
 
 
 class System(DeviceHolder):
-    """ComputerSystem as what a block is."""
+    """ComputerSystem as a block."""
 
     simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
     network = Link("NetworkInterfaces", NetworkInterface, "read where no Ethernet is", late=True)

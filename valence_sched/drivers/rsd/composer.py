@@ -118,11 +118,11 @@ class RsdComposer:
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         """Return whether a node is there still, a while after it was deleted."""
-        patience, looks = self._patience(), 1 if sent.refused else LATE_READS
-        for _ in range(looks):
+        patience, reads = self._patience(), 1 if sent.refused else LATE_READS
+        for _ in range(reads):
             if self._state(node) is None:
                 return False
-            if looks > 1 and not patience.pause():
+            if reads > 1 and not patience.pause():
                 break
         return True
 
@@ -137,7 +137,7 @@ class RsdComposer:
         return None
 
     def _body(self, request: CompositionRequest) -> Json:
-        """Return a request that names what the node is to be made of."""
+        """Return the body of an Allocate request that names the blocks of the node."""
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
             part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)
@@ -237,7 +237,7 @@ class RsdComposer:
         return read_podm(LinkedDocuments(self._get, NO_NOTES), "podm", "rsd")
 
     def _get(self, uri: str) -> Json | None:
-        """Return a document; one that is bad leaves out only what it tells of."""
+        """Return a document; of one that is bad only the content is left out."""
         reply = self._session.get(uri)
         if reply.status in GONE:
             return None

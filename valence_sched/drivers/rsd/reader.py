@@ -2,8 +2,8 @@
 """Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
 A node is one system, with drives and FPGAs of fabrics and volumes of storage services. There is
-no document that says what is free: it is what no node and no zone links and nothing speaks
-against.
+no document that says what is free: a device is free if no node and no zone links it and no other
+property contradicts it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RsdResources(NamedTuple):
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
-    """Read a whole pod manager; what is missing or wrong is noted and left out."""
+    """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = find_resources(service)
     names = _pool_ids(found)
     ids = tuple(dict.fromkeys(names.values())) or (WHOLE_POOL,)
@@ -85,7 +85,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 
 def find_resources(service: LinkedDocuments) -> RsdResources:
-    """Return the resources of a rack, and who reaches what."""
+    """Return the resources of a rack, and the fabrics that each system reaches."""
     root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))

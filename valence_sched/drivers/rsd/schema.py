@@ -40,7 +40,7 @@ def optional_links(value: Any) -> tuple[str, ...]:
 
 
 class PooledDevice(Device):
-    """What stands behind an endpoint: a drive, an FPGA, or a volume of a storage service."""
+    """The entity of an endpoint: a drive, an FPGA, or a volume of a storage service."""
 
     lasting = False  # whether it is erased changes with every node that had it
 

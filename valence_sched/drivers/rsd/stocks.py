@@ -86,7 +86,7 @@ def _stock(
 
 
 def _is_healthy(resource: NamedResource) -> bool:
-    """Return whether a resource hands out anything; one that does not is noted."""
+    """Return whether a resource can be used; one that cannot is noted."""
     state, health = resource.state or "Enabled", resource.health or resource.rollup or "OK"
     if state.casefold() == "enabled" and health != "Critical":
         return True

@@ -107,8 +107,8 @@ def detach(documents: DocumentTree, uri: str, system: str) -> None:
     if status.get("Reserved"):
         status["Reserved"] = False
     links = {**object_of(json, "Links")}
-    kept = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
-    links["ComputerSystems"] = kept
+    others = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
+    links["ComputerSystems"] = others
     changed = {**json, "CompositionStatus": status, "Links": links}
     documents.put(uri, changed)
     if not count:

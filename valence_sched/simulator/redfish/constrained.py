@@ -36,15 +36,15 @@ class DeviceRequest(NamedTuple):
 
 
 def device_requests(body: Json) -> list[DeviceRequest]:
-    """Return the devices that a body asks for.
+    """Return the devices that a body requests.
 
     Raises:
         Refused: a count is no number.
     """
     found: list[DeviceRequest] = []
     for kind in COLLECTIONS:
-        asked = body.get(kind)
-        rows = asked.get("Members") if isinstance(asked, dict) else asked
+        requested = body.get(kind)
+        rows = requested.get("Members") if isinstance(requested, dict) else requested
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict):
                 found += _device_requests(kind, row)

@@ -53,7 +53,7 @@ def node_document(
 
 
 def assets(node: Json) -> list[str]:
-    """Return what a node cannot be without: its system, and the devices outside of it."""
+    """Return the assets that a node cannot be without: its system, and devices outside of it."""
     systems = [uri for uri in links(tree.value_at(node, "Links", "ComputerSystem")) if uri]
     rest = [
         uri

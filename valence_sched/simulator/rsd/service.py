@@ -72,7 +72,7 @@ class NodesService:
     def reply(self, method: str, uri: str, body: Any = None) -> SimulatedReply | None:
         """Answer a request, None when it is not for the Nodes service.
 
-        Actions are told by the last part of their URI, so targets are found as documents name
+        Actions are found by the last part of their URI, so targets are as documents name
         them.
         """
         uri, _, action = uri.rstrip("/").partition("/Actions/")
@@ -108,12 +108,13 @@ class NodesService:
             none = "There are no computer systems available for this allocation request."
             return replies.conflict_reply("Conflict during allocation", [none, counts])
         volumes: list[str] = []
-        for asked in body.get("RemoteDrives") or ():
-            uri = rsd_volumes.cut(self._documents, asked)
+        for wanted in body.get("RemoteDrives") or ():
+            uri = rsd_volumes.cut(self._documents, wanted)
             if uri is None:
                 for volume in volumes:
                     rsd_volumes.give_back(self._documents, volume)
-                what = f"{asked['CapacityGiB']} GiB over {asked.get('Protocol') or 'any protocol'}"
+                protocol = wanted.get("Protocol") or "any protocol"
+                what = f"{wanted['CapacityGiB']} GiB over {protocol}"
                 reason = f"There is no storage pool with room for {what}."
                 return replies.conflict_reply("Conflict during allocation", [reason])
             volumes.append(uri)
@@ -256,7 +257,7 @@ def _status(health: str) -> Json:
 
 
 def _erase(device: Json) -> None:
-    """Erase a pooled device, unless it says that it keeps what is on it."""
+    """Erase a pooled device, unless its document says that it is not erased."""
     rack = tree.value_at(device, "Oem", "Intel_RackScale")
     if not isinstance(rack, dict):
         return

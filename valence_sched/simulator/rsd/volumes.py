@@ -23,9 +23,9 @@ from valence_sched.simulator.server.documents import DocumentTree, Json
 WELL = {"State": "Enabled", "Health": "OK"}
 
 
-def cut(documents: DocumentTree, asked: Json) -> str | None:
-    """Cut what a RemoteDrive asks for; return what a node links, None where no pool has room."""
-    size_gib, protocol = asked["CapacityGiB"], asked.get("Protocol")
+def cut(documents: DocumentTree, wanted: Json) -> str | None:
+    """Create the volume of a RemoteDrive; return the link of the node, None without room."""
+    size_gib, protocol = wanted["CapacityGiB"], wanted.get("Protocol")
     for storage in _storages(documents):
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         for stock in stocks(service, [storage], ()):
@@ -41,7 +41,7 @@ def cut(documents: DocumentTree, asked: Json) -> str | None:
 
 
 def give_back(documents: DocumentTree, uri: str) -> None:
-    """Remove a volume, or a target with its logical drives; what they held is free again."""
+    """Remove a volume, or a target with its logical drives; their capacity is free again."""
     json = documents.get(uri)
     if json is None:
         return
@@ -65,7 +65,7 @@ def _storages(documents: DocumentTree) -> Iterator[StorageService]:
 
 
 def _protocol(documents: DocumentTree, storage: StorageService) -> str:
-    """Return what a storage service speaks: the type of the fabric where its endpoints are."""
+    """Return the protocol of a storage service: the type of the fabric of its endpoints."""
     ends = tree.link(storage.json, "Endpoints")
     for fabric in tree.fabrics(documents):
         if ends and tree.link(fabric, "Endpoints") == ends:
