@@ -3,7 +3,6 @@
 
 import unittest
 
-from valence_sched.model import resource_classes
 from valence_sched.model.compile import GIB
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import ProcessorSpec, Properties
