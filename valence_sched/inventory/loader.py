@@ -58,7 +58,7 @@ class InventoryLoader:
         """
         builder = ViewBuilder()
         declared = self._declared_resources(selection)
-        with _collector_paused():
+        with collector_paused():
             podms = self._with_status(self._lean_podms(selection, declared, texts), selection)
             for number, (podm, file, place) in enumerate(podms, 1):
                 try:
@@ -218,7 +218,7 @@ class InventoryLoader:
 
 
 @contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Keep the garbage collector from walking a million new objects again and again.
 
     The objects made meanwhile live as long as the inventory: later walks leave them out.

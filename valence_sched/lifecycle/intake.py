@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
 from valence_sched.errors import SchedulerError
-from valence_sched.inventory.loader import InventoryLoader
+from valence_sched.inventory.loader import InventoryLoader, collector_paused
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model.custom_resource import DeclaredStocks
 from valence_sched.model.inventory import FullPodm, LeanPodm
@@ -72,7 +72,8 @@ class Intake:
         """
         from valence_sched.lifecycle.claim import Claimer  # SQL: only to claim
 
-        stored = self.store_podms(store, self.selection)
+        with collector_paused():
+            stored = self.store_podms(store, self.selection)
         declared = self.declared_stocks()
         return Claimer(
             store,
