@@ -21,7 +21,7 @@
     ├── ClaimLost             claim_lost            6  409   another claim holds what was chosen
     ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
     ├── DispatchFailed        dispatch_failed       1  502   the composer did not accept it
-    ├── Unverified            unverified            7  502   what is there cannot be told
+    ├── Unverified            unverified            7  502   the present state is unknown
     │   └── StillComposing    still_composing       7  502   it goes on after all patience
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than the maximum age

@@ -31,7 +31,16 @@ MAY_IMPORT = {
     "store": {"errors", "model"},
     "simulator": {"errors", "model", "drivers"},
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
-    "lifecycle": {"errors", "model", "view", "core", "drivers", "store"},
+    "lifecycle": {
+        "errors",
+        "model",
+        "view",
+        "core",
+        "drivers",
+        "store",
+        "config",
+        "inventory",  # what a claim needs is read and stored by the claim itself, once
+    },
     "inventory": {
         "errors",
         "model",
@@ -42,7 +51,7 @@ MAY_IMPORT = {
         "config",
         "files",
     },
-    "engine": {"errors", "model", "view", "core", "store", "inventory", "lifecycle"},
+    "engine": {"errors", "model", "view", "core", "store", "config", "inventory", "lifecycle"},
     "client": {"errors", "model"},
     "service": {"errors", "model"},
     "zones": {"errors", "model", "core/ranking", "client"},

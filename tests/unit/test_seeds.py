@@ -156,11 +156,12 @@ class TestS0(unittest.TestCase):
                 "podms": [{"id": "a", "blocks": [cpu("c", 64, 262144)]}],
             }))  # fmt: skip
             app = App(environ={"XDG_CONFIG_HOME": folder})
-            found = app.decider(Selection(sources=(str(inventory),)))
+            scheduler = app.engine(Selection(sources=(str(inventory),)))
             flavor = app.config.flavor("small")
-        asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
-        self.assertEqual(["a"], chosen(found.select_destinations(asked)))
-        policy = found.policies()[0]
+            asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
+            placements = scheduler.select_destinations(asked).report.placements
+        self.assertEqual(["a"], [placement.chosen.podm for placement in placements])
+        policy = scheduler.policies()[0]
         self.assertEqual("default", policy.name)
         self.assertTrue(policy.filters)
         self.assertTrue(policy.weighers)

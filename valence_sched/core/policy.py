@@ -14,7 +14,7 @@ import numpy as np
 
 from valence_sched.core import plugins
 from valence_sched.core.readers import RequestReader, check_declarations, installed_readers
-from valence_sched.errors import InputError, suggest
+from valence_sched.errors import InputError, PluginError, suggest
 from valence_sched.model.codec import convert
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
@@ -99,7 +99,7 @@ class BoundPolicy:
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:
         """Return the readers that have no work unless a request sets what they read."""
-        return tuple(reader for reader in self.readers if not reader.by_the_way)
+        return tuple(reader for reader in self.readers if not reader.optional)
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:
@@ -210,8 +210,15 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]:
     """Return the plug-ins that a request needs to read it, where the policy has none that does."""
-    absent = [reader for reader in bound.absent_readers if reader.is_active(request)]
+    absent = [reader for reader in bound.absent_readers if _is_needed(reader, request)]
     return [reader for reader in absent if any(reader.missing_fields(request, bound.readers))]
+
+
+def _is_needed(reader: RequestReader, request: Request) -> bool:
+    try:
+        return reader.is_active(request)
+    except PluginError:  # it matters only to the policies that have the plug-in
+        return False
 
 
 def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReader]:

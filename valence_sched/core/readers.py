@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins
-from valence_sched.errors import InputError, suggest
+from valence_sched.errors import InputError, PluginError, describe_error, one_line, suggest
 from valence_sched.model.request import Request
 from valence_sched.view.reads import declarations
 
@@ -28,21 +28,29 @@ REPORTED_FIRST = (
 class RequestReader:
     """A plug-in, and the fields that have to ask for something before it has any work.
 
-    One that reads fields ``by_the_way`` has work without them. Each field comes with what holds of
+    One with ``optional`` fields always has work. Each field comes with what holds of
     a value that asks for something.
     """
 
     kind: Kind
     name: str
     required: tuple[ReadField, ...]
-    by_the_way: tuple[ReadField, ...]
+    optional: tuple[ReadField, ...]
 
     def is_active(self, request: Request) -> bool:
-        """Return whether a request asks for something that the plug-in has to read."""
-        for field, when in self.required:
-            value = getattr(request, field, None)
-            if value is not None and when(value):
-                return True
+        """Return whether a request asks for something that the plug-in has to read.
+
+        Raises:
+            PluginError: what the plug-in declares of a field failed.
+        """
+        try:
+            for field, when in self.required:
+                value = getattr(request, field, None)
+                if value is not None and when(value):
+                    return True
+        except Exception as error:
+            text = f"{self.kind} {self.name!r} cannot read {field!r}: {describe_error(error)}"
+            raise PluginError(one_line(text)) from error
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
@@ -56,11 +64,11 @@ class RequestReader:
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
         """Return whether the plug-in reads what one of a kind would read in the value of a field.
 
-        A filter reads what must be and a weigher what is wished for, where they tell these apart:
-        then only one of the same kind will do, or one that reads the field by the way.
+        A filter and a weigher that declare another ``when`` read different parts of a field: then
+        only a plug-in of the same kind serves, or one to which the field is optional.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
-        return any(name == field and holds(value) for name, holds in (*required, *self.by_the_way))
+        return any(name == field and holds(value) for name, holds in (*required, *self.optional))
 
 
 def installed_readers() -> tuple[RequestReader, ...]:
@@ -77,7 +85,7 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
 def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
     for name in installed.ours_first():
         if declared := declarations(installed.by_name[name]):
-            required, by_the_way = (
+            required, optional = (
                 tuple(
                     (field, one.when)
                     for one in declared
@@ -86,7 +94,7 @@ def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
                 )
                 for optional in (False, True)
             )
-            yield RequestReader(kind, name, required, by_the_way)
+            yield RequestReader(kind, name, required, optional)
 
 
 def _report_order(reader: RequestReader) -> tuple[str, int]:

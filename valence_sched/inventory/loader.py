@@ -21,6 +21,7 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.inventory.status import PodmReadTime, statuses, with_status
+from valence_sched.inventory.validate import RecordValidator
 from valence_sched.model.age import age_s, format_age
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
@@ -79,19 +80,18 @@ class InventoryLoader:
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
-        builder = ViewBuilder()
+        validator = RecordValidator()
         declared = self._declared_resources(selection)
         for number, record in enumerate(self._sources.records(selection), 1):
             try:
-                lean = decode(record.json, LeanPodm, record.file, record.place)
-                builder.add(lean, record.file, record.place)  # validates, also what a driver made
-                podm = self._with_read_time(record.podm(), record, selection.live)
+                podm = validator.podm(record)  # also what a driver made
+                podm = self._with_read_time(podm, record, selection.live)
                 yield with_declared_stocks(podm, declared), record
             except InputError as error:
                 self._skip(error)
             self._progress(number)
         self._progress(None)
-        self.check(len(builder.podms), selection)
+        self.check(len(validator), selection)
         self._remark_declared(declared)
 
     def convert(self, selection: Selection, output: str) -> tuple[int, int]:

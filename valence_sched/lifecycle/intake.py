@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
+from valence_sched.errors import SchedulerError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model.custom_resource import DeclaredStocks
+from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.read_options import Selection
 from valence_sched.model.request import Mix
@@ -21,6 +23,16 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.lifecycle.claim import Claimer
     from valence_sched.store.store import Store
+
+
+BATCH_SIZE = 500  # pod managers that are held whole in memory until they are stored
+
+
+class StoredPodms(NamedTuple):
+    """Pod managers that were read: the time of each reading, and as the store now has them."""
+
+    read_at: dict[str, str | None]
+    podms: dict[str, LeanPodm]
 
 
 class Intake:
@@ -60,7 +72,7 @@ class Intake:
         """
         from valence_sched.lifecycle.claim import Claimer  # SQL: only to claim
 
-        read_at = self.store_podms(store, self.selection)
+        stored = self.store_podms(store, self.selection)
         declared = self.declared_stocks()
         return Claimer(
             store,
@@ -69,25 +81,40 @@ class Intake:
             declared=declared,
             skipped=self._skipped(),
             strict=self.selection.strict,
-            among=frozenset(read_at),
-            statuses=self.loader.statuses(read_at.items(), self.selection.live),
+            among=frozenset(stored.read_at),
+            statuses=self.loader.statuses(stored.read_at.items(), self.selection.live),
+            known=stored.podms,
         )
 
     def store_podms(
         self, store: Store, selection: Selection, only: Collection[str] | None = None
-    ) -> dict[str, str | None]:
-        """Read pod managers and store them; return the time at which each was read, by id.
+    ) -> StoredPodms:
+        """Read pod managers and store them, many in one transaction.
 
-        They are stored without what an operator declares of them.
+        They are stored without what an operator declares of them. What was read before an error
+        is stored all the same.
         """
-        read_at = {}
-        for podm in self.loader.podms(replace(selection, resource_files=())):
-            if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
-                continue
-            if podm.id not in self.sources.reported_ids:  # the state has these from themselves
-                store.remember(podm)
-            read_at[podm.id] = podm.read_at
-        return read_at
+        stored = StoredPodms({}, {})
+        batch: list[FullPodm] = []
+
+        def store_batch() -> None:
+            stored.podms.update(store.remember_all(batch))
+            batch.clear()
+
+        try:
+            for podm in self.loader.podms(replace(selection, resource_files=())):
+                if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
+                    continue
+                stored.read_at[podm.id] = podm.read_at
+                if podm.id not in self.sources.reported_ids:  # the state has these from themselves
+                    batch.append(podm)
+                if len(batch) == BATCH_SIZE:
+                    store_batch()
+        except SchedulerError:
+            store_batch()
+            raise
+        store_batch()
+        return stored
 
     def _mix(self) -> Mix:
         return self.config.mix(self.selection.flavor_files)

@@ -45,7 +45,7 @@ class Planner:
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))
-        read_at = self._intake.store_podms(store, selection, names)
+        read_at = self._intake.store_podms(store, selection, names).read_at
         for name in names:
             if name in self._sources.unread_ids:
                 lines = self._sources.diagnostics.lines("unread")

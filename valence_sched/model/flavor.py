@@ -10,7 +10,7 @@ from msgspec import Meta
 from valence_sched.model.base import Noun
 from valence_sched.model.compile import compile_properties
 from valence_sched.model.flavor_properties import Properties, Word
-from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.request import NameRequirements
 
@@ -44,16 +44,12 @@ class Flavor(Noun, frozen=True, kw_only=True):
     @property
     def capability_map(self) -> dict[str, tuple[str, ...]]:
         """Return the capabilities as a map; ValueError if their text does not parse."""
-        if isinstance(self.capabilities, str):
-            return parse_capabilities(self.capabilities)
-        return self.capabilities
+        return capability_map(self.capabilities)
 
     @property
     def aggregate_names(self) -> NameRequirements:
         """Return the aggregates that are required or forbidden, or of which one is required."""
-        if isinstance(self.aggregates, NameRequirements):
-            return self.aggregates
-        return NameRequirements(required=self.aggregates)
+        return NameRequirements.of(self.aggregates)
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:

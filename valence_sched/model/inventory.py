@@ -288,6 +288,11 @@ def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
     return capabilities
 
 
+def capability_map(capabilities: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return capabilities as a map; ValueError if their text does not parse."""
+    return parse_capabilities(capabilities) if isinstance(capabilities, str) else capabilities
+
+
 def format_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
     """Format ``{key: (values…)}`` as ``key=value;value, key=value``; the inverse of parsing."""
     return ", ".join(f"{key}={';'.join(values)}" for key, values in capabilities.items())

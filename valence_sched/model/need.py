@@ -104,35 +104,35 @@ def constraints_problem(alternative: Alternative) -> str | None:
         return f"{len(alternative.bonds)} bonds, at most {MAX_CONSTRAINTS}: merge some"
     if not alternative.bonds:
         return None
-    needs_by_name: dict[str, list[Need]] = {}
+    by_name: dict[str, list[Need]] = {}
     for need in alternative.needs:
-        needs_by_name.setdefault(need.name or need.kind, []).append(need)
-    problems = (_constraint_problem(constraint, needs_by_name) for constraint in alternative.bonds)
-    return next(filter(None, problems), None) or _contradiction(alternative.bonds, needs_by_name)
+        by_name.setdefault(need.name or need.kind, []).append(need)
+    problems = (_constraint_problem(constraint, by_name) for constraint in alternative.bonds)
+    return next(filter(None, problems), None) or _contradiction(alternative.bonds, by_name)
 
 
 def _constraint_problem(
-    constraint: TopologyConstraint, needs_by_name: dict[str, list[Need]]
+    constraint: TopologyConstraint, by_name: dict[str, list[Need]]
 ) -> str | None:
     names = ", ".join(constraint.of) or "nothing"
     where = f"bond {constraint.relation} {constraint.place or '?'} of {names}"
     if not constraint.place or not constraint.of:
         return f"{where}: name a place, such as pcie_root, and what is to stand there"
-    bindable = [name for name, needs in needs_by_name.items() if needs[0].kind != "stock"]
+    bindable = [name for name, needs in by_name.items() if needs[0].kind != "stock"]
     for name in constraint.of:
-        if name not in needs_by_name:
+        if name not in by_name:
             return f"{where}: nothing asked for is named {name!r} ({suggest(name, bindable)})"
         if name not in bindable:
             return f"{where}: {name!r} is an amount, which stands nowhere: bind devices"
-        if len({need.kind for need in needs_by_name[name]}) > 1:
+        if len({need.kind for need in by_name[name]}) > 1:
             return f"{where}: {name!r} names devices of several kinds: give each a name of its own"
     if constraint.relation == "apart":
-        return _apart_problem(constraint, where, needs_by_name[constraint.of[0]])
+        return _apart_problem(constraint, where, by_name[constraint.of[0]])
     return None
 
 
 def _contradiction(
-    bonds: Sequence[TopologyConstraint], needs_by_name: Mapping[str, Sequence[Need]]
+    bonds: Sequence[TopologyConstraint], by_name: Mapping[str, Sequence[Need]]
 ) -> str | None:
     """Return which constraints require devices to be both together and apart in one domain."""
     for apart in bonds:
@@ -142,7 +142,7 @@ def _contradiction(
             shared_names = [name for name in dict.fromkeys(apart.of) if name in same.of]
             single = len(set(apart.of)) == 1
             if len(shared_names) > 1 or (
-                single and shared_names and _several(needs_by_name[shared_names[0]])
+                single and shared_names and _several(by_name[shared_names[0]])
             ):
                 names = ", ".join(shared_names)
                 return (f"bonds same and apart {apart.place} of {names}: devices cannot "

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from valence_sched.model.base import Noun
@@ -79,14 +80,11 @@ class PolicyText(Noun, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         """Return the policy with every filter and weigher written out."""
-        return Policy(
-            name=self.name,
-            description=self.description,
-            scheduler=self.scheduler,
-            filters=tuple(FilterUse(use) if isinstance(use, str) else use for use in self.filters),
-            weighers=tuple(
-                WeigherUse(use) if isinstance(use, str) else use for use in self.weighers
-            ),
-            pick=self.pick,
-            unknown=self.unknown,
+        fields = msgspec.structs.asdict(self)
+        fields["filters"] = tuple(
+            FilterUse(use) if isinstance(use, str) else use for use in self.filters
         )
+        fields["weighers"] = tuple(
+            WeigherUse(use) if isinstance(use, str) else use for use in self.weighers
+        )
+        return Policy(**fields)

@@ -36,57 +36,45 @@ def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
     many = head.schema == DECISIONS_SCHEMA
     check_schema(head.schema, head.version, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report
-    unknown_fields: list[str] = []
-    report: Report | Reports = decode_known_fields(data, kind, file, unknown_fields)
-    if not unknown_fields:
+    unknown: list[str] = []
+    report: Report | Reports = decode_known_fields(data, kind, file, unknown)
+    if not unknown:
         return report, []
-    names = ", ".join(unknown_fields[:MAX_NAMED_FIELDS])
-    rest = (
-        f" and {len(unknown_fields) - MAX_NAMED_FIELDS} more"
-        if len(unknown_fields) > MAX_NAMED_FIELDS
-        else ""
-    )
+    names = ", ".join(unknown[:MAX_NAMED_FIELDS])
+    rest = f" and {len(unknown) - MAX_NAMED_FIELDS} more" if len(unknown) > MAX_NAMED_FIELDS else ""
     return report, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
                     f"{names}{rest}"]  # fmt: skip
 
 
-def decode_known_fields(data: bytes, kind: type[T], file: str, unknown_fields: list[str]) -> T:
+def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str]) -> T:
     """Decode a document without the fields that its noun does not have.
 
-    The paths of those fields are added to ``unknown_fields``. Errors as for any document.
+    The paths of those fields are added to ``unknown``. Errors as for any document.
     """
-    known = _drop_unknown_fields(
-        msgspec.json.decode(data), inspect.type_info(kind), "$", unknown_fields
-    )
+    known = _drop_unknown_fields(msgspec.json.decode(data), inspect.type_info(kind), "$", unknown)
     return decode(msgspec.json.encode(known), kind, file)
 
 
-def _drop_unknown_fields(
-    value: Any, kind: Any, document_path: str, unknown_fields: list[str]
-) -> Any:
-    """Return JSON without the fields that a type does not have; add them to ``unknown_fields``."""
+def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:
+    """Return JSON without the fields that a type does not have; add them to ``unknown``."""
     if isinstance(kind, inspect.UnionType):
         kind = next((member for member in kind.types if _matches_type(value, member)), None)
     if isinstance(value, dict) and isinstance(kind, inspect.StructType):
         fields = {field.encode_name: field.type for field in kind.fields}
-        unknown_fields += [f"{document_path}.{name}" for name in value if name not in fields]
+        unknown += [f"{path}.{name}" for name in value if name not in fields]
         return {
-            name: _drop_unknown_fields(
-                item, fields[name], f"{document_path}.{name}", unknown_fields
-            )
+            name: _drop_unknown_fields(item, fields[name], f"{path}.{name}", unknown)
             for name, item in value.items()
             if name in fields
         }
     if isinstance(value, dict) and isinstance(kind, inspect.DictType):
         return {
-            name: _drop_unknown_fields(
-                item, kind.value_type, f"{document_path}.{name}", unknown_fields
-            )
+            name: _drop_unknown_fields(item, kind.value_type, f"{path}.{name}", unknown)
             for name, item in value.items()
         }
     if isinstance(value, list) and isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
         return [
-            _drop_unknown_fields(item, kind.item_type, f"{document_path}[{number}]", unknown_fields)
+            _drop_unknown_fields(item, kind.item_type, f"{path}[{number}]", unknown)
             for number, item in enumerate(value)
         ]
     return value

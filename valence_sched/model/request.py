@@ -38,6 +38,11 @@ class NameRequirements(Noun, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden or self.any_of)
 
+    @classmethod
+    def of(cls, names: tuple[str, ...] | NameRequirements) -> NameRequirements:
+        """Return the requirements; plain names are all required."""
+        return names if isinstance(names, NameRequirements) else cls(required=names)
+
     def plus(self, other: NameRequirements) -> NameRequirements:
         """Return the requirements of both, each name once."""
         return NameRequirements(

@@ -13,7 +13,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import Properties
 from valence_sched.model.group import Group
-from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.inventory import capability_map
 from valence_sched.model.request import NameRequirements, Proximity, Request
 
 ExternalResourceNames = dict[str, str | tuple[str, ...]]
@@ -87,9 +87,9 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
         podms=spec.podms,
         exclude_podms=spec.exclude_podms,
         zone=spec.zone or flavor.zone,
-        aggregates=flavor.aggregate_names.plus(_names(spec.aggregates)),
+        aggregates=flavor.aggregate_names.plus(NameRequirements.of(spec.aggregates)),
         locations=spec.locations or flavor.locations,
-        capabilities=flavor.capability_map | _capabilities(spec.capabilities),
+        capabilities=flavor.capability_map | capability_map(spec.capabilities),
         attributes=_attributes(flavor.attributes, spec.attributes),
         traits=flavor.traits.plus(spec.traits),
         where=_conjunction(flavor.where, spec.where),
@@ -105,14 +105,6 @@ def _group(group: Group | None, flavor: str) -> Group | None:
     if group is None or group.name:
         return group
     return msgspec.structs.replace(group, name=flavor)
-
-
-def _names(names: tuple[str, ...] | NameRequirements) -> NameRequirements:
-    return names if isinstance(names, NameRequirements) else NameRequirements(required=names)
-
-
-def _capabilities(capabilities: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return parse_capabilities(capabilities) if isinstance(capabilities, str) else capabilities
 
 
 def _attributes(flavor: dict[str, str], requested: dict[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,9 +23,9 @@ from valence_sched.store.events import events
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
-from valence_sched.store.podms import Reading, StoredPodm
+from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
-from valence_sched.store.tables import chunks, key_of
+from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
@@ -121,25 +122,34 @@ class Store:
         reading older than the stored one changes nothing.
         """
         key = key_of(podm.id)
-        return self._write_readings({key: Reading(podm)})[key].generation
+        return self._write_readings({key: EncodedPodm(podm)})[key].generation
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store pod managers as they were read; return them as they are known from now on, by id.
 
-        One transaction finds those of which nothing is to be written, the others are stored
-        ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of two readings of one
-        pod manager the last counts. A caller that decides next hands the result to
-        :meth:`snapshot`, which then need not read these documents back.
+        Of up to ``CHUNK`` at a time one transaction finds those of which nothing is to be written;
+        the others are stored ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of
+        two readings of one pod manager the last counts. A caller that decides next hands the
+        result to :meth:`snapshot`, which then need not read these documents back.
 
         Raises:
             StoreError: one of them cannot be stored, and is named; all others are stored.
         """
-        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
-        for error in stored.values():
-            if isinstance(error, StoreError):
-                raise error
-        lean = [podm.lean() for podm in stored.values() if not isinstance(podm, StoreError)]
-        return {podm.id: podm for podm in lean}
+        known: dict[str, LeanPodm] = {}
+        errors: list[StoreError] = []
+        remaining = iter(podms)
+        while some := list(itertools.islice(remaining, CHUNK)):
+            for stored in self._store_all(
+                {key_of(one.id): EncodedPodm(one) for one in some}
+            ).values():
+                if isinstance(stored, StoreError):
+                    errors.append(stored)
+                else:
+                    podm = stored.lean()
+                    known[podm.id] = podm
+        if errors:
+            raise errors[0]
+        return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
         """Store pod managers as :meth:`remember_all`; return what became of each, in their order.
@@ -148,11 +158,11 @@ class Store:
         in place of what was read; or the error that names it where it alone cannot be stored.
         StoreError is raised where none can be.
         """
-        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
+        stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
         return [one if isinstance(one, StoreError) else one.full() for one in results]
 
-    def _store_all(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm | StoreError]:
+    def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | StoreError]:
         """Return the pod managers, by key, once they are stored, and errors as they are."""
         stored: dict[str, StoredPodm | StoreError] = {}
         if readings:
@@ -167,14 +177,14 @@ class Store:
                 stored |= {key: self._write_alone(key, one) for key, one in batch.items()}
         return stored
 
-    def _write_readings(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+    def _write_readings(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm]:
         stored = self._database.write(
             lambda c: podms.remember(c, readings), "storing what was read"
         )
         self.counts.podms_written += sum(podm.written for podm in stored.values())
         return stored
 
-    def _write_alone(self, key: str, reading: Reading) -> StoredPodm | StoreError:
+    def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | StoreError:
         try:
             return self._write_readings({key: reading})[key]
         except RowRefused as error:

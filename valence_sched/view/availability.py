@@ -14,8 +14,8 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 class Threshold:
     """The amounts of one need per row, shape ``(rows,)``; finds the rows below an amount.
 
-    The second search sorts the rows: from then on the few rows below an amount are found without
-    a look at the others.
+    The second search sorts the rows: from then on it finds the few rows below an amount without
+    comparing the others.
     """
 
     def __init__(self, have: Floats) -> None:
@@ -43,7 +43,7 @@ def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     A mask is ``view.all_rows`` itself if every row has enough. The View remembers the answer for
     the plug-ins that follow.
     """
-    return view.memoise_free("enough", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
+    return view.memoise_free("sufficient", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
 
 
 def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
@@ -61,7 +61,7 @@ def infeasible_rows(view: View, needs: tuple[Need, ...]) -> Ints:
 
 
 def _feasible_and_infeasible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    return view.memoise_free("possible", needs, lambda: _feasibility(view, needs))  # type: ignore[no-any-return]
+    return view.memoise_free("feasible", needs, lambda: _feasibility(view, needs))  # type: ignore[no-any-return]
 
 
 def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
@@ -78,11 +78,10 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    subjects = tuple(
-        [need.resource or need for need in needs]
-    )  # of a stock the amount does not matter
+    # of a stock the amount does not matter
+    subjects = tuple([need.resource or need for need in needs])
     thresholds, minimums = view.memoise_free(
-        "having", subjects, lambda: _stock_thresholds(view, needs)
+        "thresholds", subjects, lambda: _stock_thresholds(view, needs)
     )
     amounts = np.array([need.amount for need in needs])
     masks = [view.all_rows] * len(needs)
@@ -96,9 +95,7 @@ def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Thresho
     thresholds = [
         Threshold(view.largest_grant(need)) if need.kind == "stock" else None for need in needs
     ]
-    return thresholds, np.array(
-        [-np.inf if threshold is None else threshold.least for threshold in thresholds]
-    )
+    return thresholds, np.array([-np.inf if one is None else one.least for one in thresholds])
 
 
 def _mask(view: View, threshold: Threshold | None, need: Need) -> Mask:

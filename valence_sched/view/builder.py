@@ -12,16 +12,9 @@ import msgspec
 import numpy as np
 
 from valence_sched.errors import DuplicateId, InputError, suggest
+from valence_sched.model import inventory
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import (
-    FREE_STATUS,
-    WHOLE_POOL,
-    LeanBlock,
-    LeanPodm,
-    Pool,
-    Status,
-    Stock,
-)
+from valence_sched.model.inventory import LeanBlock, LeanPodm, Pool, Status, Stock
 from valence_sched.view import block_counts, stocks
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
@@ -46,7 +39,7 @@ class ViewBuilder:
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
         self._uses: dict[bytes, tuple[int, bool, int]] = {
-            b"": (FREE_STATUS.slots, False, FREE_STATUS.release_gain)
+            b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain)
         }
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
@@ -68,14 +61,12 @@ class ViewBuilder:
                 unchanged.
         """
         if podm.id in self._files:
-            hint = "give every pod manager an id of its own"
-            raise DuplicateId(file, f"{document_path}.id", f"{podm.id!r} again, first in "
-                             f"{self._files[podm.id]}", "an id of its own", hint)  # fmt: skip
+            raise repeated_id(podm.id, self._files[podm.id], file, document_path)
         table = self._block_table(podm, file, document_path)
         self._files[podm.id] = file
         self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
         self.block_tables.append(table)
-        self.pools += podm.pools or (Pool(id=WHOLE_POOL),)
+        self.pools += podm.pools or (Pool(id=inventory.WHOLE_POOL),)
 
     def view(self) -> View:
         """Return the View of all podms added so far."""
@@ -116,15 +107,15 @@ class ViewBuilder:
             block_count=int(sum(sizes)),
         ).freeze()
 
-    def _block_table(self, podm: LeanPodm, file: str, document_path: str) -> BlockTable:
+    def _block_table(self, podm: LeanPodm, file: str, path: str) -> BlockTable:
         uris = [block.uri for block in podm.blocks]
         if len(set(uris)) != len(uris):
-            self._refuse_repeated(podm, file, document_path)
-        layout = self._layout(podm, file, document_path)
+            self._refuse_repeated(podm, file, path)
+        layout = self._layout(podm, file, path)
         try:
             return self._look_up(podm, uris, layout)
         except KeyError:  # a text that is new
-            self._decode_new(podm, layout, file, document_path)
+            self._decode_new(podm, layout, file, path)
             return self._look_up(podm, uris, layout)
 
     def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> BlockTable:
@@ -155,10 +146,10 @@ class ViewBuilder:
             for topology in topologies
         ]
 
-    def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, document_path: str) -> None:
+    def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
         """Decode every text of a podm that is new."""
         for index, block in enumerate(podm.blocks):
-            at = f"{document_path}.blocks[{index}]"
+            at = f"{path}.blocks[{index}]"
             self.kinds.number(block.type, block.devices, file, f"{at}.devices")
             self._add_to_layout(podm, block.pools, layout, file, at)
             key = bytes(block.status or b"")
@@ -167,36 +158,36 @@ class ViewBuilder:
                 shared = status.state == "ComposedAndAvailable"
                 self._uses[key] = (status.slots, shared, status.release_gain)
         for index, stock in enumerate(podm.stocks):
-            self._add_to_layout(podm, stock.pools, layout, file, f"{document_path}.stocks[{index}]")
+            self._add_to_layout(podm, stock.pools, layout, file, f"{path}.stocks[{index}]")
 
-    def _layout(self, podm: LeanPodm, file: str, document_path: str) -> Layout:
+    def _layout(self, podm: LeanPodm, file: str, path: str) -> Layout:
         """Return the positions by list of pool ids; podms with equal pools share one layout."""
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
-            raise InputError(file, f"{document_path}.pools", "a pool id twice", "an id of its own")
+            raise InputError(file, f"{path}.pools", "a pool id twice", "an id of its own")
         everywhere: Layout = {} if names else {(): self._intern((0,))}
         return self._layouts.setdefault(names, everywhere)
 
     def _add_to_layout(
-        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, document_path: str
+        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
         if pools in layout:
             return
         number = {pool.id: index for index, pool in enumerate(podm.pools)}
         for name in pools:
             if name not in number:
-                raise InputError(file, f"{document_path}.pools", repr(name),
+                raise InputError(file, f"{path}.pools", repr(name),
                                  "a pool of this podm", suggest(name, number))  # fmt: skip
         layout[pools] = self._intern(tuple(sorted({number[name] for name in pools})))
 
     def _intern(self, positions: Positions) -> Positions:
         return self._positions.setdefault(positions, positions)
 
-    def _refuse_repeated(self, podm: LeanPodm, file: str, document_path: str) -> None:
+    def _refuse_repeated(self, podm: LeanPodm, file: str, path: str) -> None:
         uris: set[str] = set()
         for index, block in enumerate(podm.blocks):
             if block.uri in uris:
-                uri_path = f"{document_path}.blocks[{index}].uri"
+                uri_path = f"{path}.blocks[{index}].uri"
                 raise InputError(file, uri_path, f"{block.uri!r} again", "a URI of its own")
             uris.add(block.uri)
 
@@ -213,6 +204,13 @@ class ViewBuilder:
                 blocks.append(members)
                 rows.append(first_row[owner[members]] + position)
         return np.concatenate(blocks), np.concatenate(rows)
+
+
+def repeated_id(podm_id: str, first_file: str, file: str, document_path: str) -> DuplicateId:
+    """Return the error about a podm whose id an earlier one of ``first_file`` has."""
+    found = f"{podm_id!r} again, first in {first_file}"
+    hint = "give every pod manager an id of its own"
+    return DuplicateId(file, f"{document_path}.id", found, "an id of its own", hint)
 
 
 def _flat(lists: Iterable[list[int]], size: int) -> Ints:

@@ -58,7 +58,7 @@ def domain_index(view: View, domain: str) -> DomainIndex:
     Raises:
         RequestError: there is no such domain.
     """
-    return view.memoise(("places", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
+    return view.memoise(("domain index", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
 
 
 def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from valence_sched.errors import UnknownName
 from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
 from valence_sched.model.extra_specs import as_number, as_text
 from valence_sched.model.measures import MEASURES, need_for_measure
-from valence_sched.view.view import Floats, Labels, View
+from valence_sched.view.view import Floats, Ints, Labels, View
 
 TruthValues = npt.NDArray[np.int8]
 RowValues = Labels | Floats
@@ -125,31 +125,22 @@ def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValue
         if amounts is not None and others is not None:
             holds = COMPARATORS[sign](amounts, others)
             return np.where(holds, 1, -1).astype(np.int8)
-    left_labels, right_labels = _labels(left), _labels(right)
-    if len(right_labels.values) == 1:
-        value = right_labels.values[0]
-        return _by_code(
-            (_compare_values(sign, mine, value) for mine in left_labels.values), left_labels.codes
-        )
-    if len(left_labels.values) == 1:
-        value = left_labels.values[0]
-        return _by_code(
-            (_compare_values(sign, value, theirs) for theirs in right_labels.values),
-            right_labels.codes,
-        )
-    width = len(right_labels.values)
-    pairs, codes = np.unique(left_labels.codes * width + right_labels.codes, return_inverse=True)
-    index_pairs = (divmod(pair, width) for pair in pairs.tolist())
-    return _by_code(
-        (
-            _compare_values(sign, left_labels.values[i], right_labels.values[j])
-            for i, j in index_pairs
-        ),
-        codes,
-    )
+    first, second = _labels(left), _labels(right)
+    if len(second.values) == 1:
+        only = second.values[0]
+        return _by_code((_compare_values(sign, value, only) for value in first.values), first.codes)
+    if len(first.values) == 1:
+        only = first.values[0]
+        answers = (_compare_values(sign, only, value) for value in second.values)
+        return _by_code(answers, second.codes)
+    width = len(second.values)
+    pairs, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
+    indexes = (divmod(pair, width) for pair in pairs.tolist())
+    answers = (_compare_values(sign, first.values[i], second.values[j]) for i, j in indexes)
+    return _by_code(answers, codes)
 
 
-def _by_code(answers: Iterator[int], codes: npt.NDArray[np.int64]) -> TruthValues:
+def _by_code(answers: Iterator[int], codes: Ints) -> TruthValues:
     return np.fromiter(answers, dtype=np.int8).take(codes)
 
 

@@ -94,7 +94,7 @@ def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, 
         total.flags.writeable = False
         return total
 
-    return view.memoise_latest(f"worth of {name}", weighted_rules, compute)  # type: ignore[no-any-return]
+    return view.memoise_latest(f"sum of {name}", weighted_rules, compute)  # type: ignore[no-any-return]
 
 
 def _same(value: object, expected: float | str) -> bool:

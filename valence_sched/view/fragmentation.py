@@ -8,23 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from valence_sched.model import measures
 from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover
 from valence_sched.view.stock_grants import StockGrants
-from valence_sched.view.view import Labels, View
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
 LIGHTER_NODES_FACTOR = 3.0
-ANY_ACCELERATOR = Need(kind="accelerator", measure="devices", amount=0)
 
 
 class MixSupply(NamedTuple):
@@ -235,7 +230,7 @@ def _scarce_amount(need: Need) -> float:
 
 
 def _accelerators_by_kind(kinds: BlockKinds) -> Floats:
-    return kinds.amounts(ANY_ACCELERATOR)
+    return kinds.amounts(measures.ACCELERATORS)
 
 
 def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:

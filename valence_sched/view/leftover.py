@@ -7,15 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from valence_sched.model.need import Need
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.stock_grants import StockGrants
-from valence_sched.view.view import View
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from valence_sched.view.view import Floats, Ints, View
 
 
 @dataclass(frozen=True, slots=True)

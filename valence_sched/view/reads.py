@@ -20,9 +20,9 @@ Plugin = TypeVar("Plugin", bound=Callable[..., Any])
 class Reads(Struct, frozen=True):
     """Fields of a request that a plug-in reads, of which each asks for something or does not.
 
-    A field asks for something where it is not None and ``when`` holds of its value. A plug-in that
-    reads a field by the way (``optional``) has other work too: it takes part in every decision,
-    and no policy must have it. ``counts_by`` is for plug-ins that read where the nodes of a group
+    A field asks for something where it is not None and ``when`` holds of its value. A plug-in to
+    which the field is ``optional`` has other work too: it takes part in every decision, and no
+    policy must have it. ``counts_by`` is for plug-ins that read where the nodes of a group
     or of an owner are, and look only at how many of them are where a pod manager stands: on the
     pod manager itself, or at its value of each domain that the rules of the group mention.
     """

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.model.inventory import Stock
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from valence_sched.view.block_counts import Floats, Ints
 
 NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient

@@ -14,11 +14,8 @@ import numpy.typing as npt
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import free_amount, largest_grant, to_a_billionth
 from valence_sched.view import stock_grants
-from valence_sched.view.block_counts import splice_array
+from valence_sched.view.block_counts import Floats, Ints, splice_array
 from valence_sched.view.stock_grants import StockGrants
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

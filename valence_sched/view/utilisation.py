@@ -68,14 +68,14 @@ def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     A need of which the total is 0 has a share of 0. The View remembers the answer for the plug-ins
     that follow.
     """
-    return view.memoise_free(("left", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
+    return view.memoise_free(("free share", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
 
 
 def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     """Return the mean of the squares of the same shares; meaningless for infeasible rows."""
     _, _, amounts, table = free_share(view, needs, by)
     squares: _Squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
-    # (free - asked * inverse)**2, multiplied out
+    # (free - amount * inverse)**2, multiplied out
     mean_amounts = amounts / max(1, len(needs))
     squares_mean = weighted_sum(
         squares.products, np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))

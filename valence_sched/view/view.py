@@ -88,12 +88,12 @@ class View:
     @property
     def all_rows(self) -> Mask:
         """Return true for every row, the same array each time."""
-        rows = self._memo.get("every")
-        return self._memoise("every", np.ones, len(self), bool) if rows is None else rows  # type: ignore[no-any-return]
+        rows = self._memo.get("all rows")
+        return self._memoise("all rows", np.ones, len(self), bool) if rows is None else rows  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
         """Return a score for every row, the same array each time."""
-        return self._memoise(("alike", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
+        return self._memoise(("constant", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
@@ -168,7 +168,7 @@ class View:
     def has_fact(self, fact: str) -> bool:
         """Return whether any pod manager reports a fact."""
         return self._memoise(  # type: ignore[no-any-return]
-            ("told", fact), lambda: any(fact in podm.facts for podm in self.podms)
+            ("has fact", fact), lambda: any(fact in podm.facts for podm in self.podms)
         )
 
     def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

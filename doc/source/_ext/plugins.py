@@ -52,7 +52,7 @@ def _section(point: metadata.EntryPoint) -> str:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
     ]
-    lines += [f"Reads {_fields(one)} of a request.\n" for one in declarations(function)]
+    lines += [_reads_line(one) for one in declarations(function)]
     hints = typing.get_type_hints(function)
     for option in options:
         default = json.dumps(option.default, default=_plain)
@@ -60,9 +60,9 @@ def _section(point: metadata.EntryPoint) -> str:
     return "\n".join([*lines, ""])
 
 
-def _fields(declared: Reads) -> str:
+def _reads_line(declared: Reads) -> str:
     fields = " and ".join(f"``{field}``" for field in declared.fields)
-    return f"{fields}, by the way," if declared.optional else fields
+    return f"{'Also reads' if declared.optional else 'Reads'} {fields} of a request.\n"
 
 
 def _kind(hint: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine with the policies that ship, and blocks in one line."""
+"""Deciders with the policies that ship, and blocks in one line."""
 
 import importlib.resources
 from typing import Any

@@ -114,8 +114,8 @@ class TestDepletion(unittest.TestCase):
             assert_same_view(self, view(*podms), batch.batch.view)
             fresh = engine(view(*podms)).select_destinations(single)
             for name in ("verdicts", "scores", "cost"):
-                judged = (fresh.context.evaluation, batch.batch.evaluation)
-                here, there = (getattr(judgement, name) for judgement in judged)
+                evaluations = (fresh.context.evaluation, batch.batch.evaluation)
+                here, there = (getattr(evaluation, name) for evaluation in evaluations)
                 self.assertEqual(here.tolist(), there.tolist(), name)
 
     def test_a_thousand_asked_never_exceed_what_there_is(self):

@@ -190,8 +190,8 @@ class TestRefused(unittest.TestCase):
         self.refuses(RequestError, "policy 'chance' has no filter 'zone'", asked)
 
     def test_unknown_attributes_reject_unless_the_policy_allows_or_penalises(self):
-        untold = {"id": "untold", "blocks": [cpu("c", None), cpu("d", None)]}
-        told = {"id": "told", "blocks": [cpu("c", 8)]}
+        unreported = {"id": "untold", "blocks": [cpu("c", None), cpu("d", None)]}
+        reported = {"id": "told", "blocks": [cpu("c", 8)]}
         use = (FilterUse("capacity"),)
         for unknown, alone, both in (
             ("reject", "nothing_fits", {"told"}),
@@ -201,9 +201,9 @@ class TestRefused(unittest.TestCase):
             with self.subTest(unknown):
                 policy = Policy(name="mine", filters=use, unknown=unknown)
                 asked = request(CORES, policy="mine")
-                found = engine(view(untold), policy).select_destinations(asked)
+                found = engine(view(unreported), policy).select_destinations(asked)
                 self.assertEqual(alone, found.outcome)
-                found = engine(view(untold, told), policy)
+                found = engine(view(unreported, reported), policy)
                 chosen = {
                     found.select_destinations(request(CORES, policy="mine", seed=seed))
                     .placements[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements are kept: work is done only for the rows that moved."""
+"""Evaluations are cached: only rows that changed are evaluated again."""
 
 import unittest
 
@@ -31,7 +31,7 @@ def pod(name: str, blocks: int, pools: int = 1, **words) -> dict:
     }
 
 
-def rows_judged(found: Decider) -> int:
+def rows_evaluated(found: Decider) -> int:
     return found._cache.rows_evaluated
 
 
@@ -42,10 +42,10 @@ class TestWork(unittest.TestCase):
         self.engine = engine(view(*(pod(f"p{n}", 3, 2) for n in range(100))))
 
     def work(self, *words: dict, node: dict = CORES) -> int:
-        before = rows_judged(self.engine)
+        before = rows_evaluated(self.engine)
         for word in words:
             self.engine.select_destinations(request(node, **word))
-        return rows_judged(self.engine) - before
+        return rows_evaluated(self.engine) - before
 
     def test_the_first_ask_judges_every_row_and_the_second_none(self):
         self.assertEqual(200, self.work({}))
@@ -93,7 +93,7 @@ class TestWork(unittest.TestCase):
 
 
 class TestExact(unittest.TestCase):
-    """What was kept equals what judging anew would say."""
+    """A cached evaluation equals a fresh one."""
 
     CHANGES = st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(1, 3), st.booleans()),
@@ -104,18 +104,18 @@ class TestExact(unittest.TestCase):
     @given(CHANGES, st.integers(1, 3))
     def test_decisions_after_changes_equal_those_of_a_fresh_engine(self, changes, every):
         podms = {f"p{n}": pod(f"p{n}", n, 1 + n % 2) for n in range(4)}
-        kept = engine(view(*podms.values()))
+        caching = engine(view(*podms.values()))
         words = [{"policy": name, "count": 3, "alternates": 1} for name in ("default", "balanced")]
         for turn, (place, blocks, pools, enabled) in enumerate(changes):
             if turn % every == 0:
                 for word in words:
-                    kept.select_destinations(request(CORES, **word))
+                    caching.select_destinations(request(CORES, **word))
             podms[f"p{place}"] = pod(f"p{place}", blocks, pools, enabled=enabled)
-            kept.replace(lean(podms[f"p{place}"]))
+            caching.replace(lean(podms[f"p{place}"]))
         fresh = engine(view(*podms.values()))
         for word in words:
             asked = request(CORES, **word)
-            here, there = (decision_report(e.select_destinations(asked)) for e in (kept, fresh))
+            here, there = (decision_report(e.select_destinations(asked)) for e in (caching, fresh))
             self.assertEqual(to_json(there), to_json(here))
 
     def test_an_earlier_decision_stays_what_it_was(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups, owners and their company, from the inventory through whole batches."""
+"""Groups, owners and their counts, from the inventory through whole batches."""
 
 import unittest
 from collections import Counter
@@ -377,10 +377,10 @@ class TestBatch(unittest.TestCase):
         seen = view(*({"id": str(n), "blocks": cpus(2 + n % 3)} for n in range(12)))
         asked = request(CORES, count=20, min_count=0, owner="me")
         policy = bound(near_full, owner, filters=(capacity,))
-        judgement = evaluate(seen, asked, policy, strict=True)
-        self.assertEqual({"near_full", "owner"}, judgement.group_state_readers)
+        evaluation = evaluate(seen, asked, policy, strict=True)
+        self.assertEqual({"near_full", "owner"}, evaluation.group_state_readers)
         batch = place(
-            EvaluationContext(seen, asked, policy, judgement, Fitter(asked.needs, seen.kinds)),
+            EvaluationContext(seen, asked, policy, evaluation, Fitter(asked.needs, seen.kinds)),
             rank_rows,
         )
         free = {str(n): 8 * (2 + n % 3) for n in range(12)}

@@ -13,7 +13,7 @@ from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import Plugins
 from valence_sched.core.policy import bind, idle_readers, missing_readers
-from valence_sched.errors import InputError, RequestError
+from valence_sched.errors import InputError, PluginError, RequestError
 from valence_sched.model.group import Group
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request, sealed
@@ -31,7 +31,7 @@ NEEDS = request({"processor": {"total_cores": 8}}).needs
 
 
 class QuietRequest(Request, frozen=True, kw_only=True, dict=True):
-    """A request of somebody's own, with a field that nothing here knows."""
+    """A request with a field that the core does not know."""
 
     most_noise_db: int | None = None
 
@@ -140,6 +140,17 @@ class TestDeclarations(unittest.TestCase):
             str(caught.exception),
         )
 
+    def test_a_declaration_that_fails_is_an_error_of_its_plugin(self):
+        broken = reads("zone", when=lambda zone: zone.floor)(lambda view, request: None)
+        with installed(plugins.FILTERS, broken=broken):
+            bound = bind(policy("broken"))
+        self.assertEqual(1, len(idle_readers(Request(), bound)))
+        with self.assertRaisesRegex(PluginError, "filter 'broken' cannot read 'zone': Attribute"):
+            idle_readers(Request(zone="z"), bound)
+        with installed(plugins.FILTERS, broken=broken):
+            other = bind(policy("zone"))
+        self.assertEqual([], missing_readers(Request(zone="z"), other))
+
     def test_a_plugin_without_a_declaration_always_takes_part(self):
         with installed(plugins.FILTERS, plain=plain):
             bound = bind(policy("plain", "zone"))
@@ -160,14 +171,14 @@ class TestDeclarations(unittest.TestCase):
         missing = missing_readers(hard, bind(policy(weighers=("affinity",))))
         self.assertEqual(["spread"], [one.name for one in missing])
 
-    def test_what_reads_a_field_by_the_way_serves_it_and_is_never_idle(self):
+    def test_a_plugin_to_which_a_field_is_optional_serves_it_and_is_never_idle(self):
         bound = bind(policy("isolation"))
         self.assertEqual([], missing_readers(Request(owner="o"), bound))
         self.assertEqual(frozenset(), idle_readers(Request(), bound))
         missing = missing_readers(Request(owner="o"), bind(policy()))
         self.assertEqual([("weigher", "owner")], [(reader.kind, reader.name) for reader in missing])
 
-    def test_who_penalises_what_is_unknown_says_so(self):
+    def test_the_weigher_that_penalises_unknown_attributes_declares_it(self):
         mine = penalises_unknown(lambda view, request: np.ones(len(view)))
         asked = Policy(name="mine", weighers=(WeigherUse("mine"),), unknown="penalise")
         with installed(plugins.WEIGHERS, mine=mine):

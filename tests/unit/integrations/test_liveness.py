@@ -7,7 +7,7 @@ import unittest
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.unit.store.site import CORES, claimant, podm
+from tests.unit.store.site import CORES, claimer, podm
 from valence_sched import files
 from valence_sched.app import App
 from valence_sched.engine import Engine
@@ -183,5 +183,5 @@ class TestWhom(Case):
         self.assertEqual({"a": "Offline"}, self.statuses(f"file:{self.folder}"))
         with Store(self.state) as store:
             self.assertEqual("Online", store.load_podms()["a"].status)
-            mine = claimant(store)
+            mine = claimer(store)
             self.assertEqual(1, len(mine.select_destinations(request(CORES)).placements))

@@ -5,7 +5,7 @@ import unittest
 
 from tests.unit.lifecycle.site import request, site
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import CORES, claimant, over, podm
+from tests.unit.store.site import CORES, claimer, expire, podm
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost, NameTaken
 from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_differences
@@ -28,7 +28,7 @@ class TestHolding:
         self.one = self.store()
         self.one.remember(podm("p", 3))
         self.asked = asked(CORES, count=2)
-        self.planned = planned(self.one, claimant(self.one), self.asked)
+        self.planned = planned(self.one, claimer(self.one), self.asked)
 
     def again(self) -> PlanClaimer:
         return PlanClaimer(self.one, self.planned.plan)
@@ -42,13 +42,13 @@ class TestHolding:
         self.assertNotEqual(claim.id, self.again().claim(self.asked).claim.id)
 
     def test_a_claim_whose_time_is_over_is_not_in_its_way(self):
-        over(self, self.again().claim(self.asked).claim)
+        expire(self, self.again().claim(self.asked).claim)
         self.assertIsNotNone(self.planned.claim(self.asked).claim)
 
     def test_a_key_is_of_one_plan(self):
         claim = self.planned.claim(self.asked, key="k").claim
         self.assertEqual(claim, self.again().claim(self.asked, key="k").claim)
-        other = planned(self.one, claimant(self.one), asked(CORES))
+        other = planned(self.one, claimer(self.one), asked(CORES))
         with self.assertRaisesRegex(NameTaken, "key 'k'"):
             other.claim(asked(CORES), key="k")
 

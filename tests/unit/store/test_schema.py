@@ -142,8 +142,8 @@ class TestFile(StoreCase):
 
     def test_it_is_for_its_user_alone_and_so_is_its_folder(self):
         file = self.folder / "new" / "store.db"
-        old = os.umask(0)
-        self.addCleanup(os.umask, old)
+        umask = os.umask(0)
+        self.addCleanup(os.umask, umask)
         store = self.store(f"sqlite:///{file}")
         store.register(ONE)
         for path in (file, file.with_name("store.db-wal")):
@@ -164,8 +164,8 @@ class TestFile(StoreCase):
         self.assertTrue(list(self.folder.glob("*.db-wal")), "thrown away while it was in use")
 
     def test_a_link_to_what_is_not_there_yet_is_followed(self):
-        old = os.umask(0)
-        self.addCleanup(os.umask, old)
+        umask = os.umask(0)
+        self.addCleanup(os.umask, umask)
         link, file = self.folder / "link.db", self.folder / "store.db"
         link.symlink_to(file)
         self.store(f"sqlite:///{link}")
@@ -203,22 +203,22 @@ class TestFile(StoreCase):
         file = next(self.folder.glob("*.db"))
         self.folder.chmod(0o755)
         file.chmod(0o444)
-        told, tell = os.pipe()
+        reader, writer = os.pipe()
         if os.fork() == 0:  # this interpreter may be one that only root can start
             try:
                 os.setuid(65534)
                 Store(self.url)
             except BaseException as error:
-                os.write(tell, str(error).encode())
+                os.write(writer, str(error).encode())
             os._exit(0)
         os.wait()
-        text = os.read(told, 1000).decode()
-        os.close(told)
-        os.close(tell)
+        text = os.read(reader, 1000).decode()
+        os.close(reader)
+        os.close(writer)
         self.assertTrue(text.startswith(f"{file}: permission denied"), text)
 
 
-class TestAddress(unittest.TestCase):
+class TestUrl(unittest.TestCase):
     """Passwords stay where they are."""
 
     def test_a_password_is_in_no_error_and_no_repr(self):

@@ -84,5 +84,5 @@ class TestShares(unittest.TestCase):
         needs = stock_request(5).needs
         free_share(SITE, needs, "podm")
         tracked = track_view(SITE)
-        tracked.memoise_free(("left", "podm"), needs, self.fail)
+        tracked.memoise_free(("free share", "podm"), needs, self.fail)
         self.assertTrue(tracked.was_read)

@@ -34,8 +34,8 @@ class TestUntold(unittest.TestCase):
 
     def test_each_is_said_once_and_what_is_told_not_at_all(self):
         self.assertEqual([], warnings())
-        told = {"attributes": {"year": ">= 1", "zone": "z"}, "capabilities": {"os": ("linux",)}}
-        self.assertEqual([], warnings(**told, where=["=", "$facts.year", "$free.cores"]))
+        reported = {"attributes": {"year": ">= 1", "zone": "z"}, "capabilities": {"os": ("linux",)}}
+        self.assertEqual([], warnings(**reported, where=["=", "$facts.year", "$free.cores"]))
         named = {"zone": "z", "aggregates": ["gold"], "traits": {"any_of": [["T"]]}}
         self.assertEqual([], warnings(**named))
         twice = warnings(attributes={"rack": "1"}, where=["=", "$facts.rack", 1])
