@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
+from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import SchedulerError, UnknownName
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
@@ -44,6 +45,7 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
+from valence_sched.model.plugin import PluginKind, PluginList
 from valence_sched.model.podm_overview import (
     BlockUsage,
     PodmOverview,
@@ -120,6 +122,9 @@ class Engine(Scheduler):
 
     def flavors(self) -> Sequence[Flavor]:
         return list(self._config.flavors(self._selection.flavor_files).values())
+
+    def plugins(self, kind: PluginKind) -> PluginList:
+        return plugin_list(kind)
 
     def inventory(self) -> InventorySummary:
         return inventory_summary(self.view())

@@ -108,6 +108,14 @@ class SchedulerContract:
         self.assertIn("default", [policy.name for policy in self.scheduler.policies()])
         self.assertIn("small", [flavor.name for flavor in self.scheduler.flavors()])
 
+    def test_plug_ins_are_listed_with_their_options(self):
+        filters = self.scheduler.plugins("filters")
+        self.assertEqual("filter", filters.kind)
+        self.assertIn("capacity", [plugin.name for plugin in filters.plugins])
+        self.assertIn(
+            "room", [plugin.name for plugin in self.scheduler.plugins("weighers").plugins]
+        )
+
     def test_podms_are_listed_and_shown(self):
         listed = self.scheduler.podms()
         size = self.scheduler.inventory()

@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "store": {"errors", "model"},
     "simulator": {"errors", "model", "drivers"},
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
+    # what is claimed is read first: the intake of the lifecycle reads the inventory
     "lifecycle": {
         "errors",
         "model",
@@ -39,7 +40,7 @@ MAY_IMPORT = {
         "drivers",
         "store",
         "config",
-        "inventory",  # what a claim needs is read and stored by the claim itself, once
+        "inventory",
     },
     "inventory": {
         "errors",

@@ -111,15 +111,6 @@ def read_password(
     return secure_file.get(name)
 
 
-def describe_password_source(reference: PasswordReference | None) -> str | None:
-    """Return the source of a password, as people read it."""
-    if reference is None:
-        return None
-    if reference.env is not None:
-        return f"variable {reference.env}"
-    return f"file {reference.file}" if reference.file is not None else "secure file"
-
-
 def _password_from_variable(variable: str, environ: Mapping[str, str]) -> str:
     value = environ.get(variable)
     if value:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -12,9 +11,15 @@ from valence_sched.errors import InputError
 from valence_sched.model import podm_url
 from valence_sched.model.codec import convert
 from valence_sched.model.inventory import Fact, Name, parse_capabilities
-from valence_sched.model.registration import AUTO, Auth, PasswordReference, Registration
+from valence_sched.model.registration import (
+    AUTO,
+    VARIABLE,
+    Auth,
+    PasswordReference,
+    Registration,
+    is_variable,
+)
 
-VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
 REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
@@ -82,11 +87,6 @@ def check_registration(registration: Registration, file: str = "", path: str = "
         raise InputError(file or name, path, "both cacert and insecure", "one of them")
     if registration.password is not None and not registration.username:
         raise InputError(file or name, path, "a password without a username", "both")
-
-
-def is_variable(name: str) -> bool:
-    """Return whether an environment variable may have this name."""
-    return re.fullmatch(VARIABLE, name) is not None
 
 
 def _parse_entry(name: Any, entry: Any, file: str) -> Registration:

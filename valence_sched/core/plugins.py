@@ -13,6 +13,7 @@ from typing import Any
 import stevedore
 
 from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error, one_line
+from valence_sched.model.plugin import PluginKind, PluginList, PluginSummary
 
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
@@ -139,3 +140,29 @@ def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def summary(plugin: Callable[..., Any]) -> str:
     """Return the first line of a plug-in's docstring: what it keeps or prefers."""
     return (inspect.getdoc(plugin) or "").partition("\n")[0]
+
+
+def plugin_list(kind: PluginKind) -> PluginList:
+    """Return the installed plug-ins of a kind with their options and sources."""
+    plugins = load(f"valence_sched.{kind}")
+    return PluginList(
+        kind=plugins.kind,
+        plugins=tuple(
+            PluginSummary(
+                name=name,
+                description=summary(plugin).replace("``", "'"),
+                options=_defaults(plugin),
+                source=plugins.sources[name],
+            )
+            for name, plugin in plugins.by_name.items()
+        ),
+        load_errors=dict(plugins.load_errors),
+    )
+
+
+def _defaults(plugin: Callable[..., Any]) -> dict[str, Any]:
+    defaults = {}
+    for name, parameter in options(plugin).items():
+        default = None if parameter.default is parameter.empty else parameter.default
+        defaults[name] = dict(default) if isinstance(default, Mapping) else default
+    return defaults

@@ -6,12 +6,14 @@ A registration never contains the password, only a reference to it.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Fact, Name
 
 Auth = Literal["auto", "session", "basic"]
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 #: The driver of a pod manager whose service root tells its dialect.
 AUTO = "auto"
 
@@ -22,6 +24,18 @@ class PasswordReference(Noun, frozen=True, kw_only=True):
     env: Name | None = None
     file: Name | None = None
     stored: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return the source of the password as people read it."""
+        if self.env is not None:
+            return f"variable {self.env}"
+        return f"file {self.file}" if self.file is not None else "secure file"
+
+
+def is_variable(name: str) -> bool:
+    """Return whether an environment variable may have this name."""
+    return re.fullmatch(VARIABLE, name) is not None
 
 
 class Registration(Noun, frozen=True, kw_only=True):

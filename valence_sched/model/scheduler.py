@@ -29,6 +29,7 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
+from valence_sched.model.plugin import PluginKind, PluginList
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
@@ -87,6 +88,9 @@ class Scheduler(Ranker, Protocol):
 
     def flavors(self) -> Sequence[Flavor]:
         """Return the flavors that a request may name."""
+
+    def plugins(self, kind: PluginKind) -> PluginList:
+        """Return the installed filters or weighers, which policies may name."""
 
     def inventory(self) -> InventorySummary:
         """Return how large the inventory is; its digest is left empty."""

@@ -147,11 +147,10 @@ def prompt_password(args: argparse.Namespace, name: str) -> str | None:
 
 def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
     """Return how to reach a pod manager, by the title of the column; its password is not there."""
-    from valence_sched.config.credentials import describe_password_source
-
+    password = registration.password
     return {
         "Username": or_absent(registration.username),
-        "Password": or_absent(describe_password_source(registration.password)),
+        "Password": or_absent(None if password is None else password.text),
         "Auth": registration.auth,
         "CA Cert": or_absent(registration.cacert),
         "TLS Verified": not registration.insecure,
@@ -195,8 +194,7 @@ def warnings_on(registration: Registration, others: Sequence[Registration]) -> l
 
 
 def _password(args: argparse.Namespace) -> Any:
-    from valence_sched.config.podms_file import is_variable
-    from valence_sched.model.registration import PasswordReference
+    from valence_sched.model.registration import PasswordReference, is_variable
 
     if args.password_env is not None:
         if not is_variable(args.password_env):

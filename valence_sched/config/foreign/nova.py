@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.config.foreign import placement
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
+from valence_sched.model import resource_classes
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import DriveSpec, Properties
@@ -106,10 +106,10 @@ def _is_wrapped(document: dict[Any, Any]) -> bool:
 
 def _properties(template: NovaFlavor, named: dict[str, int]) -> Properties:
     amounts = {"VCPU": template.vcpus, "MEMORY_MB": template.ram} | named
-    properties = placement.compile_amounts(
+    properties = resource_classes.compile_amounts(
         {name: amount for name, amount in amounts.items() if amount}
     )
-    if placement.DRIVE in named:
+    if resource_classes.DRIVE in named:
         return properties
     drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
     return msgspec.structs.replace(properties, drives=tuple(drives))
@@ -151,7 +151,7 @@ class _ExtraSpecs:
 
 
 def _amount(name: str, text: str, cursor: DocumentCursor) -> int:
-    if problem := placement.resource_class_problem(name):
+    if problem := resource_classes.resource_class_problem(name):
         raise cursor.error(problem)
     if not text.isdecimal() or len(text) > 15:
         raise cursor.error(repr(text), "a whole number from 0 on")
