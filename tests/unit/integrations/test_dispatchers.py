@@ -54,11 +54,11 @@ def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             here.came.append((self.path, dict(self.headers), body))
-            status, said = here.answers.pop(0) if here.answers else (200, {})
+            status, reply = here.answers.pop(0) if here.answers else (200, {})
             if status == 0:
                 self.connection.close()
                 return
-            text = json.dumps(said).encode()
+            text = json.dumps(reply).encode()
             self.send_response(status)
             if status == 206:  # less than it says
                 self.send_header("Content-Length", str(len(text) + 1000))

@@ -17,8 +17,7 @@ from valence_sched.drivers.redfish.device_schema import (
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.simulator.rsd.tree import value_at
-from valence_sched.simulator.server.documents import Json
+from valence_sched.simulator.server.documents import Json, value_at
 
 GIB = 2**30
 
