@@ -26,11 +26,7 @@ from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
 
 PROGRAM = "valence-sched"
-HOME_VARIABLES = {
-    "config": "XDG_CONFIG_HOME",
-    "state": "XDG_STATE_HOME",
-    "cache": "XDG_CACHE_HOME",
-}
+HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 
 
 class Homes:

@@ -133,10 +133,7 @@ class InventoryLoader:
         raise InputError(file, "$", "no pod manager", "at least one", hint)
 
     def _lean_podms(
-        self,
-        selection: Selection,
-        declared: DeclaredStocks | None,
-        texts: dict[str, bytes] | None,
+        self, selection: Selection, declared: DeclaredStocks | None, texts: dict[str, bytes] | None
     ) -> Iterator[PlacedPodm]:
         """Yield pod managers as they were read, the texts of their blocks undecoded."""
         decoder = msgspec.json.Decoder(LeanPodm)

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.settings import Configuration, Homes
-from valence_sched.errors import (
-    NameTaken,
-    SchedulerError,
-    StoreError,
-    UnknownName,
-    UsageError,
-)
+from valence_sched.errors import NameTaken, SchedulerError, StoreError, UnknownName, UsageError
 from valence_sched.inventory.members import (
     Member,
     catalogue_members,

@@ -50,10 +50,7 @@ def expire_claims(database: Database) -> int:
 def free_claim(database: Database, claim_id: str) -> None:
     """Drop what an ended claim held, one pod manager after another."""
     query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
-    keys = database.read(
-        lambda c: c.scalars(query).all(),
-        "reading claims",
-    )
+    keys = database.read(lambda c: c.scalars(query).all(), "reading claims")
     for key in sorted(keys):
         database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]
     database.write(lambda c: _mark_freed(c, claim_id), "freeing a claim")

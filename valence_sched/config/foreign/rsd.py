@@ -250,10 +250,7 @@ def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> MemoryModuleSpec:
 
 def _drive(spec: RsdLocalDrive) -> DriveSpec:
     return DriveSpec(
-        capacity_gib=spec.capacity_gib,
-        media=spec.type,
-        rpm=spec.min_rpm,
-        protocol=spec.interface,
+        capacity_gib=spec.capacity_gib, media=spec.type, rpm=spec.min_rpm, protocol=spec.interface
     )
 
 

@@ -35,11 +35,7 @@ class DocumentWrites:
         self.composition = Composition(documents, double_book="double-book" in faults)
         self.reservations = Reservations(documents, self.composition, clock)
         self.tasks = Tasks(
-            documents,
-            self.composition,
-            clock,
-            duration_s=task_s,
-            fail="task-exception" in faults,
+            documents, self.composition, clock, duration_s=task_s, fail="task-exception" in faults
         )
         self._rack = (
             NodesService(documents, clock, assemble_s=task_s) if _is_rack(documents) else None
