@@ -63,11 +63,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor.
-
-    Raises:
-        InputError: it is invalid, has a field twice, or an extra spec without a counterpart here.
-    """
+    """Parse a Nova flavor; InputError if it is invalid, or an extra spec has no counterpart here."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
@@ -116,8 +112,6 @@ def _properties(template: NovaFlavor, named: dict[str, int]) -> Properties:
 
 
 class _ExtraSpecs:
-    """The extra specs of one flavor, read one by one."""
-
     def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
         self.cursor, self.remarks = cursor, remarks
         self.amounts: dict[str, int] = {}
@@ -126,11 +120,7 @@ class _ExtraSpecs:
         self.attributes: dict[str, str] = {}
 
     def read(self, key: str, text: str) -> None:
-        """Add one extra spec to the amounts, traits or attributes.
-
-        Raises:
-            InputError: it has no counterpart here, or its value is invalid.
-        """
+        """Add one extra spec; InputError if it has no counterpart here, or its value is invalid."""
         cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
         if not colon or not name:
