@@ -24,11 +24,7 @@ from valence_sched.drivers.http.entrance import enter_service
 from valence_sched.drivers.http.errors import Deadline, Unreachable
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT
-from valence_sched.errors import (
-    InputError,
-    SchedulerError,
-    one_line,
-)
+from valence_sched.errors import InputError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, PodmStatus
 from valence_sched.model.registration import AUTO, Registration

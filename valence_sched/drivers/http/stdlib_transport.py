@@ -13,13 +13,7 @@ import selectors
 import socket
 import zlib
 from collections.abc import Mapping
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import cast
 from urllib.parse import urlsplit
 

@@ -15,12 +15,7 @@ from requests.exceptions import ConnectTimeout, SSLError, Timeout
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NewConnectionError,
-    ReadTimeoutError,
-)
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.drivers.fields import Json

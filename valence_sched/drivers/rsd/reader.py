@@ -23,13 +23,7 @@ from valence_sched.drivers.redfish.topology import topology_of
 from valence_sched.drivers.rsd import fabrics as rsd_fabrics
 from valence_sched.drivers.rsd import stocks
 from valence_sched.drivers.rsd.fabrics import FabricOffer, FabricReach
-from valence_sched.drivers.rsd.schema import (
-    Fabric,
-    RackNode,
-    RackRoot,
-    RackSystem,
-    StorageService,
-)
+from valence_sched.drivers.rsd.schema import Fabric, RackNode, RackRoot, RackSystem, StorageService
 from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.model.inventory import (
     WHOLE_POOL,
