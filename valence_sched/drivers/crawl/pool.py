@@ -135,7 +135,6 @@ class ReaderPool:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _start_more(self) -> None:
-        """Begin to read more pod managers, within the limits."""
         self._last = time.monotonic()
         for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
             self._start_thread()

@@ -19,9 +19,8 @@ from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.passes import read_in_passes
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.entrance import enter_service
-from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, SchedulerError, one_line
@@ -104,12 +103,10 @@ class PodmReader:
         return self._failure("Offline", str(self._deadline.error()))
 
     def cut(self) -> None:
-        """End all that is under way."""
         if self._connection:
             self._connection.cut()
 
     def log_out(self) -> None:
-        """Log out; never raises."""
         try:
             if self._connection:
                 self._connection.close()
@@ -163,7 +160,6 @@ class PodmReader:
         return Reading(self._with_registration(podm), failure, (), {}, *self._cost())
 
     def _url(self) -> str:
-        """Return the URL without credentials."""
         if self._connection:
             return self._connection.url
         return re.sub(r"//[^/]*@", "//", self._registration.url)

@@ -93,7 +93,6 @@ def _root(service: LinkedDocuments) -> ServiceRoot:
 def _pools(
     service: LinkedDocuments, found: RedfishResources
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
-    """Return the pools, and the pools of each block by its URI."""
     limits = LimitsByZone(service, _collections(service, found))
     if not found.zones:
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None)),) if found.blocks else ()

@@ -97,7 +97,6 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
 def _each(
     service: LinkedDocuments, root: RackRoot, type_: type[R], *links: tuple[str, ...]
 ) -> list[R]:
-    """Return what several links of the root lead to, each once."""
     found: dict[str, R] = {}
     for some in links:
         for one in service.follow(some, type_, root.uri):

@@ -23,7 +23,7 @@ from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.model.registration import Registration
 
 TREE = TREES["shared-blocks"]

@@ -18,7 +18,7 @@ from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import to_json

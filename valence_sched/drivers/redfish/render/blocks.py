@@ -87,7 +87,6 @@ def end_of(fabric: str, switch: str | None) -> str:
 
 
 def _ends(places: dict[str, str]) -> Json:
-    """Return the links of a device that say where in a fabric it sits."""
     if (found := fabric_of(places)) is None:
         return {}
     name = "ConnectedSwitchPorts" if found[1] else "Endpoints"
@@ -129,7 +128,6 @@ def _write_devices(
     body: Callable[..., Json],
     ends: Json,
 ) -> list[str]:
-    """Write one document for each single device; return their URIs."""
     every = (line for line in lines for _ in range(min(line.count, MAX_DEVICES)))
     return [
         writer.put(
