@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from valence_sched.drivers.composer import Composer, Reply
-from valence_sched.drivers.crawl.pool import ReadTarget
+from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection, enter_service

@@ -13,8 +13,8 @@ from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.crawler import Crawler
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.crawl.passes import read_in_passes
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget, read_in_passes
 from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
