@@ -18,8 +18,7 @@ import msgspec
 
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget
-from valence_sched.drivers.crawl.reading import Reading
+from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
