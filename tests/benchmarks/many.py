@@ -29,7 +29,7 @@ def main(file: str, user: str, variable: str) -> None:
         for number, url in enumerate(urls)
     ]
     builder, decoder = ViewBuilder(), msgspec.json.Decoder(LeanPodm)
-    dialects = plugins.load(plugins.DIALECTS).by_name
+    dialects = plugins.installed(plugins.DIALECTS)
     for reading in read(targets, dialects, ReadSettings(raw=False)):
         if reading.failure:
             raise SystemExit(reading.failure)
