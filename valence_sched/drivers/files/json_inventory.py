@@ -54,11 +54,7 @@ class Record(NamedTuple):
         return to_json(self.content) if isinstance(self.content, Podm) else self.content
 
     def podm(self) -> FullPodm:
-        """Return the pod manager; a noun as it is, unvalidated.
-
-        Raises:
-            InputError: the JSON breaks the format of a pod manager.
-        """
+        """Return the pod manager, a noun as it is; InputError for JSON that breaks the format."""
         if isinstance(self.content, Podm):
             return self.content
         return decode(self.content, FullPodm, self.file, self.place)
@@ -77,8 +73,7 @@ def text_records(
 ) -> Iterator[Record]:
     """Yield the pod managers of a JSON text; ``read_tree`` reads a map from URI to document.
 
-    Raises:
-        InputError: it is no JSON, or not an inventory.
+    What is no JSON, or not an inventory, raises InputError.
     """
     blank, first = _next_line(stream)
     first = first.removeprefix(_MARK)
@@ -88,9 +83,8 @@ def text_records(
     captured_at = _captured_at(fields or {})
     if fields is None and goes_on:
         whole = _rest(stream, b"".join([first, *between, second]), file)
-        yield from _document(
-            decode(whole, dict[str, Raw], file), whole, file, id_, diagnostics, read_tree
-        )
+        fields = decode(whole, dict[str, Raw], file)
+        yield from _document(fields, whole, file, id_, diagnostics, read_tree)
     elif fields is not None and not _is_line(fields, second):
         yield from _document(fields, first, file, id_, diagnostics, read_tree)
         _expect_end(chain([second], stream), file, diagnostics)
@@ -140,12 +134,7 @@ def _is_map(fields: Fields) -> bool:
 
 
 def _document(
-    fields: Fields,
-    whole: bytes,
-    file: str,
-    id_: str,
-    diagnostics: Diagnostics,
-    read_tree: TreeReader,
+    fields: Fields, whole: bytes, file: str, id_: str, diagnostics: Diagnostics, read: TreeReader
 ) -> Iterator[Record]:
     if "schema" in fields:
         captured_at = _captured_at(fields)
@@ -153,7 +142,7 @@ def _document(
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         documents = {uri: bytes(document) for uri, document in fields.items()}
-        yield read_tree(tree_of_map(documents), id_, file)
+        yield read(tree_of_map(documents), id_, file)
     elif "id" in fields and "blocks" in fields:
         yield Record(whole, file, "$")
     else:
@@ -182,25 +171,20 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
 
 
 def _lines(
-    stream: BinaryIO,
-    begun: list[bytes],
-    file: str,
-    diagnostics: Diagnostics,
-    captured_at: str | None,
+    stream: BinaryIO, begun: list[bytes], file: str, diagnostics: Diagnostics, at: str | None
 ) -> Iterator[Record]:
     """Yield a record for each line; the file is never in memory as a whole."""
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     for number, line in enumerate(chain(begun, more), 1):
         if len(line) > MAX_LINE_BYTES:
             _skip_line(stream, line)
-            expected = f"at most {MAX_LINE_BYTES}"
-            fault = InputError(file, f"line {number}", "more bytes", expected, "left out")
-            diagnostics.skip(fault)
+            place, most = f"line {number}", f"at most {MAX_LINE_BYTES}"
+            diagnostics.skip(InputError(file, place, "more bytes", most, "left out"))
         elif line.startswith(_HEADER):
             _header(line, file, f"line {number}", diagnostics)
-            captured_at = _captured_at(_fields(line) or {})
+            at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}: $", captured_at=captured_at)
+            yield Record(line, file, f"line {number}: $", captured_at=at)
 
 
 def _captured_at(fields: Fields) -> str | None:

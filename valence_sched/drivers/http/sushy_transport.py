@@ -75,7 +75,7 @@ class PooledAdapter(HTTPAdapter):
 
 
 def body_of(answer: Any, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed."""
+    """Return the body, of a longer one a byte too many; Unreachable when it does not come whole."""
     try:
         body: bytes = answer.read(most + 1, decode_content=True)
         if len(body) > most:

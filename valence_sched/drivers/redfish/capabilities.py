@@ -37,9 +37,8 @@ class ComposeCapabilities(NamedTuple):
 
 
 class _CompositionServiceActions(Resource):
-    compose = Field(
-        "Actions/#CompositionService.Compose/target", text, "where manifests go; follow it as it is"
-    )
+    compose = Field("Actions/#CompositionService.Compose/target", text, "where manifests go; "
+                    "follow it as it is")  # fmt: skip
     zone_affinity = Field("AllowZoneAffinity", flag, "whether a zone can be named by its Id")
 
 
@@ -48,11 +47,7 @@ class _TargetCollection(Resource):
 
 
 def read_capabilities(session: Session) -> ComposeCapabilities:
-    """Read the compose capabilities of a service.
-
-    Raises:
-        PodmError: the service root cannot be read.
-    """
+    """Read the compose capabilities of a service; PodmError when its root cannot be read."""
     root = ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     service = next(_documents(session, root.composition), {})
     actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
@@ -64,14 +59,11 @@ def read_capabilities(session: Session) -> ComposeCapabilities:
         cases += _use_cases(session, json, link_path(link) or "")
         if link in parts.zones:
             for zone in Collection(ROOT, json, NO_NOTES).members:
-                held = _document_or_empty(session, zone)
-                cases += [
-                    case._replace(zones=(link_path(zone) or "",), target=systems or case.target)
-                    for case in _use_cases(session, held, systems or "")
-                ]
-    return ComposeCapabilities(
-        systems, link_path(actions.compose), bool(actions.zone_affinity), tuple(cases)
-    )
+                held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
+                for case in _use_cases(session, held, systems or ""):
+                    cases.append(case._replace(zones=zones, target=systems or case.target))
+    target = link_path(actions.compose)
+    return ComposeCapabilities(systems, target, bool(actions.zone_affinity), tuple(cases))
 
 
 def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
@@ -92,13 +84,8 @@ def _document_or_empty(session: Session, link: str) -> Json:
 def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCase]:
     for stated in Collection(ROOT, json, NO_NOTES).capabilities:
         capability = CollectionCapability(ROOT, stated, NO_NOTES)
-        rules = next(
-            filter(None, (_document_or_empty(session, link) for link in capability.object)), None
-        )
-        if rules is not None:
-            yield UseCase(
-                capability.use_case or "",
-                link_path(_TargetCollection(ROOT, stated, NO_NOTES).target) or collection,
-                tuple(filter(None, (link_path(zone) for zone in capability.zones))),
-                rules,
-            )
+        documents = (_document_or_empty(session, link) for link in capability.object)
+        if rules := next(filter(None, documents), None):
+            target = link_path(_TargetCollection(ROOT, stated, NO_NOTES).target) or collection
+            zones = tuple(filter(None, map(link_path, capability.zones)))
+            yield UseCase(capability.use_case or "", target, zones, rules)

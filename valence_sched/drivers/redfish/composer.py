@@ -75,11 +75,9 @@ class RedfishComposer:
     def unreserve(self, request: CompositionRequest) -> None:
         """Take Reserved off the blocks again; a reservation by action ends by itself."""
         way = methods.choose_method(self._capabilities(), request)
-        if (
-            isinstance(way, methods.ComposeMethod)
-            and way.exact
-            and way.target != self._capabilities().compose_target
-        ):
+        if isinstance(way, str) or not way.exact:
+            return
+        if way.target != self._capabilities().compose_target:
             self._block_reservations.unreserve(request)
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
@@ -119,9 +117,8 @@ class RedfishComposer:
     ) -> tuple[CompositionResult, SendResult]:
         watch(way.name)
         post = self._session.post
-        sent = write(
-            self._session, way.target, lambda: post(way.target, way.body), self._patience(), watch
-        )
+        target, patience = way.target, self._patience()
+        sent = write(self._session, target, lambda: post(target, way.body), patience, watch)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
         outcome = self._wait_until_stable(request, sent.node, watch, sent.lost)
@@ -155,9 +152,8 @@ class RedfishComposer:
         try:
             return self._reader.read_node(request, node, same_blocks=same_blocks)
         except PodmError as error:
-            return CompositionResult(
-                state="unknown", node=node, reason=f"could not be read back: {error}"
-            )
+            reason = f"could not be read back: {error}"
+            return CompositionResult(state="unknown", node=node, reason=reason)
 
     def _capabilities(self) -> ComposeCapabilities:
         if self._known_capabilities is None:

@@ -92,7 +92,13 @@ class Describer:
         nouns = tuple([self._memo.of(device) for device in devices])
         found = self._sets.get(nouns)
         if found is None:
-            found = self._sets[nouns] = _devices(nouns)
+            found = self._sets[nouns] = Devices(
+                processors=_merge(nouns, Processor),
+                accelerators=_merge(nouns, Accelerator),
+                memory=_merge(nouns, Memory),
+                drives=_merge(nouns, Drive),
+                nics=_merge(nouns, Nic),
+            )
         return found
 
 
@@ -109,16 +115,6 @@ def is_persistent(module: MemoryDevice) -> bool:
     kind = (module.type or "").casefold()
     media = (medium.casefold() for medium in module.media)
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
-
-
-def _devices(nouns: Iterable[DeviceNoun | None]) -> Devices:
-    return Devices(
-        processors=_merge(nouns, Processor),
-        accelerators=_merge(nouns, Accelerator),
-        memory=_merge(nouns, Memory),
-        drives=_merge(nouns, Drive),
-        nics=_merge(nouns, Nic),
-    )
 
 
 def _device_noun(device: Device) -> DeviceNoun | None:
@@ -201,26 +197,21 @@ def _memory(summary: MemorySummary) -> Memory | None:
         return None
     if gib < DOUBTFUL_GIB:
         return Memory(capacity_mib=round(gib * 1024))
-    place = f"{summary.uri}/{MemorySummary.size_gib.path}"
-    summary.notes.remark(
-        f"{place}: found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
-    )
+    what = f"found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
+    summary.notes.remark(f"{summary.uri}/{MemorySummary.size_gib.path}: {what}")
     return Memory()
 
 
 def _drive(device: DriveDevice) -> Drive:
+    protocol = device.protocol
     return Drive(
         capacity_bytes=device.capacity_bytes,
         media=device.media,
-        protocol=device.protocol,
+        protocol=protocol,
         rpm=device.rpm,
         model=device.model,
-        remote=None if device.protocol is None else _is_network(device.protocol),
+        remote=None if protocol is None else protocol.casefold() in _NETWORK_PROTOCOLS,
     )
-
-
-def _is_network(protocol: str) -> bool:
-    return protocol.casefold() in _NETWORK_PROTOCOLS
 
 
 def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:

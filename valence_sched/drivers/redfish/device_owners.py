@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the devices of each block and assigns each device to one block.
 
-Finding is apart from describing (``device_nouns``) because one device can be reached from two
+Finding is apart from describing (``describe``) because one device can be reached from two
 blocks: its owner is decided over the whole pod manager before anything is counted.
 """
 
@@ -41,9 +41,7 @@ def devices_of_block(service: LinkedDocuments, block: ResourceBlock) -> dict[str
 def devices_of_system(service: LinkedDocuments, system: System) -> dict[str, Device]:
     """Return the devices of a system, by URI, those of its summaries last."""
     found = _direct_devices(service, system)
-    for device in _summaries(system, found):
-        found[device.uri] = device
-    return found
+    return found | {device.uri: device for device in _summaries(system, found)}
 
 
 def devices_by_block(
@@ -54,9 +52,8 @@ def devices_by_block(
     A device that several blocks reach belongs to the one in use, so that it is never free
     twice; else to one that is not free for another reason; else to the first.
     """
-    return assign_devices(
-        service, {block.uri: devices_of_block(service, block) for block in blocks}, statuses
-    )
+    reached = {block.uri: devices_of_block(service, block) for block in blocks}
+    return assign_devices(service, reached, statuses)
 
 
 def assign_devices(
@@ -75,10 +72,8 @@ def assign_devices(
             owner[uri] = min(of, key=lambda b: _rank(statuses[b]))
             found_in = f"found in {', '.join(of)}, expected one block"
             service.notes.remark(f"{uri}: {found_in} ({owner[uri]} has it)")
-    return {
-        block: [device for uri, device in found.items() if owner[uri] == block]
-        for block, found in candidates.items()
-    }
+    every = candidates.items()
+    return {block: [of[uri] for uri in of if owner[uri] == block] for block, of in every}
 
 
 def _rank(status: Status) -> int:
@@ -90,11 +85,7 @@ def _rank(status: Status) -> int:
 def _direct_devices(service: LinkedDocuments, holder: DeviceHolder) -> dict[str, Device]:
     where = holder.uri
     storages = list(service.follow(holder.storage, Storage, where))
-    drives = [
-        drive
-        for storage in storages
-        for drive in service.follow(storage.drives, DriveDevice, storage.uri)
-    ]
+    drives = [it for each in storages for it in service.follow(each.drives, DriveDevice, each.uri)]
     groups: tuple[Iterable[Device], ...] = (
         service.follow(holder.processors, ProcessorDevice, where),
         service.follow(holder.memory, MemoryDevice, where),

@@ -53,9 +53,8 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
     sizes = [chunk.size_mib for chunk in chunks]
     total = domain.size_mib
     if None in sizes:
-        domain.notes.remark(
-            f"{domain.uri}: found a chunk of unknown size (what is free is unknown)"
-        )
+        what = "found a chunk of unknown size (what is free is unknown)"
+        domain.notes.remark(f"{domain.uri}: {what}")
         total = None
     return Stock(
         uri=domain.uri,
@@ -79,11 +78,8 @@ def _is_domain_persistent(chunks: list[MemoryChunks], modules: list[MemoryDevice
 
 
 def _modules(service: LinkedDocuments, domain: MemoryDomain) -> Iterator[MemoryDevice]:
-    links = (
-        link
-        for json in domain.sets
-        for link in domain.part(MemorySet, json, "InterleavableMemorySets").modules
-    )
+    sets = [domain.part(MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
+    links = (link for part in sets for link in part.modules)
     return service.follow(links, MemoryDevice, domain.uri)
 
 

@@ -110,7 +110,7 @@ def _pools(
     pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
     for zone, id_ in zip(found.zones, ids, strict=True):
         pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone)))
-        for uri in dict.fromkeys(service.uri(link, zone.uri) for link in zone.blocks):
+        for uri in dict.fromkeys(service.uris(zone.blocks, zone.uri)):
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
@@ -134,8 +134,7 @@ def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[
 def _nodes(service: LinkedDocuments, root: ServiceRoot) -> Iterator[Node]:
     for system in service.follow(root.systems, ListedSystem, root.uri):
         if (system.type or "").casefold() == "composed":
-            uris = (service.uri(link, system.uri) for link in system.blocks)
-            blocks = tuple(dict.fromkeys(uri for uri in uris if uri))
+            blocks = tuple(dict.fromkeys(service.uris(system.blocks, system.uri)))
             yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 

@@ -44,11 +44,7 @@ class BlockReservations:
         return bool(self._reserved)
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Clear the flags that were set here, all of them where another process set them.
-
-        Raises:
-            PodmError: it stays on some.
-        """
+        """Clear the flags set here, or all that another process set; PodmError if one stays."""
         mine = self._reserved
         uris = [block.uri for block in self._own(request)] if mine is None else mine
         stays = [f"{uri}: {why}" for uri in uris if (why := self._clear_flag(uri))]
@@ -93,18 +89,15 @@ class BlockReservations:
         Some replace the whole object by what is sent, so the whole of it is sent. Some refuse a
         change by an ETag that is none of theirs: where nothing changed, it is sent without.
         """
-        uri = block.uri
-        body = {"CompositionStatus": dict(block.json["CompositionStatus"], Reserved=reserved)}
+        uri, status = block.uri, "CompositionStatus"
+        body = {status: dict(block.json[status], Reserved=reserved)}
         try:
             reply = self._session.patch(uri, body, block.json.get("@odata.etag"))
             after = self._reader.block(uri)
-            if reply.status == PRECONDITION_FAILED and after and _same(block, after):
+            refused = reply.status == PRECONDITION_FAILED
+            if refused and after and after.json[status] == block.json[status]:
                 self._session.patch(uri, body)
                 after = self._reader.block(uri)
         except PodmError:
             return False
         return after is not None and after.reserved == reserved
-
-
-def _same(before: ResourceBlock, after: ResourceBlock) -> bool:
-    return bool(before.json["CompositionStatus"] == after.json["CompositionStatus"])

@@ -179,13 +179,7 @@ class ServiceRoot(NamedResource):
     composition = Link(
         "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
     )
-    blocks = Link(
-        "ResourceBlocks",
-        ResourceBlock,
-        "blocks of a service without composition service",
-        collection=True,
-        levels=5,
-        levels_kept=1,
-    )
+    blocks = Link("ResourceBlocks", ResourceBlock, "blocks of a service without composition "
+                  "service", collection=True, levels=5, levels_kept=1)  # fmt: skip
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -38,24 +38,19 @@ def topology_of(
 
     ``ends`` are links to endpoints and switch ports beside those of the devices.
     """
-    values: dict[str, set[str]] = {"chassis": _uris(service, chassis, where)}
-    for uri in _uris(service, ends, where):
-        for name, value in _fabric_and_switch(uri).items():
-            values.setdefault(name, set()).add(value)
+    values: dict[str, set[str]] = {"chassis": set(service.uris(chassis, where))}
+    places = list(service.uris(ends, where))
     for device in filter(is_present, devices):
         if "Links" not in device.json:
             continue
         if not chassis:
-            values["chassis"] |= _uris(service, device.chassis, device.uri)
-        for uri in _uris(service, device.endpoints + device.switch_ports, device.uri):
-            for name, value in _fabric_and_switch(uri).items():
-                values.setdefault(name, set()).add(value)
+            values["chassis"].update(service.uris(device.chassis, device.uri))
+        places += service.uris(device.endpoints + device.switch_ports, device.uri)
+    for uri in places:
+        for name, value in _fabric_and_switch(uri).items():
+            values.setdefault(name, set()).add(value)
     found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
     return dict(sorted(found.items())) or None
-
-
-def _uris(service: LinkedDocuments, links: Iterable[str], where: str) -> set[str]:
-    return {uri for uri in (service.uri(link, where) for link in links) if uri}
 
 
 def _fabric_and_switch(uri: str) -> dict[str, str]:

@@ -69,10 +69,8 @@ class NodeReader:
     def _result_of(
         self, request: CompositionRequest, system: ListedSystem, blocks: Blocks
     ) -> CompositionResult:
-        made_of = {
-            uri: blocks[uri] if uri in blocks else self.block(uri)
-            for uri in filter(None, (link_path(link) for link in system.blocks))
-        }
+        uris = filter(None, map(link_path, system.blocks))
+        made_of = {uri: blocks[uri] if uri in blocks else self.block(uri) for uri in uris}
         problem = self._problem(request, system, made_of)
         return CompositionResult(
             state="left" if problem else "composed",
@@ -191,9 +189,8 @@ def _is_composed(system: ListedSystem) -> bool:
 
 
 def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
-    return bool(request.blocks) and {link_path(link) for link in system.blocks} == set(
-        request.blocks
-    )
+    blocks = {link_path(link) for link in system.blocks}
+    return bool(request.blocks) and blocks == set(request.blocks)
 
 
 def _any_composing(blocks: Iterable[ResourceBlock | None]) -> bool:

@@ -87,9 +87,8 @@ def reachable_fabrics(
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
             fabric.notes.remark(f"{fabric.uri}: {what}")
-    return {
-        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in named.items()
-    }
+    every = named.items()
+    return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
 
 
 def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer]:
@@ -102,7 +101,8 @@ def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
         for device in service.follow(offered, PooledDevice, endpoint.uri):
             kind = _kind(device)
-            if kind == "drive" or (kind == "processor" and _is_accelerator(device)):
+            is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
+            if kind == "drive" or is_card:
                 ends = (endpoint.uri, *endpoint.ports)
                 yield FabricOffer(device, kind == "drive", reached, ends, is_zoned)
 
@@ -120,21 +120,14 @@ def _kind(device: PooledDevice) -> str:
     return collection.casefold().removesuffix("s")
 
 
-def _is_accelerator(device: PooledDevice) -> bool:
-    return (device.processor_type or "CPU").casefold() != "cpu"
-
-
 def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
     known = {system.uri for system in systems}
-    endpoints = list(service.follow(fabric.endpoints, Endpoint, fabric.uri))
-    hosts = {
-        service.uri(link, end.uri)
-        for end in endpoints
-        for entity in _entities(end)
-        if not entity.leads
-        for link in entity.entity
-    }
-    ours = {endpoint.uri for endpoint in endpoints}
+    hosts: set[str] = set()
+    ours: set[str] = set()
+    for end in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+        ours.add(end.uri)
+        for entity in _entities(end):
+            hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
     cables = _cables(service, fabric)
     for system in systems:
         ends = {service.uri(link, system.uri) for link in system.endpoints}

@@ -74,7 +74,9 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
         pools=tuple(Pool(id=id_, limits=LIMITS) for id_ in ids),
         blocks=tuple(_blocks(service, found, uses, names, ids)),
         stocks=amounts,
-        nodes=tuple(_node(node, uses) for node in found.nodes),
+        nodes=tuple(
+            Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes
+        ),
     )
 
 
@@ -121,10 +123,6 @@ def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
     }
 
 
-def _node(node: RackNode, uses: RackUsage) -> Node:
-    return Node(uri=node.uri, name=node.name, blocks=uses.blocks_of(node))
-
-
 def _blocks(
     service: LinkedDocuments,
     found: RsdResources,
@@ -132,9 +130,7 @@ def _blocks(
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],
 ) -> Iterator[FullBlock]:
-    reached = {
-        system.uri: device_owners.devices_of_system(service, system) for system in found.systems
-    }
+    reached = {it.uri: device_owners.devices_of_system(service, it) for it in found.systems}
     attached = {uri for held in reached.values() for uri in held}
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
     # A pooled drive that a system lists is a block of its own: it leaves when the node does.
@@ -172,9 +168,8 @@ def _pooled_block(
         remote = tuple(msgspec.structs.replace(it, remote=True) for it in described.drives)
         described = msgspec.structs.replace(described, drives=remote)
     places = topology_of(service, of.uri, of.chassis, [device], offer.ends)
-    return _block(
-        of, "Storage" if offer.is_drive else "Processor", pools, status, described, places
-    )
+    type_: BlockType = "Storage" if offer.is_drive else "Processor"
+    return _block(of, type_, pools, status, described, places)
 
 
 def _block(
