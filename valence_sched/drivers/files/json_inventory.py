@@ -13,21 +13,13 @@ from msgspec import Raw
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
 from valence_sched.drivers.files.tree import RecordedTree, tree_of_map
 from valence_sched.errors import InputError
+from valence_sched.model import inventory
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import (
-    SCHEMA,
-    VERSION,
-    FullPodm,
-    InventoryEnvelope,
-    InventoryHeader,
-    Podm,
-    to_json,
-)
 
 Fields = Mapping[str, Raw]
 
-EXPECTED = f"an inventory ({SCHEMA}), JSON Lines of podms, or a map from URI to document"
+EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
 
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
@@ -42,7 +34,7 @@ class Record(NamedTuple):
     ``content`` is its JSON, or the noun that a driver has just made of its documents.
     """
 
-    content: FullPodm | bytes | Raw
+    content: inventory.FullPodm | bytes | Raw
     file: str
     place: str
     tree: RecordedTree | None = None
@@ -51,13 +43,14 @@ class Record(NamedTuple):
     @property
     def json(self) -> bytes | Raw:
         """Return the JSON of the pod manager; a noun is encoded each time."""
-        return to_json(self.content) if isinstance(self.content, Podm) else self.content
+        content = self.content
+        return inventory.to_json(content) if isinstance(content, inventory.Podm) else content
 
-    def podm(self) -> FullPodm:
+    def podm(self) -> inventory.FullPodm:
         """Return the pod manager, a noun as it is; InputError for JSON that breaks the format."""
-        if isinstance(self.content, Podm):
+        if isinstance(self.content, inventory.Podm):
             return self.content
-        return decode(self.content, FullPodm, self.file, self.place)
+        return decode(self.content, inventory.FullPodm, self.file, self.place)
 
 
 #: Returns the record of a tree, by its id and file.
@@ -155,7 +148,7 @@ def _podms(fields: Fields, whole: bytes, file: str, diagnostics: Diagnostics) ->
     """Return the podms of an inventory; of a newer minor version the unknown fields are noted."""
     newer = _check_header(fields, file, diagnostics)
     if not newer:
-        return decode(whole, InventoryEnvelope, file).podms
+        return decode(whole, inventory.InventoryEnvelope, file).podms
     return decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
 
 
@@ -163,8 +156,8 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
     """Return whether the schema is a newer minor one, after noting it."""
     schema = decode(fields["schema"], str, file, "$.schema")
     version = fields.get("version")
-    text = decode(version, str, file, "$.version") if version else VERSION
-    warnings = check_schema(schema, text, SCHEMA, VERSION, file)
+    text = decode(version, str, file, "$.version") if version else inventory.VERSION
+    warnings = check_schema(schema, text, inventory.SCHEMA, inventory.VERSION, file)
     for warning in warnings:
         diagnostics.remark(warning)
     return bool(warnings)
@@ -199,7 +192,7 @@ def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> Non
     """Check the header of JSON Lines; joined files have one wherever a file begins."""
     fields = decode(line, dict[str, Raw], file, place)
     if not _check_header(fields, file, diagnostics):
-        decode(line, InventoryHeader, file, place)
+        decode(line, inventory.InventoryHeader, file, place)
 
 
 def _skip_line(stream: BinaryIO, line: bytes) -> None:

@@ -8,6 +8,7 @@ checked.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -75,7 +76,10 @@ def podm_of(
     """Return the pod manager that its dialect reads; ``diagnostics`` gets faults of documents."""
     notes = DocumentNotes()
     service = LinkedDocuments(tree.get, notes, tree.documents)
-    dialect = recognised_dialect(_root(tree), dialects)
+    root = None
+    with contextlib.suppress(InputError):  # the reader of the dialect notes it
+        root = tree.get(ROOT)
+    dialect = recognised_dialect(root, dialects)
     podm = dialect.read(service, id_, dialect.name)
     diagnostics.extend(notes.diagnostics(file))
     return podm
@@ -95,13 +99,6 @@ def tree_documents(
             continue
         if json is not None:
             yield uri, json
-
-
-def _root(tree: RecordedTree) -> Json | None:
-    try:
-        return tree.get(ROOT)
-    except InputError:
-        return None  # the reader of the dialect notes it
 
 
 def is_tree(names: Iterable[str]) -> bool:

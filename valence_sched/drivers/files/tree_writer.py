@@ -54,7 +54,8 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
     """
     target = Path(folder)
     try:
-        if target.is_symlink() or (target.exists() and not _is_empty(target)):
+        is_empty = target.is_dir() and not any(target.iterdir())
+        if target.is_symlink() or (target.exists() and not is_empty):
             hint = "name a new folder, or remove this one"
             raise InputError(folder, "", "something that stands there", "no folder yet", hint)
         above = target.absolute().parent
@@ -142,10 +143,6 @@ def _parts(uri: str) -> list[str]:
 
 def _fold(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and next(folder.iterdir(), None) is None
 
 
 def _encode(json: Json) -> bytes | None:

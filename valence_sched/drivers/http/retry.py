@@ -84,8 +84,7 @@ class Patience:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
-        self._until = clock() + seconds
-        self._pause = FIRST_PAUSE_S
+        self._until, self._pause = clock() + seconds, FIRST_PAUSE_S
 
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
         """Sleep before the next read; return False, at once, when there is no time for one.

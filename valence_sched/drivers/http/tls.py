@@ -31,10 +31,7 @@ class TlsContexts:
         self._lock = threading.Lock()
 
     def for_verify(self, verify: bool | str) -> ssl.SSLContext:
-        """Return the context that verifies by the usual authorities, those of a path, or not.
-
-        OSError says that the authorities cannot be read.
-        """
+        """Return the context for authorities: the usual, those of a path, none; may be OSError."""
         if verify is not True:
             return self.for_authorities(verify or "")
         from requests.utils import DEFAULT_CA_BUNDLE_PATH

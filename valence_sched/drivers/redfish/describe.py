@@ -10,18 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.drivers.fields import Json, Resource
-from valence_sched.drivers.redfish.device_schema import (
-    Device,
-    DriveDevice,
-    EthernetInterface,
-    MemoryDevice,
-    MemorySummary,
-    NetworkInterface,
-    Port,
-    ProcessorDevice,
-    ProcessorMemory,
-    ProcessorSummary,
-)
+from valence_sched.drivers.redfish import device_schema as schema
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
@@ -84,10 +73,10 @@ class Describer:
     """Describes the devices of one pod manager: each kind of device once, and each set of them."""
 
     def __init__(self) -> None:
-        self._memo: ContentMemo[Device, DeviceNoun | None] = ContentMemo(_device_noun)
+        self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
         self._sets: dict[tuple[DeviceNoun | None, ...], Devices] = {}
 
-    def describe(self, devices: Iterable[Device]) -> Devices:
+    def describe(self, devices: Iterable[schema.Device]) -> Devices:
         """Return the nouns of these devices; identical ones become one line with a count."""
         nouns = tuple([self._memo.of(device) for device in devices])
         found = self._sets.get(nouns)
@@ -102,7 +91,7 @@ class Describer:
         return found
 
 
-def is_present(device: Device) -> bool:
+def is_present(device: schema.Device) -> bool:
     """Return whether a device counts: neither absent nor switched off."""
     state = device.state
     if state is not None and state.casefold() in ABSENT_STATES:
@@ -110,38 +99,38 @@ def is_present(device: Device) -> bool:
     return device.enabled is not False
 
 
-def is_persistent(module: MemoryDevice) -> bool:
+def is_persistent(module: schema.MemoryDevice) -> bool:
     """Return whether a memory module keeps its content without power."""
     kind = (module.type or "").casefold()
     media = (medium.casefold() for medium in module.media)
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
 
 
-def _device_noun(device: Device) -> DeviceNoun | None:
+def _device_noun(device: schema.Device) -> DeviceNoun | None:
     if not is_present(device):
         return None
     match device:
-        case ProcessorDevice():
+        case schema.ProcessorDevice():
             return _processor(device)
-        case ProcessorSummary():
+        case schema.ProcessorSummary():
             return _processors(device)
-        case MemoryDevice():
+        case schema.MemoryDevice():
             return _module(device)
-        case MemorySummary():
+        case schema.MemorySummary():
             return _memory(device)
-        case DriveDevice():
+        case schema.DriveDevice():
             return _drive(device)
-        case EthernetInterface():
+        case schema.EthernetInterface():
             return Nic(speed_mbps=device.speed_mbps)
-        case Port():
+        case schema.Port():
             gbps = device.max_gbps if device.max_gbps is not None else device.current_gbps
             return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
-        case NetworkInterface():
+        case schema.NetworkInterface():
             return Nic()
     return None
 
 
-def _processor(device: ProcessorDevice) -> Processor | Accelerator | None:
+def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
     kind = (device.type or "CPU").casefold()
     if kind in ("core", "thread"):  # parts of a processor that is listed itself
         return None
@@ -159,17 +148,18 @@ def _processor(device: ProcessorDevice) -> Processor | Accelerator | None:
     )
 
 
-def _own_memory(device: ProcessorDevice) -> int | None:
+def _own_memory(device: schema.ProcessorDevice) -> int | None:
     """Return the memory of an accelerator without its caches, None unless all of it is known."""
     if device.memory_mib is not None:
         return device.memory_mib
-    parts = [device.part(ProcessorMemory, json, "ProcessorMemory") for json in device.memories]
+    kind = schema.ProcessorMemory
+    parts = [device.part(kind, json, "ProcessorMemory") for json in device.memories]
     sizes = [part.capacity_mib for part in parts if "cache" not in (part.type or "").casefold()]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None
 
 
-def _processors(summary: ProcessorSummary) -> Processor | None:
+def _processors(summary: schema.ProcessorSummary) -> Processor | None:
     if not summary.count:
         return None
     cores, threads = summary.cores, summary.threads
@@ -181,7 +171,7 @@ def _processors(summary: ProcessorSummary) -> Processor | None:
     )
 
 
-def _module(module: MemoryDevice) -> Memory | None:
+def _module(module: schema.MemoryDevice) -> Memory | None:
     """Return main memory: no cache, and of a persistent module only the part that forgets."""
     size = module.capacity_mib if module.capacity_mib is not None else module.volatile_mib
     if is_persistent(module):
@@ -191,18 +181,18 @@ def _module(module: MemoryDevice) -> Memory | None:
     return Memory(capacity_mib=size, type=module.device_type, speed_mhz=module.speed_mhz)
 
 
-def _memory(summary: MemorySummary) -> Memory | None:
+def _memory(summary: schema.MemorySummary) -> Memory | None:
     gib = summary.size_gib
     if not gib:
         return None
     if gib < DOUBTFUL_GIB:
         return Memory(capacity_mib=round(gib * 1024))
     what = f"found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
-    summary.notes.remark(f"{summary.uri}/{MemorySummary.size_gib.path}: {what}")
+    summary.notes.remark(f"{summary.uri}/{schema.MemorySummary.size_gib.path}: {what}")
     return Memory()
 
 
-def _drive(device: DriveDevice) -> Drive:
+def _drive(device: schema.DriveDevice) -> Drive:
     protocol = device.protocol
     return Drive(
         capacity_bytes=device.capacity_bytes,

@@ -141,9 +141,8 @@ class Zone(NamedResource):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link(
-        "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
-    )
+    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node",
+                  late=True)  # fmt: skip
     capabilities = Parts(
         "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
     )
@@ -157,12 +156,10 @@ class Zone(NamedResource):
 class CompositionService(NamedResource):
     """CompositionService."""
 
-    blocks = Link(
-        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
-    )
-    zones = Link(
-        "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
-    )
+    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True,
+                  levels=5, levels_kept=1)  # fmt: skip
+    zones = Link("ResourceZones", Zone, "the regions in which one node can be composed",
+                 collection=True)  # fmt: skip
 
 
 class Chassis(NamedResource):
@@ -176,9 +173,8 @@ class Chassis(NamedResource):
 class ServiceRoot(NamedResource):
     """ServiceRoot."""
 
-    composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
-    )
+    composition = Link("CompositionService", CompositionService, "the composition service",
+                       levels=6, levels_kept=2)  # fmt: skip
     blocks = Link("ResourceBlocks", ResourceBlock, "blocks of a service without composition "
                   "service", collection=True, levels=5, levels_kept=1)  # fmt: skip
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)

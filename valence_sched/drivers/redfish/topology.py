@@ -54,8 +54,7 @@ def topology_of(
 
 
 def _fabric_and_switch(uri: str) -> dict[str, str]:
-    inside = _IN_FABRIC.fullmatch(uri)
-    if inside is None:
+    if (inside := _IN_FABRIC.fullmatch(uri)) is None:
         return {}
     fabric = inside["fabric"]
     switch = _SWITCH.match(inside["rest"] or "")

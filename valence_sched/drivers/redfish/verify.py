@@ -10,7 +10,7 @@ from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import link_path
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import ComposeCapabilities
+from valence_sched.drivers.redfish.methods import ComposeCapabilities
 from valence_sched.drivers.redfish.reader import statuses
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
