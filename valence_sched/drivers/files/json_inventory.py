@@ -170,7 +170,9 @@ def _lines(
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     for number, line in enumerate(chain(begun, more), 1):
         if len(line) > MAX_LINE_BYTES:
-            _skip_line(stream, line)
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = stream.readline(MAX_LINE_BYTES)
             place, most = f"line {number}", f"at most {MAX_LINE_BYTES}"
             diagnostics.skip(InputError(file, place, "more bytes", most, "left out"))
         elif line.startswith(_HEADER):
@@ -193,11 +195,6 @@ def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> Non
     fields = decode(line, dict[str, Raw], file, place)
     if not _check_header(fields, file, diagnostics):
         decode(line, inventory.InventoryHeader, file, place)
-
-
-def _skip_line(stream: BinaryIO, line: bytes) -> None:
-    while line and not line.endswith(b"\n"):
-        line = stream.readline(MAX_LINE_BYTES)
 
 
 def _expect_end(lines: Iterator[bytes], file: str, diagnostics: Diagnostics) -> None:

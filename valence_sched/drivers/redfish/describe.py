@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes Redfish devices as inventory nouns; equal devices are described once."""
+"""Describes Redfish devices as inventory nouns, each kind once, and where a block has them.
+
+The topology of a block comes from links: ``chassis`` is what the block links, else what its
+devices do. ``fabric`` and ``switch`` are read from the URIs of endpoints and switch ports that
+devices link. A place with several values is unknown. Redfish has no word for a PCIe root, so no
+driver sets ``pcie_root``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.drivers.fields import Json, Resource
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_schema as schema
+from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
@@ -64,6 +73,9 @@ _NETWORK_PROTOCOLS = (
     "iwarp", "ethernet", "tcp", "udp", "nfsv3", "nfsv4", "smb",
 )  # fmt: skip
 _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
+
+_IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
+_SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
@@ -211,3 +223,44 @@ def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
             one = replace(noun, count=1)
             counts[one] = counts.get(one, 0) + noun.count
     return tuple(replace(one, count=count) for one, count in counts.items())
+
+
+def block_topology(
+    service: LinkedDocuments, block: ResourceBlock, devices: list[schema.Device]
+) -> dict[str, str] | None:
+    """Return the places of a block with their URIs, None where no link tells one."""
+    return topology_of(service, block.uri, block.chassis, devices)
+
+
+def topology_of(
+    service: LinkedDocuments,
+    where: str,
+    chassis: tuple[str, ...],
+    devices: Iterable[schema.Device],
+    ends: Iterable[str] = (),
+) -> dict[str, str] | None:
+    """Return the places of devices, as :func:`block_topology`, that links at ``where`` tell.
+
+    ``ends`` are links to endpoints and switch ports beside those of the devices.
+    """
+    values: dict[str, set[str]] = {"chassis": set(service.uris(chassis, where))}
+    places = list(service.uris(ends, where))
+    for device in filter(is_present, devices):
+        if "Links" not in device.json:
+            continue
+        if not chassis:
+            values["chassis"].update(service.uris(device.chassis, device.uri))
+        places += service.uris(device.endpoints + device.switch_ports, device.uri)
+    for uri in places:
+        for name, value in _fabric_and_switch(uri).items():
+            values.setdefault(name, set()).add(value)
+    found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
+    return dict(sorted(found.items())) or None
+
+
+def _fabric_and_switch(uri: str) -> dict[str, str]:
+    if (inside := _IN_FABRIC.fullmatch(uri)) is None:
+        return {}
+    fabric = inside["fabric"]
+    switch = _SWITCH.match(inside["rest"] or "")
+    return {"fabric": fabric, **({"switch": fabric + switch[0]} if switch else {})}

@@ -13,13 +13,8 @@ from typing import Any, NamedTuple
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
 from valence_sched.drivers.links import ROOT, link_path
+from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.render.blocks import memory_json, nic_json, processor_json
-from valence_sched.drivers.redfish.schema import (
-    Collection,
-    CollectionCapability,
-    CompositionService,
-    ServiceRoot,
-)
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Devices
@@ -208,17 +203,17 @@ class _TargetCollection(Resource):
 
 def read_capabilities(session: Session) -> ComposeCapabilities:
     """Read the compose capabilities of a service; PodmError when its root cannot be read."""
-    root = ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
+    root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     service = next(_documents(session, root.composition), {})
     actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
-    parts = CompositionService(ROOT, service, NO_NOTES)
+    parts = schema.CompositionService(ROOT, service, NO_NOTES)
     for link in (*root.systems, *parts.blocks, *parts.zones):
         json = next(_documents(session, (link,)), {})
         cases += _use_cases(session, json, link_path(link) or "")
         if link in parts.zones:
-            for zone in Collection(ROOT, json, NO_NOTES).members:
+            for zone in schema.Collection(ROOT, json, NO_NOTES).members:
                 held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
                 for case in _use_cases(session, held, systems or ""):
                     cases.append(case._replace(zones=zones, target=systems or case.target))
@@ -242,8 +237,8 @@ def _document_or_empty(session: Session, link: str) -> Json:
 
 
 def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCase]:
-    for stated in Collection(ROOT, json, NO_NOTES).capabilities:
-        capability = CollectionCapability(ROOT, stated, NO_NOTES)
+    for stated in schema.Collection(ROOT, json, NO_NOTES).capabilities:
+        capability = schema.CollectionCapability(ROOT, stated, NO_NOTES)
         documents = (_document_or_empty(session, link) for link in capability.object)
         if rules := next(filter(None, documents), None):
             target = link_path(_TargetCollection(ROOT, stated, NO_NOTES).target) or collection

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.describe import ContentMemo, Describer
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
 from valence_sched.drivers.redfish.limits import LimitsByZone
 from valence_sched.drivers.redfish.memory_domains import stocks
 from valence_sched.drivers.redfish.schema import (
@@ -27,7 +27,6 @@ from valence_sched.drivers.redfish.schema import (
     ServiceRoot,
     Zone,
 )
-from valence_sched.drivers.redfish.topology import block_topology
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     Block,

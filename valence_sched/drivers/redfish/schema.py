@@ -35,6 +35,7 @@ class CapabilitiesObject(Resource):
 
 #: The ways to compose a system; other use cases limit something else.
 USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
+_CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 
 
 class CollectionCapability(Resource):
@@ -55,9 +56,7 @@ class Collection(NamedResource):
 
     members = Field("Members", links, "the members on this page")
     next_page = Field("Members@odata.nextLink", text, "the next page")
-    capabilities = Parts(
-        "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
-    )
+    capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
 
 class DeviceHolder(NamedResource):
@@ -143,9 +142,7 @@ class Zone(NamedResource):
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
     blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node",
                   late=True)  # fmt: skip
-    capabilities = Parts(
-        "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
-    )
+    capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
     @property
     def leads(self) -> bool:

@@ -159,9 +159,8 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     ours = [uri for uri, block in used.items() if block and not block.in_systems
             and uri not in foreign]  # fmt: skip
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
-    return CompositionResult(
-        state="left" if ours else "absent", reason=reason, works=_any_composing(blocks.values())
-    )
+    works = _any_composing(blocks.values())
+    return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
 
 
 def status_of(block: ResourceBlock) -> Status:

@@ -17,9 +17,8 @@ import msgspec
 from valence_sched.drivers.fields import Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.describe import Describer
+from valence_sched.drivers.redfish.describe import Describer, topology_of
 from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
-from valence_sched.drivers.redfish.topology import topology_of
 from valence_sched.drivers.rsd import fabrics as rsd_fabrics
 from valence_sched.drivers.rsd import stocks
 from valence_sched.drivers.rsd.fabrics import FabricOffer, FabricReach
@@ -148,23 +147,18 @@ def _blocks(
         pools = (names[found.reach[system.uri].fabrics],)
         yield _block(system, "ComputerSystem", pools, status, describer.describe(mine), places)
     for offer in found.offers:
-        yield _pooled_block(service, offer, uses.offer_status(offer, attached), names, ids)
+        near = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
+        status = uses.offer_status(offer, attached)
+        yield _pooled_block(service, offer, status, near if offer.fabrics else ids)
 
 
 def _pooled_block(
-    service: LinkedDocuments,
-    offer: FabricOffer,
-    status: Status,
-    names: dict[frozenset[str], str],
-    ids: tuple[str, ...],
+    service: LinkedDocuments, offer: FabricOffer, status: Status, pools: tuple[str, ...]
 ) -> FullBlock:
     of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
     device: Device = kind(of.uri, of.json, of.notes)
     described = Describer().describe([device])
-    pools = ids
-    if offer.fabrics:
-        pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
-    else:
+    if not offer.fabrics:
         remote = tuple(msgspec.structs.replace(it, remote=True) for it in described.drives)
         described = msgspec.structs.replace(described, drives=remote)
     places = topology_of(service, of.uri, of.chassis, [device], offer.ends)
