@@ -53,11 +53,7 @@ class Composer(Protocol):
         """Return a line for each block that is no longer free, with its present state."""
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Return why the node could not be composed now, None when it could.
-
-        Raises:
-            PodmError: the pod manager offers no preview, or does not answer.
-        """
+        """Return why the node could not be composed now, None if it could; or PodmError."""
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks where that can be done; return whether it was.
@@ -68,11 +64,7 @@ class Composer(Protocol):
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Undo :meth:`reserve`, also of another process.
-
-        Raises:
-            PodmError: something stays reserved.
-        """
+        """Undo :meth:`reserve`, also of another process; PodmError where a block stays reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Compose the node, wait for it, and read it back."""
@@ -88,11 +80,7 @@ class Composer(Protocol):
 
 
 def get_document(session: Session, uri: str | None) -> Json | None:
-    """Return a document, None when there is none.
-
-    Raises:
-        PodmError: it cannot be read.
-    """
+    """Return a document, None when there is none; raises PodmError when it cannot be read."""
     if not uri:
         return None
     reply = session.get(uri)

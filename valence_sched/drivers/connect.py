@@ -69,8 +69,7 @@ def connect(
     does after it has answered.
 
     Raises:
-        PodmError: the pod manager cannot be reached, refuses the login, or is of a dialect that
-            only reads.
+        PodmError: it cannot be reached, refuses the login, or is of a dialect that only reads.
         PluginError: a dialect raised an error while it looked at the service root.
     """
     registration = target.registered

@@ -18,10 +18,6 @@ from valence_sched.model.registration import AUTO
 STANDARD = "redfish"
 
 
-def _recognises_none(_root: Json) -> bool:
-    return False
-
-
 class Dialect(NamedTuple):
     """One kind of Redfish service; an entry point of ``valence_sched.dialects`` by its name.
 
@@ -36,7 +32,7 @@ class Dialect(NamedTuple):
     name: str
     root: type[Resource]
     read: Callable[[LinkedDocuments, str, str], FullPodm]
-    recognise: Callable[[Json], bool] = _recognises_none
+    recognise: Callable[[Json], bool] = lambda _root: False
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
 
 
@@ -66,9 +62,7 @@ def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
 def dialect_of_driver(driver: str, root: Json | None, dialects: Dialects, podm: str) -> Dialect:
     """Return the dialect that a registration names, or for ``auto`` that of the service root.
 
-    Raises:
-        UnknownName: no dialect of this name is installed.
-        PluginError: as for :func:`recognised_dialect`.
+    Errors as for :func:`recognised_dialect`.
     """
     if driver == AUTO:
         return recognised_dialect(root, dialects)

@@ -43,10 +43,8 @@ class LinkedDocuments:
     def __init__(
         self, get: Get, notes: Notes, known: Iterable[str] = (), host: str | None = None
     ) -> None:
-        self._get = get
-        self.notes = notes
+        self._get, self.notes, self._host = get, notes, host
         self._known = frozenset(known)
-        self._host = host
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
 
@@ -75,6 +73,10 @@ class LinkedDocuments:
         if uri in self._known:
             return uri
         return self._spelled.setdefault(fold_uri(uri), uri)
+
+    def uris(self, links: Iterable[str], where: str) -> Iterator[str]:
+        """Yield the URIs of the links that do not lead elsewhere."""
+        return (uri for uri in (self.uri(link, where) for link in links) if uri)
 
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
@@ -132,9 +134,8 @@ class LinkedDocuments:
                 return
             json = None if uri in seen else self.json(uri, page.uri)
             if uri in seen:
-                self.notes.skip(
-                    f"{page.uri}: found a next page that was read before, expected a new one"
-                )
+                what = "found a next page that was read before, expected a new one"
+                self.notes.skip(f"{page.uri}: {what}")
             if json is None:
                 return
             seen.add(uri)

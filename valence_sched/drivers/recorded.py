@@ -52,10 +52,7 @@ def records(
     """Yield every pod manager of a source.
 
     ``diagnostics`` gets what is left out or doubtful; ``dialects`` read the trees, and are not
-    looked at where there is none.
-
-    Raises:
-        InputError: the source as a whole cannot be read.
+    looked at where there is none. A source that cannot be read as a whole raises InputError.
     """
     reader = RecordReader(diagnostics, dialects)
     with input_errors("stdin" if source == "-" else source):
@@ -91,11 +88,7 @@ class RecordReader:
     def read_stream(
         self, source: BinaryIO, file: str, id_: str, nesting: int = 0
     ) -> Iterator[Record]:
-        """Yield the pod managers of a text or an archive.
-
-        Raises:
-            InputError: the stream as a whole cannot be read.
-        """
+        """Yield the pod managers of a text or an archive; errors as for :func:`records`."""
         stream = open_stream(source, file)
         if stream.form == "text":
             yield from text_records(stream.bytes, file, id_, self._diagnostics, self._tree_record)
@@ -108,11 +101,7 @@ class RecordReader:
         yield from self._archive(files, file, id_, nesting)
 
     def read_folder(self, path: Path, file: str) -> Iterator[Record]:
-        """Yield the pod managers of a folder.
-
-        Raises:
-            InputError: the folder holds no pod manager, or is a tree that cannot be read.
-        """
+        """Yield the pod managers of a folder; errors as for :func:`records`."""
         tree = self._folder_tree(path, file)
         if tree:
             yield self._tree_record(tree, stem(path), file)

@@ -46,7 +46,9 @@ def _messages(body: Any) -> list[str]:
     inner = extended if isinstance(extended, list) else [extended]
     found = [_message_text(item) for item in [*inner, error] if isinstance(item, dict)]
     messages = [text for text in dict.fromkeys(found) if text]
-    return messages[:-1] if len(messages) > 1 and _is_general(error) else messages
+    # A general error only says that there are messages.
+    is_general = "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")
+    return messages[:-1] if len(messages) > 1 and is_general else messages
 
 
 def _task_messages(body: Any) -> list[str]:
@@ -65,8 +67,3 @@ def _message_text(item: dict[str, Any]) -> str:
     if key.casefold() in _SUCCESS_KEYS:
         return ""
     return str(item.get("Message") or item.get("message") or key)
-
-
-def _is_general(error: dict[str, Any]) -> bool:
-    """Return whether the error itself only says that there are messages."""
-    return "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")

@@ -15,16 +15,8 @@ from valence_sched.errors import PodmError
 
 ACCEPTED = 202
 #: States of a task that goes on.
-RUNNING_TASK_STATES = (
-    "New",
-    "Starting",
-    "Running",
-    "Pending",
-    "Stopping",
-    "Cancelling",
-    "Service",
-    "Suspended",
-)
+RUNNING_TASK_STATES = ("New", "Starting", "Running", "Pending", "Stopping", "Cancelling",
+                       "Service", "Suspended")  # fmt: skip
 
 
 class SendResult(NamedTuple):
@@ -100,10 +92,7 @@ def _wait_for_task(
         if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
             continue
         reply = found
-        if not _is_running(reply):
+        state = (reply.body or {}).get("TaskState")
+        if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
             return reply, False
     return reply, True
-
-
-def _is_running(reply: Reply) -> bool:
-    return reply.status == ACCEPTED or (reply.body or {}).get("TaskState") in RUNNING_TASK_STATES

@@ -35,7 +35,7 @@ class FetchTask(NamedTuple):
 
 
 def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
-    """Return that a document is wanted."""
+    """Return the task to fetch a document."""
     return FetchTask(uri, fold_uri(uri), to, levels)
 
 
@@ -81,8 +81,7 @@ class Crawler:
         key = fold_uri(uri)
         if key in self._found:
             return self._found[key]
-        error = self._failed[key]
-        if error is not None:
+        if (error := self._failed[key]) is not None:
             raise error
         return None
 
@@ -110,8 +109,7 @@ class Crawler:
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
         """Fetch documents and all that they link; unless ``deep``, only those in the same answers.
 
-        Raises:
-            PodmError: the pod manager cannot be read.
+        A pod manager that cannot be read raises PodmError.
         """
         self._deep = deep
         with self._changed:
@@ -169,16 +167,14 @@ class Crawler:
         if not resource.leads:
             return
         for way in resource.link_fields:
-            raw = resource.json.get(way.first) and way.raw(resource)
-            if not raw:
+            if not (raw := resource.json.get(way.first) and way.raw(resource)):
                 continue
             if isinstance(way, Parts):
                 for json in way.of(resource):
                     yield from self._linked_tasks(resource.part(way.to, json, way.path))
                 continue
-            targets = way.of(resource)
             levels = 0 if isinstance(raw, list) else self._cache.levels(way)
-            for named in self._tasks_for(targets, way.to, levels):
+            for named in self._tasks_for(way.of(resource), way.to, levels):
                 if way.late:
                     self.defer(named)
                 else:

@@ -63,11 +63,8 @@ class DocumentCache:
             self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
             return
         oldest = self._now_s - MAX_AGE_S
-        self._documents = {
-            uri: (at, json)
-            for uri, (at, json) in content.documents.items()
-            if oldest < at <= self._now_s
-        }
+        entries = content.documents.items()
+        self._documents = {uri: entry for uri, entry in entries if oldest < entry[0] <= self._now_s}
 
     def get(self, key: str) -> Json | None:
         """Return a document by its folded URI."""
@@ -82,12 +79,10 @@ class DocumentCache:
         """Write these documents, new ones with the present time."""
         if self._path is None:
             return
-        entries = {
-            uri: entry
-            if (entry := self._documents.get(uri)) and entry[1] is json
-            else (self._now_s, json)
-            for uri, json in sorted(documents, key=lambda item: item[0])
-        }
+        entries = {}
+        for uri, json in sorted(documents, key=lambda item: item[0]):
+            entry = self._documents.get(uri)
+            entries[uri] = entry if entry and entry[1] is json else (self._now_s, json)
         if not entries and not self._path.exists():
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))

@@ -7,7 +7,8 @@ document in an answer is checked by itself, and those that fail are read alone.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json, flag, number
@@ -15,6 +16,8 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import GONE, Cut, Slow, object_of
 from valence_sched.drivers.links import path_of
 from valence_sched.errors import InputError
+
+T = TypeVar("T")
 
 #: Bytes of an answer with many documents; a longer one is requested with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
@@ -36,10 +39,10 @@ class ExpandReader:
     def read_features(self, root: Json) -> None:
         features: Any = root.get("ProtocolFeaturesSupported")
         query = features.get("ExpandQuery") if isinstance(features, dict) else None
-        if not isinstance(query, dict) or not _true(query.get("NoLinks")):
+        if not isinstance(query, dict) or not _value_of(flag, query.get("NoLinks")):
             return
-        self._counted = _true(query.get("Levels"))
-        self.levels = _most(query.get("MaxLevels")) if self._counted else 1
+        self._counted = bool(_value_of(flag, query.get("Levels")))
+        self.levels = _value_of(number, query.get("MaxLevels")) or 1 if self._counted else 1
 
     def read(self, path: str, levels: int = 0) -> dict[str, Json]:
         """Return the document at a path, and what came with it, by URI; empty if it is gone.
@@ -52,34 +55,34 @@ class ExpandReader:
             while most := min(levels, self.levels):
                 if found := self._read_expanded(path, most):
                     return found
+        uri = path_of(path)
         try:
             answer = self._connection.get(path, share=TIME_SHARE)
-        except Slow as error:
-            raise InputError(path_of(path), "", str(error), "a document") from None
-        except Cut as error:
-            what = str(error).partition(" (")[0]  # its hint is for the whole pod manager
-            raise InputError(path_of(path), "", what, "a document") from None
+        except (Slow, Cut) as error:
+            # The hint of a cut is for the whole pod manager.
+            what = str(error).partition(" (")[0] if isinstance(error, Cut) else str(error)
+            raise InputError(uri, "", what, "a document") from None
         if answer.status in GONE:
             return {}
         if answer.status >= 300:
-            raise InputError(path_of(path), "", f"HTTP {answer.status}", "a document")
-        return {path_of(path): _document(answer.json(path_of(path)), path)}
+            raise InputError(uri, "", f"HTTP {answer.status}", "a document")
+        return {uri: _document(answer.json(uri), uri)}
 
     def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
         """Return the documents of an expanded answer; None, and fewer levels, where it fails."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
+        target = path + ("&" if "?" in path else "?") + query
         try:
-            answer = self._connection.get(
-                path + ("&" if "?" in path else "?") + query, MAX_EXPANDED_BYTES, TIME_SHARE
-            )
+            answer = self._connection.get(target, MAX_EXPANDED_BYTES, TIME_SHARE)
             if len(answer.body) > MAX_EXPANDED_BYTES:
                 self.levels = min(self.levels, levels // 2)
                 return None
             if answer.status == 200:
-                whole = _document(object_of(answer.body, path_of(path)), path)
+                uri = path_of(path)
+                whole = _document(object_of(answer.body, uri), uri)
                 found, bare = unfold(whole)
                 if found or not bare:
-                    return {path_of(path): whole} | found
+                    return {uri: whole} | found
         except (InputError, RecursionError, Cut, Slow):
             pass  # read alone its fault is clearer
         self.levels = 0
@@ -121,21 +124,14 @@ def _is_whole(json: Json) -> bool:
     return named and (json.get("Id") not in (None, "") or "Members" in json)
 
 
-def _document(json: Json, path: str) -> Json:
+def _document(json: Json, uri: str) -> Json:
     if "error" in json and "@odata.id" not in json:
-        raise InputError(path_of(path), "", "an error in an answer of success", "a document")
+        raise InputError(uri, "", "an error in an answer of success", "a document")
     return json
 
 
-def _true(value: Any) -> bool:
+def _value_of(read: Callable[[Any], T | None], value: Any) -> T | None:
     try:
-        return bool(flag(value))
+        return read(value)
     except ValueError:
-        return False
-
-
-def _most(value: Any) -> int:
-    try:
-        return number(value) or 1
-    except ValueError:
-        return 1
+        return None

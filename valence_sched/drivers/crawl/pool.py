@@ -15,6 +15,8 @@ from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
 
+__all__ = ["Progress", "ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
+
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers at once to begin with: more would only wait for the same processor. When no result

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads documents out of zip and tar archives without trusting them.
 
-Archives are not trusted. Nothing is unpacked to disk, links are not followed, names that lead
+Nothing is unpacked to disk, links are not followed, names that lead
 out of the archive refuse all of it, and every bound counts the bytes that really come.
 """
 

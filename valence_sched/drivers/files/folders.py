@@ -63,10 +63,8 @@ def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
             real = path.resolve() if path.is_symlink() else around[-1] / path.name
             if real in around:
                 found = "a link to a folder that it stands in"
-                fault = InputError(
-                    file, _relative_path(path, root), found, "a tree", "not followed"
-                )
-                diagnostics.skip(fault)
+                place = _relative_path(path, root)
+                diagnostics.skip(InputError(file, place, found, "a tree", "not followed"))
             else:
                 waiting.append((path, (*around, real)))
 
@@ -92,8 +90,8 @@ def _is_inside(path: Path, root: Path, file: str, diagnostics: Diagnostics) -> b
         if target.is_relative_to(root):
             return True
         what = f"a link out of the tree, to {target}"
-    fault = InputError(file, _relative_path(path, root), what, "links within it", "not followed")
-    diagnostics.skip(fault)
+    place = _relative_path(path, root)
+    diagnostics.skip(InputError(file, place, what, "links within it", "not followed"))
     return False
 
 

@@ -13,21 +13,13 @@ from msgspec import Raw
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
 from valence_sched.drivers.files.tree import RecordedTree, tree_of_map
 from valence_sched.errors import InputError
+from valence_sched.model import inventory
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import (
-    SCHEMA,
-    VERSION,
-    FullPodm,
-    InventoryEnvelope,
-    InventoryHeader,
-    Podm,
-    to_json,
-)
 
 Fields = Mapping[str, Raw]
 
-EXPECTED = f"an inventory ({SCHEMA}), JSON Lines of podms, or a map from URI to document"
+EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
 
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
@@ -42,7 +34,7 @@ class Record(NamedTuple):
     ``content`` is its JSON, or the noun that a driver has just made of its documents.
     """
 
-    content: FullPodm | bytes | Raw
+    content: inventory.FullPodm | bytes | Raw
     file: str
     place: str
     tree: RecordedTree | None = None
@@ -51,17 +43,14 @@ class Record(NamedTuple):
     @property
     def json(self) -> bytes | Raw:
         """Return the JSON of the pod manager; a noun is encoded each time."""
-        return to_json(self.content) if isinstance(self.content, Podm) else self.content
+        content = self.content
+        return inventory.to_json(content) if isinstance(content, inventory.Podm) else content
 
-    def podm(self) -> FullPodm:
-        """Return the pod manager; a noun as it is, unvalidated.
-
-        Raises:
-            InputError: the JSON breaks the format of a pod manager.
-        """
-        if isinstance(self.content, Podm):
+    def podm(self) -> inventory.FullPodm:
+        """Return the pod manager, a noun as it is; InputError for JSON that breaks the format."""
+        if isinstance(self.content, inventory.Podm):
             return self.content
-        return decode(self.content, FullPodm, self.file, self.place)
+        return decode(self.content, inventory.FullPodm, self.file, self.place)
 
 
 #: Returns the record of a tree, by its id and file.
@@ -77,8 +66,7 @@ def text_records(
 ) -> Iterator[Record]:
     """Yield the pod managers of a JSON text; ``read_tree`` reads a map from URI to document.
 
-    Raises:
-        InputError: it is no JSON, or not an inventory.
+    What is no JSON, or not an inventory, raises InputError.
     """
     blank, first = _next_line(stream)
     first = first.removeprefix(_MARK)
@@ -88,9 +76,8 @@ def text_records(
     captured_at = _captured_at(fields or {})
     if fields is None and goes_on:
         whole = _rest(stream, b"".join([first, *between, second]), file)
-        yield from _document(
-            decode(whole, dict[str, Raw], file), whole, file, id_, diagnostics, read_tree
-        )
+        fields = decode(whole, dict[str, Raw], file)
+        yield from _document(fields, whole, file, id_, diagnostics, read_tree)
     elif fields is not None and not _is_line(fields, second):
         yield from _document(fields, first, file, id_, diagnostics, read_tree)
         _expect_end(chain([second], stream), file, diagnostics)
@@ -140,12 +127,7 @@ def _is_map(fields: Fields) -> bool:
 
 
 def _document(
-    fields: Fields,
-    whole: bytes,
-    file: str,
-    id_: str,
-    diagnostics: Diagnostics,
-    read_tree: TreeReader,
+    fields: Fields, whole: bytes, file: str, id_: str, diagnostics: Diagnostics, read: TreeReader
 ) -> Iterator[Record]:
     if "schema" in fields:
         captured_at = _captured_at(fields)
@@ -153,7 +135,7 @@ def _document(
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         documents = {uri: bytes(document) for uri, document in fields.items()}
-        yield read_tree(tree_of_map(documents), id_, file)
+        yield read(tree_of_map(documents), id_, file)
     elif "id" in fields and "blocks" in fields:
         yield Record(whole, file, "$")
     else:
@@ -166,7 +148,7 @@ def _podms(fields: Fields, whole: bytes, file: str, diagnostics: Diagnostics) ->
     """Return the podms of an inventory; of a newer minor version the unknown fields are noted."""
     newer = _check_header(fields, file, diagnostics)
     if not newer:
-        return decode(whole, InventoryEnvelope, file).podms
+        return decode(whole, inventory.InventoryEnvelope, file).podms
     return decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
 
 
@@ -174,33 +156,30 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
     """Return whether the schema is a newer minor one, after noting it."""
     schema = decode(fields["schema"], str, file, "$.schema")
     version = fields.get("version")
-    text = decode(version, str, file, "$.version") if version else VERSION
-    warnings = check_schema(schema, text, SCHEMA, VERSION, file)
+    text = decode(version, str, file, "$.version") if version else inventory.VERSION
+    warnings = check_schema(schema, text, inventory.SCHEMA, inventory.VERSION, file)
     for warning in warnings:
         diagnostics.remark(warning)
     return bool(warnings)
 
 
 def _lines(
-    stream: BinaryIO,
-    begun: list[bytes],
-    file: str,
-    diagnostics: Diagnostics,
-    captured_at: str | None,
+    stream: BinaryIO, begun: list[bytes], file: str, diagnostics: Diagnostics, at: str | None
 ) -> Iterator[Record]:
     """Yield a record for each line; the file is never in memory as a whole."""
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     for number, line in enumerate(chain(begun, more), 1):
         if len(line) > MAX_LINE_BYTES:
-            _skip_line(stream, line)
-            expected = f"at most {MAX_LINE_BYTES}"
-            fault = InputError(file, f"line {number}", "more bytes", expected, "left out")
-            diagnostics.skip(fault)
+            rest = line
+            while rest and not rest.endswith(b"\n"):
+                rest = stream.readline(MAX_LINE_BYTES)
+            place, most = f"line {number}", f"at most {MAX_LINE_BYTES}"
+            diagnostics.skip(InputError(file, place, "more bytes", most, "left out"))
         elif line.startswith(_HEADER):
             _header(line, file, f"line {number}", diagnostics)
-            captured_at = _captured_at(_fields(line) or {})
+            at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}: $", captured_at=captured_at)
+            yield Record(line, file, f"line {number}: $", captured_at=at)
 
 
 def _captured_at(fields: Fields) -> str | None:
@@ -215,12 +194,7 @@ def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> Non
     """Check the header of JSON Lines; joined files have one wherever a file begins."""
     fields = decode(line, dict[str, Raw], file, place)
     if not _check_header(fields, file, diagnostics):
-        decode(line, InventoryHeader, file, place)
-
-
-def _skip_line(stream: BinaryIO, line: bytes) -> None:
-    while line and not line.endswith(b"\n"):
-        line = stream.readline(MAX_LINE_BYTES)
+        decode(line, inventory.InventoryHeader, file, place)
 
 
 def _expect_end(lines: Iterator[bytes], file: str, diagnostics: Diagnostics) -> None:

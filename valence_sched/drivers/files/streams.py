@@ -32,6 +32,9 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
 _TAR = (b"ustar", 257)
+#: RuntimeError comes of an encrypted zip, and of nesting without end.
+_DAMAGE = (EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
+           RuntimeError, OverflowError, struct.error, ValueError)  # fmt: skip
 
 
 class Stream(NamedTuple):
@@ -42,11 +45,7 @@ class Stream(NamedTuple):
 
 
 def open_stream(source: BinaryIO, file: str) -> Stream:
-    """Return what ``source`` holds, decompressed if it is compressed.
-
-    Raises:
-        InputError: it is empty, or of a form that is not read.
-    """
+    """Return what ``source`` holds, decompressed; an InputError says why it cannot be read."""
     at = source.tell() if source.seekable() else None
     head = _read_head(source)
     if not head:
@@ -74,18 +73,7 @@ def input_errors(file: str) -> Iterator[None]:
     except OSError as error:
         expected = "a file that can be read" if error.errno else "a whole file"
         raise InputError(file, "", error_text(error), expected, _hint(error)) from None
-    except (
-        EOFError,
-        zlib.error,
-        zstandard.ZstdError,
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        RuntimeError,  # zipfile: encryption; also nesting without end
-        NotImplementedError,
-        OverflowError,
-        struct.error,
-        ValueError,
-    ) as error:
+    except _DAMAGE as error:
         raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
 
 
@@ -105,9 +93,8 @@ def _form(head: bytes, file: str) -> Form:
 def _decompress(source: BinaryIO, head: bytes) -> BinaryIO:
     if head.startswith(_GZIP):
         return gzip.GzipFile(fileobj=source, mode="rb")  # type: ignore[return-value]
-    return zstandard.ZstdDecompressor().stream_reader(
-        source, read_size=BUFFER_BYTES, read_across_frames=True
-    )
+    unpack = zstandard.ZstdDecompressor().stream_reader
+    return unpack(source, read_size=BUFFER_BYTES, read_across_frames=True)
 
 
 def _read_head(source: BinaryIO) -> bytes:

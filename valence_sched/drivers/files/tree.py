@@ -8,6 +8,7 @@ checked.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -38,11 +39,7 @@ class RecordedTree:
         self.documents = documents
 
     def get(self, uri: str) -> Json | None:
-        """Return the document at a URI, None when there is none.
-
-        Raises:
-            InputError: the document cannot be read.
-        """
+        """Return the document at a URI, None when there is none; InputError for a bad one."""
         data = self.documents.get(uri)
         if isinstance(data, Path):
             data = _read(data, uri)
@@ -58,13 +55,11 @@ def tree_of_files(files: Mapping[str, bytes | Path]) -> RecordedTree:
     """Return the tree of the ``index.json`` files at these places below one folder."""
     names = sorted(name for name in files if name.rpartition("/")[2] == "index.json")
     start = next(start for start in STARTS if any(name.startswith(start) for name in names))
-    return RecordedTree(
-        {
-            path_of(f"{ROOT}/{name.removeprefix(start).removesuffix('index.json')}"): files[name]
-            for name in names
-            if name.startswith(start)
-        }
-    )
+    documents = {}
+    for name in filter(lambda name: name.startswith(start), names):
+        place = name.removeprefix(start).removesuffix("index.json")
+        documents[path_of(f"{ROOT}/{place}")] = files[name]
+    return RecordedTree(documents)
 
 
 def tree_of_map(documents: Mapping[str, bytes]) -> RecordedTree:
@@ -78,13 +73,13 @@ def tree_of_map(documents: Mapping[str, bytes]) -> RecordedTree:
 def podm_of(
     tree: RecordedTree, id_: str, file: str, diagnostics: Diagnostics, dialects: Dialects
 ) -> FullPodm:
-    """Return the pod manager that the dialect of a tree reads from it.
-
-    ``diagnostics`` gets each fault of a document.
-    """
+    """Return the pod manager that its dialect reads; ``diagnostics`` gets faults of documents."""
     notes = DocumentNotes()
     service = LinkedDocuments(tree.get, notes, tree.documents)
-    dialect = recognised_dialect(_root(tree), dialects)
+    root = None
+    with contextlib.suppress(InputError):  # the reader of the dialect notes it
+        root = tree.get(ROOT)
+    dialect = recognised_dialect(root, dialects)
     podm = dialect.read(service, id_, dialect.name)
     diagnostics.extend(notes.diagnostics(file))
     return podm
@@ -104,13 +99,6 @@ def tree_documents(
             continue
         if json is not None:
             yield uri, json
-
-
-def _root(tree: RecordedTree) -> Json | None:
-    try:
-        return tree.get(ROOT)
-    except InputError:
-        return None  # the reader of the dialect notes it
 
 
 def is_tree(names: Iterable[str]) -> bool:

@@ -29,11 +29,7 @@ NEXT, MEMBERS, COUNT = "Members@odata.nextLink", "Members", "Members@odata.count
 
 
 def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
-    """Write documents below a folder that is there; return how many were written.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write documents below a folder; return how many were written, or raise OSError."""
     count = 0
     places = _TreePaths()
     for uri, json in join_pages(documents).items():
@@ -54,12 +50,12 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
 def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
     """Fill a new folder that takes its name only when all of it is there.
 
-    Raises:
-        InputError: something stands at this name, or it cannot be written.
+    Where something stands at this name, or it cannot be written, it raises InputError.
     """
     target = Path(folder)
     try:
-        if target.is_symlink() or (target.exists() and not _is_empty(target)):
+        is_empty = target.is_dir() and not any(target.iterdir())
+        if target.is_symlink() or (target.exists() and not is_empty):
             hint = "name a new folder, or remove this one"
             raise InputError(folder, "", "something that stands there", "no folder yet", hint)
         above = target.absolute().parent
@@ -147,10 +143,6 @@ def _parts(uri: str) -> list[str]:
 
 def _fold(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and next(folder.iterdir(), None) is None
 
 
 def _encode(json: Json) -> bytes | None:

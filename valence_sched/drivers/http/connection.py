@@ -233,10 +233,7 @@ def _bytes(text: str) -> bytes:
 
 
 def enter_service(connection: Connection) -> Json | None:
-    """Return the service root and log in; some services require the login to show the root.
-
-    Where the root is missing, its parts may still be at their usual URIs.
-    """
+    """Return the service root and log in; some services require the login to show the root."""
     answer = connection.get_anonymous(f"{ROOT}/")
     if answer.status == 404:
         answer = connection.get_anonymous(ROOT)

@@ -37,8 +37,8 @@ class Answer(NamedTuple):
     def json(self, uri: str) -> Json:
         """Return the body as an object; errors as for :func:`object_of`, and of a large body."""
         if len(self.body) > MAX_DOCUMENT_BYTES:
-            expected = f"at most {MAX_DOCUMENT_BYTES}"
-            raise InputError(uri, "", "a document of more bytes", expected)
+            most = f"at most {MAX_DOCUMENT_BYTES}"
+            raise InputError(uri, "", "a document of more bytes", most)
         return object_of(self.body, uri)
 
 

@@ -84,9 +84,8 @@ class Login:
     def refusal(self) -> LoginRefused:
         """Return the error to raise when a request is refused for its login."""
         if self._user is None:
-            return LoginRefused(
-                "asks for a login (name one in its file, or register it with `podm set --username`)"
-            )
+            hint = "name one in its file, or register it with `podm set --username`"
+            return LoginRefused(f"asks for a login ({hint})")
         if self._renewed:
             return LoginRefused(f"the login of {self._user!r} expired twice in one read")
         return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
@@ -133,7 +132,8 @@ class Login:
             if self._auth == "session":
                 hint = "are too many open? --auth basic needs none"
                 raise LoginRefused(f"{uri}: makes no session: {found} ({hint})")
-            self._remark(f"{uri}: found {found}, expected a session (went on with --auth basic)")
+            what = f"found {found}, expected a session (went on with --auth basic)"
+            self.remarks.append(one_line(f"{uri}: {what}"))
             self._sessions = None
             self._use_basic()
 
@@ -151,6 +151,3 @@ class Login:
 
     def _use_basic(self) -> None:
         self._connection.set_auth(basic=(self._user or "", self._password or ""))
-
-    def _remark(self, text: str) -> None:
-        self.remarks.append(one_line(text))

@@ -54,10 +54,7 @@ def read_with_retries(
     """Return the answer to a read, which is sent again while the answer may come later.
 
     ``deadline`` is looked at each time, for closing a connection shortens it; after ``ended``
-    nothing is sent again.
-
-    Raises:
-        Unreachable: no answer came, and it makes no sense to wait for one.
+    nothing is sent again. An Unreachable says that it makes no sense to wait for an answer.
     """
     for attempt in range(1, READ_ATTEMPTS + 1):
         pause_s = READ_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
@@ -87,8 +84,7 @@ class Patience:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
-        self._until = clock() + seconds
-        self._pause = FIRST_PAUSE_S
+        self._until, self._pause = clock() + seconds, FIRST_PAUSE_S
 
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
         """Sleep before the next read; return False, at once, when there is no time for one.

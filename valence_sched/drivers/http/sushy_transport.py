@@ -18,23 +18,15 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import SSLError as PoolSSLError
 
+from valence_sched.drivers.http import tls
 from valence_sched.drivers.http.exchange import Answer, PodmRequest, Unreachable
-from valence_sched.drivers.http.tls import (
-    TlsContexts,
-    causes_of,
-    connection_error,
-    shut,
-    timeout_error,
-    tls_error,
-    unreachable_error,
-)
 from valence_sched.errors import InputError
 
 
 class PooledAdapter(HTTPAdapter):
     """Keeps connections alive, remembers them all, and raises errors that say what failed."""
 
-    def __init__(self, parallel: int, trust: TlsContexts) -> None:
+    def __init__(self, parallel: int, trust: tls.TlsContexts) -> None:
         self._trust = trust
         self._open: WeakSet[Any] = WeakSet()
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
@@ -71,11 +63,11 @@ class PooledAdapter(HTTPAdapter):
     def cut(self) -> None:
         for connection in list(self._open):
             if (sock := getattr(connection, "sock", None)) is not None:
-                shut(sock)
+                tls.shut(sock)
 
 
 def body_of(answer: Any, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed."""
+    """Return the body, of a longer one a byte too many; Unreachable when it does not come whole."""
     try:
         body: bytes = answer.read(most + 1, decode_content=True)
         if len(body) > most:
@@ -89,16 +81,16 @@ def body_of(answer: Any, most: int) -> bytes:
 
 
 def _wrapped_error(error: BaseException) -> Unreachable:
-    causes = causes_of(error)
+    causes = tls.causes_of(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
-        return tls_error(causes[-1])
+        return tls.tls_error(causes[-1])
     if any(isinstance(cause, NewConnectionError) for cause in causes):
-        return connection_error(causes[-1], connected=False)
+        return tls.connection_error(causes[-1], connected=False)
     if any(isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes):
-        return timeout_error(connected=False)
+        return tls.timeout_error(connected=False)
     if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
-        return timeout_error(connected=True)
-    return unreachable_error(error)
+        return tls.timeout_error(connected=True)
+    return tls.unreachable_error(error)
 
 
 class SushyTransport:
@@ -114,7 +106,7 @@ class SushyTransport:
         verify: bool | str,
         proxies: Mapping[str, str],
         parallel: int,
-        trust: TlsContexts,
+        trust: tls.TlsContexts,
     ) -> None:
         self._adapter = PooledAdapter(parallel, trust)
         self._connector = Connector(

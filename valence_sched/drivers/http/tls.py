@@ -31,11 +31,7 @@ class TlsContexts:
         self._lock = threading.Lock()
 
     def for_verify(self, verify: bool | str) -> ssl.SSLContext:
-        """Return the context that verifies by the usual authorities, by a file or folder, or not.
-
-        Raises:
-            OSError: the authorities cannot be read.
-        """
+        """Return the context for authorities: the usual, those of a path, none; may be OSError."""
         if verify is not True:
             return self.for_authorities(verify or "")
         from requests.utils import DEFAULT_CA_BUNDLE_PATH
@@ -64,10 +60,7 @@ def _context(authorities: str) -> ssl.SSLContext:
 
 
 def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
-    """Return the error that an error of a socket means, in a few words.
-
-    ``connected`` is whether the pod manager had taken the connection.
-    """
+    """Return what an error of a socket means; ``connected`` after the connection was taken."""
     causes = causes_of(error)
     if isinstance(causes[-1], ssl.SSLEOFError):  # cut off, which says nothing about trust
         return connection_error(causes[-1], connected=connected)

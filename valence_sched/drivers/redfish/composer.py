@@ -8,21 +8,23 @@ its name among the systems that its blocks and the collection of systems link.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Session, Watch
 from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, read_capabilities
-from valence_sched.drivers.redfish.reservations import BlockReservations
-from valence_sched.drivers.redfish.verify import NodeReader
+from valence_sched.drivers.redfish.methods import ComposeCapabilities, read_capabilities
+from valence_sched.drivers.redfish.schema import ResourceBlock
+from valence_sched.drivers.redfish.verify import NodeReader, describe_block, status_of
 from valence_sched.drivers.refusals import refusal
 from valence_sched.drivers.write import SendResult, write
-from valence_sched.errors import PodmError
+from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.custom_resource import DECLARED_SCHEME
+
+PRECONDITION_FAILED = 412
 
 
 class RedfishComposer:
@@ -75,11 +77,9 @@ class RedfishComposer:
     def unreserve(self, request: CompositionRequest) -> None:
         """Take Reserved off the blocks again; a reservation by action ends by itself."""
         way = methods.choose_method(self._capabilities(), request)
-        if (
-            isinstance(way, methods.ComposeMethod)
-            and way.exact
-            and way.target != self._capabilities().compose_target
-        ):
+        if isinstance(way, str) or not way.exact:
+            return
+        if way.target != self._capabilities().compose_target:
             self._block_reservations.unreserve(request)
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
@@ -119,9 +119,8 @@ class RedfishComposer:
     ) -> tuple[CompositionResult, SendResult]:
         watch(way.name)
         post = self._session.post
-        sent = write(
-            self._session, way.target, lambda: post(way.target, way.body), self._patience(), watch
-        )
+        target, patience = way.target, self._patience()
+        sent = write(self._session, target, lambda: post(target, way.body), patience, watch)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
         outcome = self._wait_until_stable(request, sent.node, watch, sent.lost)
@@ -155,11 +154,96 @@ class RedfishComposer:
         try:
             return self._reader.read_node(request, node, same_blocks=same_blocks)
         except PodmError as error:
-            return CompositionResult(
-                state="unknown", node=node, reason=f"could not be read back: {error}"
-            )
+            reason = f"could not be read back: {error}"
+            return CompositionResult(state="unknown", node=node, reason=reason)
 
     def _capabilities(self) -> ComposeCapabilities:
         if self._known_capabilities is None:
             self._known_capabilities = read_capabilities(self._session)
         return self._known_capabilities
+
+
+class BlockReservations:
+    """The ``Reserved`` flags of blocks; only what was set here is cleared, as far as known."""
+
+    def __init__(self, session: Session, back: NodeReader) -> None:
+        self._session, self._reader = session, back
+        self._reserved: list[str] | None = None
+
+    def reserve(self, request: CompositionRequest) -> bool:
+        """Reserve every block that one node has to itself, or none; return whether they are.
+
+        Raises:
+            ClaimLost: another client has reserved one meanwhile.
+            PodmError: the state cannot be read, or the reservation not be undone.
+        """
+        self._reserved = []
+        for block in self._own(request):
+            if block.reserved:
+                self.unreserve(request)
+                raise ClaimLost(f"{block.uri}: {describe_block(block)}")
+            if block.reserved is not None:
+                self._reserved.append(block.uri)
+            if block.reserved is None or not self._set(block, True):
+                self.unreserve(request)
+                return False
+        return bool(self._reserved)
+
+    def unreserve(self, request: CompositionRequest) -> None:
+        """Clear the flags set here, or all that another process set; PodmError if one stays."""
+        mine = self._reserved
+        uris = [block.uri for block in self._own(request)] if mine is None else mine
+        stays = [f"{uri}: {why}" for uri in uris if (why := self._clear_flag(uri))]
+        if stays:
+            raise PodmError(f"may be reserved still: {'; '.join(stays)}")
+        self._reserved = []
+
+    def clear_own(self) -> None:
+        """Clear the flags that were set here, if any were."""
+        if self._reserved:
+            self.clear(self._reserved)
+            self._reserved = []
+
+    def reserved_among(self, uris: Iterable[str]) -> list[str]:
+        """Return those of some blocks that are reserved."""
+        blocks = (self._reader.block(uri) for uri in uris)
+        return [block.uri for block in blocks if block is not None and block.reserved]
+
+    def clear(self, uris: Iterable[str]) -> None:
+        """Take Reserved off blocks, where that can be done."""
+        for uri in uris:
+            self._clear_flag(uri)
+
+    def _own(self, request: CompositionRequest) -> list[ResourceBlock]:
+        """Return the blocks that one node has to itself: a shared block is not reserved."""
+        blocks = (self._reader.block(uri) for uri in request.blocks)
+        return [block for block in blocks if block and not status_of(block).shareable]
+
+    def _clear_flag(self, uri: str) -> str:
+        """Clear the flag; return why it may still be set, empty when it is not."""
+        try:
+            block = self._reader.block(uri)
+        except PodmError as error:
+            return str(error)
+        if block is None or not block.reserved or self._set(block, False):
+            return ""
+        return "it does not let go"
+
+    def _set(self, block: ResourceBlock, reserved: bool) -> bool:
+        """Set or clear the flag; return whether it stands as wanted.
+
+        Some replace the whole object by what is sent, so the whole of it is sent. Some refuse a
+        change by an ETag that is none of theirs: where nothing changed, it is sent without.
+        """
+        uri, status = block.uri, "CompositionStatus"
+        body = {status: dict(block.json[status], Reserved=reserved)}
+        try:
+            reply = self._session.patch(uri, body, block.json.get("@odata.etag"))
+            after = self._reader.block(uri)
+            refused = reply.status == PRECONDITION_FAILED
+            if refused and after and after.json[status] == block.json[status]:
+                self._session.patch(uri, body)
+                after = self._reader.block(uri)
+        except PodmError:
+            return False
+        return after is not None and after.reserved == reserved

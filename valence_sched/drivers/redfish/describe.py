@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes Redfish devices as inventory nouns; equal devices are described once."""
+"""Describes Redfish devices as inventory nouns, each kind once, and where a block has them.
+
+The topology of a block comes from links: ``chassis`` is what the block links, else what its
+devices do. ``fabric`` and ``switch`` are read from the URIs of endpoints and switch ports that
+devices link. A place with several values is unknown. Redfish has no word for a PCIe root, so no
+driver sets ``pcie_root``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
@@ -10,18 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.drivers.fields import Json, Resource
-from valence_sched.drivers.redfish.device_schema import (
-    Device,
-    DriveDevice,
-    EthernetInterface,
-    MemoryDevice,
-    MemorySummary,
-    NetworkInterface,
-    Port,
-    ProcessorDevice,
-    ProcessorMemory,
-    ProcessorSummary,
-)
+from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.redfish import device_schema as schema
+from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
@@ -76,6 +74,9 @@ _NETWORK_PROTOCOLS = (
 )  # fmt: skip
 _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
 
+_IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
+_SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
+
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
@@ -84,19 +85,25 @@ class Describer:
     """Describes the devices of one pod manager: each kind of device once, and each set of them."""
 
     def __init__(self) -> None:
-        self._memo: ContentMemo[Device, DeviceNoun | None] = ContentMemo(_device_noun)
+        self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
         self._sets: dict[tuple[DeviceNoun | None, ...], Devices] = {}
 
-    def describe(self, devices: Iterable[Device]) -> Devices:
+    def describe(self, devices: Iterable[schema.Device]) -> Devices:
         """Return the nouns of these devices; identical ones become one line with a count."""
         nouns = tuple([self._memo.of(device) for device in devices])
         found = self._sets.get(nouns)
         if found is None:
-            found = self._sets[nouns] = _devices(nouns)
+            found = self._sets[nouns] = Devices(
+                processors=_merge(nouns, Processor),
+                accelerators=_merge(nouns, Accelerator),
+                memory=_merge(nouns, Memory),
+                drives=_merge(nouns, Drive),
+                nics=_merge(nouns, Nic),
+            )
         return found
 
 
-def is_present(device: Device) -> bool:
+def is_present(device: schema.Device) -> bool:
     """Return whether a device counts: neither absent nor switched off."""
     state = device.state
     if state is not None and state.casefold() in ABSENT_STATES:
@@ -104,48 +111,38 @@ def is_present(device: Device) -> bool:
     return device.enabled is not False
 
 
-def is_persistent(module: MemoryDevice) -> bool:
+def is_persistent(module: schema.MemoryDevice) -> bool:
     """Return whether a memory module keeps its content without power."""
     kind = (module.type or "").casefold()
     media = (medium.casefold() for medium in module.media)
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
 
 
-def _devices(nouns: Iterable[DeviceNoun | None]) -> Devices:
-    return Devices(
-        processors=_merge(nouns, Processor),
-        accelerators=_merge(nouns, Accelerator),
-        memory=_merge(nouns, Memory),
-        drives=_merge(nouns, Drive),
-        nics=_merge(nouns, Nic),
-    )
-
-
-def _device_noun(device: Device) -> DeviceNoun | None:
+def _device_noun(device: schema.Device) -> DeviceNoun | None:
     if not is_present(device):
         return None
     match device:
-        case ProcessorDevice():
+        case schema.ProcessorDevice():
             return _processor(device)
-        case ProcessorSummary():
+        case schema.ProcessorSummary():
             return _processors(device)
-        case MemoryDevice():
+        case schema.MemoryDevice():
             return _module(device)
-        case MemorySummary():
+        case schema.MemorySummary():
             return _memory(device)
-        case DriveDevice():
+        case schema.DriveDevice():
             return _drive(device)
-        case EthernetInterface():
+        case schema.EthernetInterface():
             return Nic(speed_mbps=device.speed_mbps)
-        case Port():
+        case schema.Port():
             gbps = device.max_gbps if device.max_gbps is not None else device.current_gbps
             return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
-        case NetworkInterface():
+        case schema.NetworkInterface():
             return Nic()
     return None
 
 
-def _processor(device: ProcessorDevice) -> Processor | Accelerator | None:
+def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
     kind = (device.type or "CPU").casefold()
     if kind in ("core", "thread"):  # parts of a processor that is listed itself
         return None
@@ -163,17 +160,18 @@ def _processor(device: ProcessorDevice) -> Processor | Accelerator | None:
     )
 
 
-def _own_memory(device: ProcessorDevice) -> int | None:
+def _own_memory(device: schema.ProcessorDevice) -> int | None:
     """Return the memory of an accelerator without its caches, None unless all of it is known."""
     if device.memory_mib is not None:
         return device.memory_mib
-    parts = [device.part(ProcessorMemory, json, "ProcessorMemory") for json in device.memories]
+    kind = schema.ProcessorMemory
+    parts = [device.part(kind, json, "ProcessorMemory") for json in device.memories]
     sizes = [part.capacity_mib for part in parts if "cache" not in (part.type or "").casefold()]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None
 
 
-def _processors(summary: ProcessorSummary) -> Processor | None:
+def _processors(summary: schema.ProcessorSummary) -> Processor | None:
     if not summary.count:
         return None
     cores, threads = summary.cores, summary.threads
@@ -185,7 +183,7 @@ def _processors(summary: ProcessorSummary) -> Processor | None:
     )
 
 
-def _module(module: MemoryDevice) -> Memory | None:
+def _module(module: schema.MemoryDevice) -> Memory | None:
     """Return main memory: no cache, and of a persistent module only the part that forgets."""
     size = module.capacity_mib if module.capacity_mib is not None else module.volatile_mib
     if is_persistent(module):
@@ -195,32 +193,27 @@ def _module(module: MemoryDevice) -> Memory | None:
     return Memory(capacity_mib=size, type=module.device_type, speed_mhz=module.speed_mhz)
 
 
-def _memory(summary: MemorySummary) -> Memory | None:
+def _memory(summary: schema.MemorySummary) -> Memory | None:
     gib = summary.size_gib
     if not gib:
         return None
     if gib < DOUBTFUL_GIB:
         return Memory(capacity_mib=round(gib * 1024))
-    place = f"{summary.uri}/{MemorySummary.size_gib.path}"
-    summary.notes.remark(
-        f"{place}: found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
-    )
+    what = f"found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
+    summary.notes.remark(f"{summary.uri}/{schema.MemorySummary.size_gib.path}: {what}")
     return Memory()
 
 
-def _drive(device: DriveDevice) -> Drive:
+def _drive(device: schema.DriveDevice) -> Drive:
+    protocol = device.protocol
     return Drive(
         capacity_bytes=device.capacity_bytes,
         media=device.media,
-        protocol=device.protocol,
+        protocol=protocol,
         rpm=device.rpm,
         model=device.model,
-        remote=None if device.protocol is None else _is_network(device.protocol),
+        remote=None if protocol is None else protocol.casefold() in _NETWORK_PROTOCOLS,
     )
-
-
-def _is_network(protocol: str) -> bool:
-    return protocol.casefold() in _NETWORK_PROTOCOLS
 
 
 def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
@@ -230,3 +223,44 @@ def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
             one = replace(noun, count=1)
             counts[one] = counts.get(one, 0) + noun.count
     return tuple(replace(one, count=count) for one, count in counts.items())
+
+
+def block_topology(
+    service: LinkedDocuments, block: ResourceBlock, devices: list[schema.Device]
+) -> dict[str, str] | None:
+    """Return the places of a block with their URIs, None where no link tells one."""
+    return topology_of(service, block.uri, block.chassis, devices)
+
+
+def topology_of(
+    service: LinkedDocuments,
+    where: str,
+    chassis: tuple[str, ...],
+    devices: Iterable[schema.Device],
+    ends: Iterable[str] = (),
+) -> dict[str, str] | None:
+    """Return the places of devices, as :func:`block_topology`, that links at ``where`` tell.
+
+    ``ends`` are links to endpoints and switch ports beside those of the devices.
+    """
+    values: dict[str, set[str]] = {"chassis": set(service.uris(chassis, where))}
+    places = list(service.uris(ends, where))
+    for device in filter(is_present, devices):
+        if "Links" not in device.json:
+            continue
+        if not chassis:
+            values["chassis"].update(service.uris(device.chassis, device.uri))
+        places += service.uris(device.endpoints + device.switch_ports, device.uri)
+    for uri in places:
+        for name, value in _fabric_and_switch(uri).items():
+            values.setdefault(name, set()).add(value)
+    found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
+    return dict(sorted(found.items())) or None
+
+
+def _fabric_and_switch(uri: str) -> dict[str, str]:
+    if (inside := _IN_FABRIC.fullmatch(uri)) is None:
+        return {}
+    fabric = inside["fabric"]
+    switch = _SWITCH.match(inside["rest"] or "")
+    return {"fabric": fabric, **({"switch": fabric + switch[0]} if switch else {})}

@@ -39,17 +39,18 @@ class LimitsByZone:
 
     def __init__(self, service: LinkedDocuments, collections: Iterable[Collection]) -> None:
         self._service = service
+        # The zones that they apply to, none for all, and the limits.
         self._stated = [
-            (_zones(service, capability), limits)
-            for collection in collections
-            for capability, limits in _stated_limits(service, collection, collection.capabilities)
+            ({service.uri(link, capability.uri) for link in capability.zones}, limits)
+            for holder in collections
+            for capability, limits in _stated_limits(service, holder, holder.capabilities)
         ]
 
     def of(self, zone: Zone | None) -> Limits:
         """Return the limits of a zone, or of a pod manager without zones; the strictest win."""
         found: Limits = {}
         for zones, limits in self._stated:
-            if zones is None or (zone and zone.uri in zones):
+            if not zones or (zone and zone.uri in zones):
                 _tighten(found, limits)
         if zone:
             for _, limits in _stated_limits(self._service, zone, zone.capabilities):
@@ -81,12 +82,6 @@ def _read(document: CapabilitiesObject, limits: Json) -> Limits:
         if limit != Limit():
             found[kind] = limit
     return found
-
-
-def _zones(service: LinkedDocuments, capability: CollectionCapability) -> set[str | None] | None:
-    if not capability.zones:
-        return None
-    return {service.uri(link, capability.uri) for link in capability.zones}
 
 
 def _tighten(found: Limits, limits: Limits) -> None:

@@ -6,23 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent
 from valence_sched.drivers.redfish.device_schema import MemoryDevice
-from valence_sched.drivers.redfish.schema import (
-    Chassis,
-    ListedSystem,
-    MemoryChunks,
-    MemoryDomain,
-    MemorySet,
-    ServiceRoot,
-)
 from valence_sched.model.inventory import Stock
 
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
 
 
 def stocks(
-    service: LinkedDocuments, root: ServiceRoot, pools: tuple[str, ...]
+    service: LinkedDocuments, root: schema.ServiceRoot, pools: tuple[str, ...]
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, each once.
 
@@ -39,23 +32,22 @@ def stocks(
     return tuple(found.values())
 
 
-def _domains(service: LinkedDocuments, root: ServiceRoot) -> Iterator[MemoryDomain]:
-    for chassis in service.follow(root.chassis, Chassis, root.uri):
-        yield from service.follow(chassis.domains, MemoryDomain, chassis.uri)
-    for system in service.follow(root.systems, ListedSystem, root.uri):
-        yield from service.follow(system.domains, MemoryDomain, system.uri)
+def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[schema.MemoryDomain]:
+    for chassis in service.follow(root.chassis, schema.Chassis, root.uri):
+        yield from service.follow(chassis.domains, schema.MemoryDomain, chassis.uri)
+    for system in service.follow(root.systems, schema.ListedSystem, root.uri):
+        yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
 
 
-def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...]) -> Stock:
-    chunks = list(service.follow(domain.chunks, MemoryChunks, domain.uri))
+def _stock(service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...]) -> Stock:
+    chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     modules = list(_modules(service, domain))
     _check_modules(domain, modules)
     sizes = [chunk.size_mib for chunk in chunks]
     total = domain.size_mib
     if None in sizes:
-        domain.notes.remark(
-            f"{domain.uri}: found a chunk of unknown size (what is free is unknown)"
-        )
+        what = "found a chunk of unknown size (what is free is unknown)"
+        domain.notes.remark(f"{domain.uri}: {what}")
         total = None
     return Stock(
         uri=domain.uri,
@@ -70,7 +62,7 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
     )
 
 
-def _is_domain_persistent(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
+def _is_domain_persistent(chunks: list[schema.MemoryChunks], modules: list[MemoryDevice]) -> bool:
     """Return whether the memory is persistent, by its chunks, else by all of its modules."""
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     if kinds:
@@ -78,16 +70,13 @@ def _is_domain_persistent(chunks: list[MemoryChunks], modules: list[MemoryDevice
     return bool(modules) and all(is_persistent(module) for module in modules)
 
 
-def _modules(service: LinkedDocuments, domain: MemoryDomain) -> Iterator[MemoryDevice]:
-    links = (
-        link
-        for json in domain.sets
-        for link in domain.part(MemorySet, json, "InterleavableMemorySets").modules
-    )
+def _modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> Iterator[MemoryDevice]:
+    sets = [domain.part(schema.MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
+    links = (link for part in sets for link in part.modules)
     return service.follow(links, MemoryDevice, domain.uri)
 
 
-def _check_modules(domain: MemoryDomain, modules: list[MemoryDevice]) -> None:
+def _check_modules(domain: schema.MemoryDomain, modules: list[MemoryDevice]) -> None:
     """Note a domain that promises more memory than its modules have."""
     sizes = [module.capacity_mib for module in modules]
     known = [size for size in sizes if size is not None]

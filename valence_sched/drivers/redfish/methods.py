@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compose methods: the requests that compose a node, in order of preference, and their bodies.
+"""Compose methods: what a service offers to compose a node, and the request in the best way.
 
 Specific composition names the blocks and so does a manifest; a constrained composition names
 what they hold, and the service chooses them.
@@ -7,12 +7,15 @@ what they hold, and the service chooses them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from valence_sched.drivers.fields import Json
-from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase
+from valence_sched.drivers.composer import Session, get_document
+from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
+from valence_sched.drivers.links import ROOT, link_path
+from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.render.blocks import memory_json, nic_json, processor_json
+from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Devices
 
@@ -21,6 +24,24 @@ _OPTIONAL = "@Redfish.OptionalOnCreate"
 _COUNT = "@Redfish.RequestedCount"
 
 DeviceTemplate = tuple[int, dict[str, Any]]
+
+
+class UseCase(NamedTuple):
+    """One way to create: what for, where to post, in which zones (none: in all), its rules."""
+
+    name: str
+    target: str
+    zones: tuple[str, ...]
+    rules: Json
+
+
+class ComposeCapabilities(NamedTuple):
+    """All ways of a service; ``systems`` is the collection of systems."""
+
+    systems: str | None
+    compose_target: str | None
+    zone_affinity: bool
+    use_cases: tuple[UseCase, ...]
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
@@ -168,3 +189,58 @@ def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json
         else:
             return {}, f"it requires {name!r} to compose, and allows no known value for it"
     return found, ""
+
+
+class _CompositionServiceActions(Resource):
+    compose = Field("Actions/#CompositionService.Compose/target", text, "where manifests go; "
+                    "follow it as it is")  # fmt: skip
+    zone_affinity = Field("AllowZoneAffinity", flag, "whether a zone can be named by its Id")
+
+
+class _TargetCollection(Resource):
+    target = Field("Links/TargetCollection/@odata.id", text, "where to post")
+
+
+def read_capabilities(session: Session) -> ComposeCapabilities:
+    """Read the compose capabilities of a service; PodmError when its root cannot be read."""
+    root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
+    service = next(_documents(session, root.composition), {})
+    actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
+    systems = next(filter(None, (link_path(link) for link in root.systems)), None)
+    cases: list[UseCase] = []
+    parts = schema.CompositionService(ROOT, service, NO_NOTES)
+    for link in (*root.systems, *parts.blocks, *parts.zones):
+        json = next(_documents(session, (link,)), {})
+        cases += _use_cases(session, json, link_path(link) or "")
+        if link in parts.zones:
+            for zone in schema.Collection(ROOT, json, NO_NOTES).members:
+                held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
+                for case in _use_cases(session, held, systems or ""):
+                    cases.append(case._replace(zones=zones, target=systems or case.target))
+    target = link_path(actions.compose)
+    return ComposeCapabilities(systems, target, bool(actions.zone_affinity), tuple(cases))
+
+
+def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
+    for link in links:
+        json = get_document(session, link_path(link))
+        if json is not None:
+            yield json
+
+
+def _document_or_empty(session: Session, link: str) -> Json:
+    """Return the document behind a link, empty for one that cannot be read."""
+    try:
+        return get_document(session, link_path(link)) or {}
+    except PodmError:
+        return {}
+
+
+def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCase]:
+    for stated in schema.Collection(ROOT, json, NO_NOTES).capabilities:
+        capability = schema.CollectionCapability(ROOT, stated, NO_NOTES)
+        documents = (_document_or_empty(session, link) for link in capability.object)
+        if rules := next(filter(None, documents), None):
+            target = link_path(_TargetCollection(ROOT, stated, NO_NOTES).target) or collection
+            zones = tuple(filter(None, map(link_path, capability.zones)))
+            yield UseCase(capability.use_case or "", target, zones, rules)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.describe import ContentMemo, Describer
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
 from valence_sched.drivers.redfish.limits import LimitsByZone
 from valence_sched.drivers.redfish.memory_domains import stocks
 from valence_sched.drivers.redfish.schema import (
@@ -27,7 +27,6 @@ from valence_sched.drivers.redfish.schema import (
     ServiceRoot,
     Zone,
 )
-from valence_sched.drivers.redfish.topology import block_topology
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     Block,
@@ -110,7 +109,7 @@ def _pools(
     pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
     for zone, id_ in zip(found.zones, ids, strict=True):
         pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone)))
-        for uri in dict.fromkeys(service.uri(link, zone.uri) for link in zone.blocks):
+        for uri in dict.fromkeys(service.uris(zone.blocks, zone.uri)):
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
@@ -134,8 +133,7 @@ def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[
 def _nodes(service: LinkedDocuments, root: ServiceRoot) -> Iterator[Node]:
     for system in service.follow(root.systems, ListedSystem, root.uri):
         if (system.type or "").casefold() == "composed":
-            uris = (service.uri(link, system.uri) for link in system.blocks)
-            blocks = tuple(dict.fromkeys(uri for uri in uris if uri))
+            blocks = tuple(dict.fromkeys(service.uris(system.blocks, system.uri)))
             yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 

@@ -35,6 +35,7 @@ class CapabilitiesObject(Resource):
 
 #: The ways to compose a system; other use cases limit something else.
 USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
+_CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 
 
 class CollectionCapability(Resource):
@@ -55,9 +56,7 @@ class Collection(NamedResource):
 
     members = Field("Members", links, "the members on this page")
     next_page = Field("Members@odata.nextLink", text, "the next page")
-    capabilities = Parts(
-        "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
-    )
+    capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
 
 class DeviceHolder(NamedResource):
@@ -141,12 +140,9 @@ class Zone(NamedResource):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link(
-        "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
-    )
-    capabilities = Parts(
-        "@Redfish.CollectionCapabilities/Capabilities", CollectionCapability, "its limits"
-    )
+    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node",
+                  late=True)  # fmt: skip
+    capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
     @property
     def leads(self) -> bool:
@@ -157,12 +153,10 @@ class Zone(NamedResource):
 class CompositionService(NamedResource):
     """CompositionService."""
 
-    blocks = Link(
-        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
-    )
-    zones = Link(
-        "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
-    )
+    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True,
+                  levels=5, levels_kept=1)  # fmt: skip
+    zones = Link("ResourceZones", Zone, "the regions in which one node can be composed",
+                 collection=True)  # fmt: skip
 
 
 class Chassis(NamedResource):
@@ -176,16 +170,9 @@ class Chassis(NamedResource):
 class ServiceRoot(NamedResource):
     """ServiceRoot."""
 
-    composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
-    )
-    blocks = Link(
-        "ResourceBlocks",
-        ResourceBlock,
-        "blocks of a service without composition service",
-        collection=True,
-        levels=5,
-        levels_kept=1,
-    )
+    composition = Link("CompositionService", CompositionService, "the composition service",
+                       levels=6, levels_kept=2)  # fmt: skip
+    blocks = Link("ResourceBlocks", ResourceBlock, "blocks of a service without composition "
+                  "service", collection=True, levels=5, levels_kept=1)  # fmt: skip
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -10,7 +10,7 @@ from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import link_path
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import ComposeCapabilities
+from valence_sched.drivers.redfish.methods import ComposeCapabilities
 from valence_sched.drivers.redfish.reader import statuses
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
@@ -69,10 +69,8 @@ class NodeReader:
     def _result_of(
         self, request: CompositionRequest, system: ListedSystem, blocks: Blocks
     ) -> CompositionResult:
-        made_of = {
-            uri: blocks[uri] if uri in blocks else self.block(uri)
-            for uri in filter(None, (link_path(link) for link in system.blocks))
-        }
+        uris = filter(None, map(link_path, system.blocks))
+        made_of = {uri: blocks[uri] if uri in blocks else self.block(uri) for uri in uris}
         problem = self._problem(request, system, made_of)
         return CompositionResult(
             state="left" if problem else "composed",
@@ -161,9 +159,8 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     ours = [uri for uri, block in used.items() if block and not block.in_systems
             and uri not in foreign]  # fmt: skip
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
-    return CompositionResult(
-        state="left" if ours else "absent", reason=reason, works=_any_composing(blocks.values())
-    )
+    works = _any_composing(blocks.values())
+    return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
 
 
 def status_of(block: ResourceBlock) -> Status:
@@ -191,9 +188,8 @@ def _is_composed(system: ListedSystem) -> bool:
 
 
 def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
-    return bool(request.blocks) and {link_path(link) for link in system.blocks} == set(
-        request.blocks
-    )
+    blocks = {link_path(link) for link in system.blocks}
+    return bool(request.blocks) and blocks == set(request.blocks)
 
 
 def _any_composing(blocks: Iterable[ResourceBlock | None]) -> bool:

@@ -88,9 +88,8 @@ class RsdComposer:
         try:
             return self._read_node(request, node)
         except PodmError as error:
-            return CompositionResult(
-                state="unknown", node=node, reason=f"could not be read back: {error}"
-            )
+            reason = f"could not be read back: {error}"
+            return CompositionResult(state="unknown", node=node, reason=reason)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """DELETE the node, by force where it is stuck, and read back."""
@@ -146,9 +145,7 @@ class RsdComposer:
             else:
                 body.setdefault("LocalDrives", []).append(named)
         for grant in request.grants:
-            if not grant.uri.startswith(
-                DECLARED_SCHEME
-            ):  # an operator's own resource is counted only
+            if not grant.uri.startswith(DECLARED_SCHEME):  # an operator's own is counted only
                 size = math.ceil(grant.amount - 1e-6)
                 body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
         return body
@@ -156,10 +153,8 @@ class RsdComposer:
     def _cpu_requests(self, system: str) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
         service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
-        json = get_document(self._session, system) or {}
-        for cpu in service.follow(
-            RackSystem(system, json, NO_NOTES).processors, RackSystem.processors.to, system
-        ):
+        holder = RackSystem(system, get_document(self._session, system) or {}, NO_NOTES)
+        for cpu in service.follow(holder.processors, RackSystem.processors.to, system):
             yield {"Resource": {"@odata.id": cpu.uri}}
             return
 
@@ -195,12 +190,11 @@ class RsdComposer:
 
     def _read_node(self, request: CompositionRequest, uri: str | None) -> CompositionResult:
         podm = self._podm()
-        ours = [node for node in podm.nodes if _is_ours(node, request, uri)]
-        if not ours:
+        node = next((node for node in podm.nodes if _is_ours(node, request, uri)), None)
+        if node is None:
             if self._unread:
                 raise self._unread[0]
             return CompositionResult(state="absent", reason="; ".join(_conflicts(podm, request)))
-        node = ours[0]
         state = self._state(node.uri)
         missing = [block for block in request.blocks if block not in node.blocks]
         words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""

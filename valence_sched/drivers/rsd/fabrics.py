@@ -13,16 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.rsd.schema import (
-    ConnectedEntity,
-    Endpoint,
-    Fabric,
-    FabricPort,
-    FabricZone,
-    PooledDevice,
-    RackSystem,
-    Switch,
-)
+from valence_sched.drivers.rsd import schema
 
 NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
 
@@ -35,7 +26,7 @@ class FabricOffer:
     endpoints and their switch ports.
     """
 
-    device: PooledDevice
+    device: schema.PooledDevice
     is_drive: bool
     fabrics: frozenset[str]
     ends: tuple[str, ...]
@@ -49,7 +40,7 @@ class FabricReach(NamedTuple):
     stated: frozenset[str]
 
 
-def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[FabricOffer]:
+def fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -> list[FabricOffer]:
     """Return every pooled drive and FPGA once, in the order of the fabrics."""
     found: dict[str, FabricOffer] = {}
     for fabric in fabrics:
@@ -68,8 +59,8 @@ def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[F
 
 def reachable_fabrics(
     service: LinkedDocuments,
-    fabrics: Iterable[Fabric],
-    systems: Iterable[RackSystem],
+    fabrics: Iterable[schema.Fabric],
+    systems: Iterable[schema.RackSystem],
     offers: list[FabricOffer],
 ) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
@@ -87,32 +78,32 @@ def reachable_fabrics(
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
             fabric.notes.remark(f"{fabric.uri}: {what}")
-    return {
-        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in named.items()
-    }
+    every = named.items()
+    return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
 
 
-def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer]:
-    zones = list(service.follow(fabric.zones, FabricZone, fabric.uri))
+def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[FabricOffer]:
+    zones = list(service.follow(fabric.zones, schema.FabricZone, fabric.uri))
     zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
     is_network = (fabric.type or "PCIe").casefold() in NETWORK_TYPES
     reached = frozenset() if is_network else frozenset([fabric.uri])
-    for endpoint in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+    for endpoint in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
-        for device in service.follow(offered, PooledDevice, endpoint.uri):
+        for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
             kind = _kind(device)
-            if kind == "drive" or (kind == "processor" and _is_accelerator(device)):
+            is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
+            if kind == "drive" or is_card:
                 ends = (endpoint.uri, *endpoint.ports)
                 yield FabricOffer(device, kind == "drive", reached, ends, is_zoned)
 
 
-def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
+def _entities(endpoint: schema.Endpoint) -> Iterator[schema.ConnectedEntity]:
     for json in endpoint.entities:
-        yield endpoint.part(ConnectedEntity, json, "ConnectedEntities")
+        yield endpoint.part(schema.ConnectedEntity, json, "ConnectedEntities")
 
 
-def _kind(device: PooledDevice) -> str:
+def _kind(device: schema.PooledDevice) -> str:
     """Return the resource class of a device by its type, or by its place without a type."""
     if device.kind:
         return device.kind.lstrip("#").partition(".")[0].casefold()
@@ -120,21 +111,16 @@ def _kind(device: PooledDevice) -> str:
     return collection.casefold().removesuffix("s")
 
 
-def _is_accelerator(device: PooledDevice) -> bool:
-    return (device.processor_type or "CPU").casefold() != "cpu"
-
-
-def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
+def _hosts(
+    service: LinkedDocuments, fabric: schema.Fabric, systems: list[schema.RackSystem]
+) -> set[str]:
     known = {system.uri for system in systems}
-    endpoints = list(service.follow(fabric.endpoints, Endpoint, fabric.uri))
-    hosts = {
-        service.uri(link, end.uri)
-        for end in endpoints
-        for entity in _entities(end)
-        if not entity.leads
-        for link in entity.entity
-    }
-    ours = {endpoint.uri for endpoint in endpoints}
+    hosts: set[str] = set()
+    ours: set[str] = set()
+    for end in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
+        ours.add(end.uri)
+        for entity in _entities(end):
+            hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
     cables = _cables(service, fabric)
     for system in systems:
         ends = {service.uri(link, system.uri) for link in system.endpoints}
@@ -143,10 +129,10 @@ def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) 
     return {uri for uri in hosts if uri in known}
 
 
-def _cables(service: LinkedDocuments, fabric: Fabric) -> set[str]:
+def _cables(service: LinkedDocuments, fabric: schema.Fabric) -> set[str]:
     return {
         cable
-        for switch in service.follow(fabric.switches, Switch, fabric.uri)
-        for port in service.follow(switch.ports, FabricPort, switch.uri)
+        for switch in service.follow(fabric.switches, schema.Switch, fabric.uri)
+        for port in service.follow(switch.ports, schema.FabricPort, switch.uri)
         for cable in port.cables
     }

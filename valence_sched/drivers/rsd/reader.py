@@ -17,9 +17,8 @@ import msgspec
 from valence_sched.drivers.fields import Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.describe import Describer
+from valence_sched.drivers.redfish.describe import Describer, topology_of
 from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
-from valence_sched.drivers.redfish.topology import topology_of
 from valence_sched.drivers.rsd import fabrics as rsd_fabrics
 from valence_sched.drivers.rsd import stocks
 from valence_sched.drivers.rsd.fabrics import FabricOffer, FabricReach
@@ -74,7 +73,9 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
         pools=tuple(Pool(id=id_, limits=LIMITS) for id_ in ids),
         blocks=tuple(_blocks(service, found, uses, names, ids)),
         stocks=amounts,
-        nodes=tuple(_node(node, uses) for node in found.nodes),
+        nodes=tuple(
+            Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes
+        ),
     )
 
 
@@ -121,10 +122,6 @@ def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
     }
 
 
-def _node(node: RackNode, uses: RackUsage) -> Node:
-    return Node(uri=node.uri, name=node.name, blocks=uses.blocks_of(node))
-
-
 def _blocks(
     service: LinkedDocuments,
     found: RsdResources,
@@ -132,9 +129,7 @@ def _blocks(
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],
 ) -> Iterator[FullBlock]:
-    reached = {
-        system.uri: device_owners.devices_of_system(service, system) for system in found.systems
-    }
+    reached = {it.uri: device_owners.devices_of_system(service, it) for it in found.systems}
     attached = {uri for held in reached.values() for uri in held}
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
     # A pooled drive that a system lists is a block of its own: it leaves when the node does.
@@ -152,29 +147,23 @@ def _blocks(
         pools = (names[found.reach[system.uri].fabrics],)
         yield _block(system, "ComputerSystem", pools, status, describer.describe(mine), places)
     for offer in found.offers:
-        yield _pooled_block(service, offer, uses.offer_status(offer, attached), names, ids)
+        near = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
+        status = uses.offer_status(offer, attached)
+        yield _pooled_block(service, offer, status, near if offer.fabrics else ids)
 
 
 def _pooled_block(
-    service: LinkedDocuments,
-    offer: FabricOffer,
-    status: Status,
-    names: dict[frozenset[str], str],
-    ids: tuple[str, ...],
+    service: LinkedDocuments, offer: FabricOffer, status: Status, pools: tuple[str, ...]
 ) -> FullBlock:
     of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
     device: Device = kind(of.uri, of.json, of.notes)
     described = Describer().describe([device])
-    pools = ids
-    if offer.fabrics:
-        pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
-    else:
+    if not offer.fabrics:
         remote = tuple(msgspec.structs.replace(it, remote=True) for it in described.drives)
         described = msgspec.structs.replace(described, drives=remote)
     places = topology_of(service, of.uri, of.chassis, [device], offer.ends)
-    return _block(
-        of, "Storage" if offer.is_drive else "Processor", pools, status, described, places
-    )
+    type_: BlockType = "Storage" if offer.is_drive else "Processor"
+    return _block(of, type_, pools, status, described, places)
 
 
 def _block(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5.
 
-What is standard Redfish is declared in ``resources`` and ``device_resources``.
+What is standard Redfish is declared in ``redfish.schema`` and ``redfish.device_schema``.
 """
 
 from __future__ import annotations

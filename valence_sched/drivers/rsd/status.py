@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.rsd.fabrics import FabricOffer
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem, StorageService
@@ -31,9 +30,7 @@ class RackUsage:
         pooled: set[str],
     ) -> None:
         self._service, self._pooled = service, pooled
-        self._hosts = {
-            service.uri(link, storage.uri) for storage in storages for link in storage.host
-        }
+        self._hosts = {service.uri(link, it.uri) for it in storages for link in it.host}
         self._nodes: dict[str, list[RackNode]] = {}
         for node in nodes:
             _check(node)
@@ -42,10 +39,10 @@ class RackUsage:
 
     def blocks_of(self, node: RackNode) -> tuple[str, ...]:
         """Return the system of a node and the pooled devices that it links."""
-        systems = self._uris(node, node.system)
+        systems = list(self._service.uris(node.system, node.uri))
         rest = node.processors + node.local + node.remote + node.storage
-        pooled = [uri for uri in self._uris(node, rest) if uri in self._pooled]
-        return tuple(dict.fromkeys([*systems, *pooled]))
+        pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self._pooled]
+        return tuple(dict.fromkeys(systems + pooled))
 
     def system_status(self, system: RackSystem) -> Status:
         """Return the status of a system; one that runs a storage service makes no node."""
@@ -72,9 +69,6 @@ class RackUsage:
             health=health,  # type: ignore[arg-type]
             compositions=len(nodes) or (1 if state == "Composed" else 0),
         )
-
-    def _uris(self, of: NamedResource, links: Iterable[str]) -> list[str]:
-        return [uri for uri in (self._service.uri(link, of.uri) for link in links) if uri]
 
 
 def _is_erased(offer: FabricOffer) -> bool:

@@ -38,9 +38,8 @@ def _pools(
         total, used = pool.total_bytes, pool.used_bytes
         if used is None and total is not None:
             path = StoragePool.used_bytes.path
-            pool.notes.remark(
-                f"{pool.uri}: {path}: found none, expected bytes (what is free is unknown)"
-            )
+            what = "found none, expected bytes (what is free is unknown)"
+            pool.notes.remark(f"{pool.uri}: {path}: {what}")
             total = None
         yield _stock(pool, pools, _gib(total), _gib(used))
 
@@ -48,9 +47,7 @@ def _pools(
 def _groups(
     service: LinkedDocuments, storage: StorageService, pools: tuple[str, ...]
 ) -> Iterator[Stock]:
-    drives = {
-        drive.uri: drive for drive in service.follow(storage.drives, LogicalDrive, storage.uri)
-    }
+    drives = {it.uri: it for it in service.follow(storage.drives, LogicalDrive, storage.uri)}
     cut: dict[str, dict[str, LogicalDrive]] = {}
     for uri, drive in drives.items():
         for link in drive.groups:

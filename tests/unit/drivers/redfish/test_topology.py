@@ -4,10 +4,9 @@
 import unittest
 
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish.describe import Describer
+from valence_sched.drivers.redfish.describe import Describer, block_topology
 from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.drivers.redfish.topology import block_topology
 
 FABRICS = "/redfish/v1/Fabrics"
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -99,7 +98,8 @@ def is_set(value: object) -> bool:
 
 def oem(**facts: object) -> Json | None:
     """Return an ``Oem`` object with what Redfish has no word for, None without any."""
-    found = {key: _json(value) for key, value in facts.items() if is_set(value)}
+    known = {key: value for key, value in facts.items() if is_set(value)}
+    found: Json = msgspec.json.decode(msgspec.json.encode(known))
     kind = {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"}
     return {OEM: kind | found} if found else None
 
@@ -108,10 +108,6 @@ def segment(text: str) -> str:
     """Return a text as one part of a URI; only what would end the part is encoded."""
     codes = {"/": "%2F", "?": "%3F", "#": "%23"}
     return "".join(codes.get(letter, letter) for letter in text)
-
-
-def _json(value: object) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _fold(uri: str) -> str:

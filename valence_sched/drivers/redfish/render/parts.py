@@ -44,6 +44,7 @@ def domain_chassis(uri: str) -> str | None:
 def write_domain(writer: DocumentWriter, uri: str, stock: Stock) -> str:
     """Write a memory domain and its chunk; return its URI."""
     chunks = [_chunk(writer, uri, stock)] if stock.used else []
+    held = writer.new_uri(f"{uri}/MemoryChunks")
     body = {
         "Status": {"State": "Enabled", "Health": "OK"},
         "AllowsMemoryChunkCreation": True,
@@ -51,22 +52,15 @@ def write_domain(writer: DocumentWriter, uri: str, stock: Stock) -> str:
         "MemorySizeMiB": _mib(stock.total),
         "MinMemoryChunkSizeMiB": _mib(stock.min) or None,
         "MemoryChunkIncrementMiB": _mib(stock.step) or None,
-        "MemoryChunks": link(_chunks(writer, uri, chunks)),
+        "MemoryChunks": link(writer.collection(held, "MemoryChunks", chunks)),
         "InterleavableMemorySets": _sets(writer, uri, stock),
     }
     return writer.put(uri, "MemoryDomain", stock.name, body)
 
 
-def _chunks(writer: DocumentWriter, uri: str, chunks: list[str]) -> str:
-    return writer.collection(writer.new_uri(f"{uri}/MemoryChunks"), "MemoryChunks", chunks)
-
-
 def _chunk(writer: DocumentWriter, uri: str, stock: Stock) -> str:
-    keeps = stock.resource == PERSISTENT
-    size = {
-        "MemoryChunkSizeMiB": _mib(stock.used),
-        "AddressRangeType": "PMEM" if keeps else "Volatile",
-    }
+    kind = "PMEM" if stock.resource == PERSISTENT else "Volatile"
+    size = {"MemoryChunkSizeMiB": _mib(stock.used), "AddressRangeType": kind}
     return writer.put(writer.new_uri(f"{uri}/MemoryChunks/InUse"), "MemoryChunks", None, size)
 
 
@@ -100,14 +94,9 @@ def write_capabilities(
             stated.setdefault(key, (found, []))[1].extend([zone] if zone else [])
     if not stated:
         return {}
-    return {
-        "@Redfish.CollectionCapabilities": {
-            "@odata.type": "#CollectionCapabilities.v1_4_0.CollectionCapabilities",
-            "Capabilities": [
-                _capability(writer, systems, limits, related) for limits, related in stated.values()
-            ],
-        }
-    }
+    members = [_capability(writer, systems, *of) for of in stated.values()]
+    type_ = "#CollectionCapabilities.v1_4_0.CollectionCapabilities"
+    return {"@Redfish.CollectionCapabilities": {"@odata.type": type_, "Capabilities": members}}
 
 
 def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
@@ -132,17 +121,14 @@ def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
 
 
 def _capability(writer: DocumentWriter, systems: str, limits: Json, zones: list[str]) -> Json:
-    place = writer.put(
-        writer.new_uri(f"{systems}/Capabilities"),
-        "ComputerSystem",
-        "Capabilities",
-        {
-            "@Redfish.ResourceBlockLimits": limits,
-            "Name@Redfish.RequiredOnCreate": True,
-            "Links@Redfish.RequiredOnCreate": True,
-            "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
-        },
-    )
+    body = {
+        "@Redfish.ResourceBlockLimits": limits,
+        "Name@Redfish.RequiredOnCreate": True,
+        "Links@Redfish.RequiredOnCreate": True,
+        "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
+    }
+    uri = writer.new_uri(f"{systems}/Capabilities")
+    place = writer.put(uri, "ComputerSystem", "Capabilities", body)
     related = {"RelatedItem": links(zones)} if zones else {}
     return {
         "CapabilitiesObject": link(place),
@@ -193,9 +179,9 @@ def write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | 
     for fabric, switches in ends.items():
         body: Json = {"FabricType": "Ethernet"}
         for switch in switches:
-            ports = [_stub(writer, render_blocks.end_of(fabric, switch), "Port", {})]
-            ports = [writer.collection(writer.new_uri(f"{switch}/Ports"), "Port", ports)]
-            _stub(writer, switch, "Switch", {"Ports": link(ports[0])})
+            port = _stub(writer, render_blocks.end_of(fabric, switch), "Port", {})
+            ports = writer.collection(writer.new_uri(f"{switch}/Ports"), "Port", [port])
+            _stub(writer, switch, "Switch", {"Ports": link(ports)})
         if switches:
             place = writer.collection(writer.new_uri(f"{fabric}/Switches"), "Switch", switches)
             body["Switches"] = link(place)

@@ -31,7 +31,7 @@ from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.render import blocks as render_blocks
 from valence_sched.drivers.redfish.render import parts
 from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
-from valence_sched.model.inventory import FullPodm, Pool
+from valence_sched.model.inventory import FullPodm
 
 SERVICE = f"{ROOT}/CompositionService"
 BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
@@ -48,7 +48,7 @@ class _RenderUris:
         self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
         self.memory = [stock for stock in podm.stocks if parts.is_memory(stock, podm)]
         self.domains = [writer.inventory_uri(stock.uri) for stock in self.memory]
-        self.zones = [writer.inventory_uri(_zone_uri(pool)) for pool in podm.pools]
+        self.zones = [writer.inventory_uri(f"{ZONES}/{segment(pool.id)}") for pool in podm.pools]
         self.chassis: dict[str, str] = {}
         holders = [render_blocks.chassis_of(block) for block in podm.blocks]
         for uri in [*map(parts.domain_chassis, self.domains), *holders]:
@@ -60,13 +60,12 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     """Return the documents of a pod manager by URI, the service root first."""
     sheet = DocumentWriter()
     places = _RenderUris(sheet, podm)
+    domains = list(zip(places.domains, places.memory, strict=True))
     sheet.documents[ROOT] = {}  # it stands first, and is written when all is known
     roots = {
         "CompositionService": _service(sheet, podm, places),
         "Systems": _systems(sheet, podm, places),
-        "Chassis": parts.write_chassis(
-            sheet, places.chassis, list(zip(places.domains, places.memory, strict=True))
-        ),
+        "Chassis": parts.write_chassis(sheet, places.chassis, domains),
         "Fabrics": parts.write_fabrics(sheet, podm.blocks),
     }
     body: Json = {name: link(uri) for name, uri in roots.items() if uri}
@@ -80,12 +79,8 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
 def round_trip_losses(podm: FullPodm) -> list[str]:
     """Return what reading the documents does not give back: one line ``FIELD: was, is`` each."""
     again = read_back(documents_of(podm), podm.id)
-    found: list[str] = []
-    for name in podm.__struct_fields__:
-        was, is_ = getattr(podm, name), getattr(again, name)
-        if was != is_:
-            found += _loss_lines(name, was, is_)
-    return found
+    pairs = [(name, getattr(podm, name), getattr(again, name)) for name in podm.__struct_fields__]
+    return [line for pair in pairs if pair[1] != pair[2] for line in _loss_lines(*pair)]
 
 
 def read_back(documents: Mapping[str, Json], id_: str, notes: Notes = NO_NOTES) -> FullPodm:
@@ -122,10 +117,8 @@ def _service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str
         chassis = places.chassis.get(render_blocks.chassis_of(block) or "")
         render_blocks.write_block(writer, place, block, chassis)
     for place, pool in zip(places.zones, podm.pools, strict=True):
-        members = [
-            uri for uri, block in zip(places.blocks, podm.blocks, strict=True)
-            if pool.id in block.pools
-        ]  # fmt: skip
+        blocks_here = zip(places.blocks, podm.blocks, strict=True)
+        members = [uri for uri, block in blocks_here if pool.id in block.pools]
         writer.put(place, "Zone", pool.name, {
             "Status": {"State": "Enabled", "Health": "OK"}, "ZoneType": "ZoneOfResourceBlocks",
             "Links": {"ResourceBlocks": links(members)}, "Oem": oem(traits=pool.traits),
@@ -161,7 +154,3 @@ def _oem_of(podm: FullPodm, places: _RenderUris) -> Json | None:
         facts=podm.facts,
         stocks=stocks,
     )
-
-
-def _zone_uri(pool: Pool) -> str:
-    return f"{ZONES}/{segment(pool.id)}"
