@@ -63,7 +63,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; InputError if it is invalid, or an extra spec has no counterpart here."""
+    """Parse a Nova flavor; InputError if invalid, or if an extra spec has no counterpart here."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():

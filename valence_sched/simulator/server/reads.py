@@ -41,6 +41,7 @@ def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
 
 
 def query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
+    """Return a number of a query, ``otherwise`` without one."""
     text = query.get(name, "")
     if not text:
         return otherwise
