@@ -14,9 +14,8 @@ from valence_sched.drivers.redfish.device_schema import (
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.simulator.rsd import tree
 from valence_sched.simulator.rsd.choice import ChosenSystem
-from valence_sched.simulator.server.documents import Json
+from valence_sched.simulator.server.documents import Json, value_at
 
 RESETS = (
     "On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn",
@@ -54,11 +53,11 @@ def node_document(
 
 def assets(node: Json) -> list[str]:
     """Return the assets that a node cannot be without: its system, and devices outside of it."""
-    systems = [uri for uri in links(tree.value_at(node, "Links", "ComputerSystem")) if uri]
+    systems = [uri for uri in links(value_at(node, "Links", "ComputerSystem")) if uri]
     rest = [
         uri
         for key in ("Processors", "LocalDrives")
-        for uri in links(tree.value_at(node, "Links", key))
+        for uri in links(value_at(node, "Links", key))
         if uri and not any(uri.startswith(f"{system}/") for system in systems)
     ]
     return list(dict.fromkeys([*systems, *rest]))
@@ -66,15 +65,13 @@ def assets(node: Json) -> list[str]:
 
 def volumes(node: Json) -> list[str]:
     """Return the volumes and targets that a node links."""
-    return [uri for uri in links(tree.value_at(node, "Links", "RemoteDrives")) if uri]
+    return [uri for uri in links(value_at(node, "Links", "RemoteDrives")) if uri]
 
 
 def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
     def of(type_: type[Device]) -> list[Json]:
-        own = [
-            uri for uri, it in chosen.devices.items() if isinstance(it, type_) and "#" not in uri
-        ]
-        return [{"@odata.id": uri} for uri in own]
+        own = [uri for uri, it in chosen.devices.items() if isinstance(it, type_)]
+        return [{"@odata.id": uri} for uri in own if "#" not in uri]
 
     pooled = [{"@odata.id": uri} for uri in chosen.pooled]
     drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
@@ -89,11 +86,8 @@ def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
 
 
 def _actions(uri: str, version: str) -> Json:
-    names = ["Assemble", "Reset"]
-    if version >= "2.5":
-        names.append("ForceDelete")
-    found: Json = {
-        f"#ComposedNode.{name}": {"target": f"{uri}/Actions/ComposedNode.{name}"} for name in names
-    }
+    names = ["Assemble", "Reset", *(["ForceDelete"] if version >= "2.5" else [])]
+    target = f"{uri}/Actions/ComposedNode"
+    found: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
     found["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
     return found

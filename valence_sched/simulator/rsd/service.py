@@ -15,7 +15,7 @@ from valence_sched.simulator.rsd import nodes, tree
 from valence_sched.simulator.rsd import volumes as rsd_volumes
 from valence_sched.simulator.rsd.bodies import requested_resources, violations
 from valence_sched.simulator.rsd.choice import AWAY, SystemChooser
-from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply
+from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, value_at
 
 _POWER = {
     "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
@@ -119,7 +119,7 @@ class NodesService:
                 return replies.conflict_reply("Conflict during allocation", [reason])
             volumes.append(uri)
         collection = collections[0]
-        uri = f"{collection}/{tree.free_id(self._documents, collection)}"
+        uri = f"{collection}/{self._documents.free_id(collection)}"
         node = nodes.node_document(uri, body, chosen, volumes, self._version())
         tree.add_member(self._documents, collection, node)
         return SimulatedReply(201, None, {"Location": f"{self._host}{uri}"})
@@ -226,7 +226,7 @@ class NodesService:
                 self._power(uri, "On")
 
     def _is_away(self, uri: str) -> bool:
-        state = tree.value_at(self._documents.get(uri), "Status", "State")
+        state = value_at(self._documents.get(uri), "Status", "State")
         return uri not in self._documents or str(state or "").casefold() in AWAY
 
     def _power(self, uri: str, power: Any) -> None:
@@ -244,7 +244,7 @@ class NodesService:
 
     def _version(self) -> str:
         root = self._documents.get(tree.ROOT)
-        return str(tree.value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
+        return str(value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
 
 
 def _node_uri(uri: str) -> str:
@@ -258,7 +258,7 @@ def _status(health: str) -> Json:
 
 def _erase(device: Json) -> None:
     """Erase a pooled device, unless its document says that it is not erased."""
-    rack = tree.value_at(device, "Oem", "Intel_RackScale")
+    rack = value_at(device, "Oem", "Intel_RackScale")
     if not isinstance(rack, dict):
         return
     erased = rack.get("EraseOnDetach") is not False

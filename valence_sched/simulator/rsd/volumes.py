@@ -18,7 +18,7 @@ from valence_sched.drivers.rsd.schema import StoragePool, StorageService
 from valence_sched.drivers.rsd.stocks import GIB, stocks
 from valence_sched.model.stock import free_amount
 from valence_sched.simulator.rsd import tree
-from valence_sched.simulator.server.documents import DocumentTree, Json
+from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
 WELL = {"State": "Enabled", "Health": "OK"}
 
@@ -79,7 +79,7 @@ def _cut_volume(
     collection = tree.link(storage.json, "Volumes")
     if collection is None or collection not in documents:
         return None
-    id_, size = tree.free_id(documents, collection), round(size_gib * GIB)
+    id_, size = documents.free_id(collection), round(size_gib * GIB)
     capacity = {"Data": {"AllocatedBytes": size}}
     volume = {
         "@odata.type": "#Volume.v1_1_0.Volume",
@@ -106,7 +106,7 @@ def _cut_logical_drive(
     targets = tree.link(storage.json, "RemoteTargets")
     if not drives or not targets or targets not in documents:
         return None
-    id_ = tree.free_id(documents, drives)
+    id_ = documents.free_id(drives)
     uri, link = f"{drives}/{id_}", {"@odata.id": group}
     drive = {
         "@odata.id": uri,
@@ -119,7 +119,7 @@ def _cut_logical_drive(
         "Links": {"LogicalDrives": [link], "PhysicalDrives": [], "UsedBy": [], "Targets": []},
     }
     tree.add_member(documents, drives, drive)
-    number = tree.free_id(documents, targets)
+    number = documents.free_id(targets)
     target = {
         "@odata.id": f"{targets}/{number}",
         "Id": number,
@@ -142,7 +142,7 @@ def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) 
 def _end_target(documents: DocumentTree, storage: StorageService, target: Json) -> None:
     drives = tree.link(storage.json, "LogicalDrives") or ""
     for address in objects(target.get("Addresses")):
-        for unit in objects(tree.value_at(address, "iSCSI", "TargetLUN")):
+        for unit in objects(value_at(address, "iSCSI", "TargetLUN")):
             for uri in links(unit.get("LogicalDrive")):
                 tree.remove_member(documents, drives, uri)
                 for group in tree.members(documents, drives):
@@ -150,15 +150,13 @@ def _end_target(documents: DocumentTree, storage: StorageService, target: Json) 
 
 
 def _consume(pool: Json, size: int) -> None:
-    data = tree.value_at(pool, "Capacity", "Data")
+    data = value_at(pool, "Capacity", "Data")
     if isinstance(data, dict):
         used = StoragePool.used_bytes.of(StoragePool("", pool, NO_NOTES))
         data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 
 def _forget(drive: Json, uri: str) -> None:
-    used = tree.value_at(drive, "Links", "UsedBy")
+    used = value_at(drive, "Links", "UsedBy")
     if isinstance(used, list):
-        drive["Links"]["UsedBy"] = [
-            link for link in used if tree.value_at(link, "@odata.id") != uri
-        ]
+        drive["Links"]["UsedBy"] = [link for link in used if value_at(link, "@odata.id") != uri]
