@@ -92,7 +92,8 @@ class TestCapture(unittest.TestCase):
         for number, aliases in enumerate((None, Aliases(b"k"))):
             readings = [reading("a"), failed("b")]
             for write, name in ((capture.write_file, "x.jsonl"), (capture.write_trees, "tree")):
-                result = write(readings, self.path(f"{number}{name}"), aliases, [CANARY])
+                redactor = capture.Redactor(aliases, [CANARY])
+                result = write(readings, self.path(f"{number}{name}"), redactor)
                 self.assertNotIn(CANARY, str(result))
         written = self.everything()
         self.assertIn(b"redfish/v1/index.json", written)
