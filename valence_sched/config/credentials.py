@@ -34,10 +34,8 @@ class SecureFile:
         """Return a password; CredentialError if the file has none."""
         value = self._read().get(name)
         if not value:
-            raise CredentialError(
-                f"{self.path} holds no password for it: type it again with podm set NAME "
-                "--password-prompt"
-            )
+            hint = "type it again with podm set NAME --password-prompt"
+            raise CredentialError(f"{self.path} holds no password for it: {hint}")
         return value
 
     def check(self) -> None:

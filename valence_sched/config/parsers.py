@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the flavors, policies, requests and resources files."""
+"""Parses the flavors, policies, requests and resources files; detects the format of a flavor."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
-from valence_sched.config.foreign.detect import parse_flavor
+from valence_sched.config.foreign import nova, rsd, valence
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError
 from valence_sched.model import expression, extra_specs, request
@@ -19,6 +19,7 @@ from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 
 T = TypeVar("T")
+FOREIGN = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flavor))
 
 
 def parse_flavors(
@@ -51,6 +52,20 @@ def parse_flavors(
         except RequestError as error:
             raise error.at(f"{file}: {path}") from None
     return [flavor for _, flavor in flavors]
+
+
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+    """Parse a flavor or a compose body: our own, Valence's, Nova's, or an RSD Allocate body.
+
+    Our own flavors are a superset of Valence's, so all other documents are parsed as such.
+    """
+    for recognises, parse in FOREIGN:
+        if recognises(document):
+            parsed = parse(document, cursor, known)
+            if not parsed.flavor.needs:
+                raise cursor.error("nothing asked for", "at least one amount or device")
+            return parsed
+    return valence.parse_flavor(document, cursor, known)
 
 
 def _check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:

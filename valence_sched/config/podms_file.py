@@ -147,7 +147,5 @@ def _capabilities(spec: PodmSpec, file: str, path: str) -> dict[str, tuple[str, 
             return parse_capabilities(spec.capabilities)
         except ValueError as error:
             raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
-    return {
-        key: (values,) if isinstance(values, str) else values
-        for key, values in spec.capabilities.items()
-    }
+    items = spec.capabilities.items()
+    return {key: (values,) if isinstance(values, str) else values for key, values in items}

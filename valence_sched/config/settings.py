@@ -70,11 +70,9 @@ class Configuration:
     """
 
     def __init__(
-        self,
-        environ: Mapping[str, str] | None = None,
-        stdin: BinaryIO | None = None,
-        cloud: Cloud | None = None,
-    ) -> None:
+        self, environ: Mapping[str, str] | None = None,
+        stdin: BinaryIO | None = None, cloud: Cloud | None = None,
+    ) -> None:  # fmt: skip
         self.environ = os.environ if environ is None else environ
         self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []

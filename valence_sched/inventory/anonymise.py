@@ -134,10 +134,7 @@ def anonymise_podm(aliases: Aliases, podm: FullPodm) -> FullPodm:
 
 def anonymise_documents(aliases: Aliases, documents: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded documents by URI without names; links lead to the same documents."""
-    by_alias = {
-        aliases.uri(uri): _json(aliases, json, "", 200)
-        for uri, json in documents.items()
-    }  # fmt: skip
+    by_alias = {aliases.uri(uri): _json(aliases, json, "", 200) for uri, json in documents.items()}
     originals = {text.casefold() for text in aliases.originals if len(text) >= 4}
     return {uri: _keys(aliases, json, originals) for uri, json in by_alias.items()}
 
@@ -202,10 +199,8 @@ def _json(aliases: Aliases, json: Any, key: str, depth: int) -> Any:
     if depth == 0:
         return None
     if isinstance(json, dict):
-        return {
-            _key(aliases, name): _json(aliases, value, name, depth - 1)
-            for name, value in json.items()
-        }
+        items = ((name, _json(aliases, value, name, depth - 1)) for name, value in json.items())
+        return {_key(aliases, name): value for name, value in items}
     if isinstance(json, list):
         return [_json(aliases, item, key, depth - 1) for item in json]
     if isinstance(json, str):

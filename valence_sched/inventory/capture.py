@@ -29,8 +29,7 @@ from valence_sched.errors import (
     UsageError,
     one_line,
 )
-from valence_sched.inventory import anonymise
-from valence_sched.inventory.anonymise import Aliases
+from valence_sched.inventory.anonymise import Aliases, anonymise_documents, anonymise_podm
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model import redact
@@ -77,10 +76,8 @@ class Redactor:
             podm = redact.redact_podm(reading.podm, self._secrets)
             documents = redact.redact_documents(reading.documents, self._secrets)
             if self._aliases is not None:
-                podm = anonymise.anonymise_podm(self._aliases, podm)
-                documents = anonymise.anonymise_documents(
-                    self._aliases, tree_writer.join_pages(documents)
-                )
+                podm = anonymise_podm(self._aliases, podm)
+                documents = anonymise_documents(self._aliases, tree_writer.join_pages(documents))
             yield Reading(podm, reading.failure, documents=documents)
 
 
@@ -100,36 +97,23 @@ def recorded_readings(
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            yield Reading(
-                podm, documents=dict(tree_documents(record.tree, record.file, diagnostics))
-            )
+            tree = dict(tree_documents(record.tree, record.file, diagnostics))
+            yield Reading(podm, documents=tree)
 
 
-def write_file(
-    readings: Iterable[Reading],
-    file: str,
-    aliases: Aliases | None = None,
-    secrets: Collection[str] = (),
-) -> CaptureResult:
+def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> CaptureResult:
     """Write readings as one inventory, whole or not at all; InputError if that is impossible."""
-    redactor = Redactor(aliases, secrets)
     podms = (_empty_podm(reading) for reading in redactor.redact(readings))
     count, blocks = files.write_inventory(podms, file)
     return CaptureResult(count, blocks, 0, redactor.failures, [])
 
 
-def write_trees(
-    readings: Iterable[Reading],
-    folder: str,
-    aliases: Aliases | None = None,
-    secrets: Collection[str] = (),
-) -> CaptureResult:
+def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) -> CaptureResult:
     """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
 
     Raises:
         InputError, PodmError: the folder cannot be made; no pod manager could be read.
     """
-    redactor = Redactor(aliases, secrets)
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
@@ -223,8 +207,8 @@ class Captures:
             secrets = reader.passwords()
             readings = self._live_readings(reader)
         if tree is not None:
-            return write_trees(readings, tree, aliases, secrets)
-        return write_file(readings, file or "", aliases, secrets)
+            return write_trees(readings, tree, Redactor(aliases, secrets))
+        return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
         """Return aliases for names: under the key in an environment variable, or one of this run.

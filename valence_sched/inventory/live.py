@@ -106,7 +106,11 @@ class LiveReader:
             store = stack.enter_context(self._registry.store()) if self._uses_state else None
             answers = stack.enter_context(contextlib.closing(self._answers(targets)))
             for batch in _batches(zip(self.members, member_targets, strict=True)):
-                readings = [(member, self._reading(member, one, answers)) for member, one in batch]
+                readings = []
+                for member, one in batch:
+                    self._slowest = member.registration.name
+                    reading = next(answers) if isinstance(one, ReadTarget) else one
+                    readings.append((member, reading))
                 podms = [reading.podm for member, reading in readings
                          if member.uses_state and reading.failure is None]  # fmt: skip
                 stored = self._remember(podms, store)
@@ -122,12 +126,6 @@ class LiveReader:
                 reported = store.load_podms(self.reporting_names)
             names = [name for name in self.reporting_names if name in reported]
             yield from (Reading(reported[name]) for name in names)
-
-    def _reading(
-        self, member: Member, one: ReadTarget | Reading, answers: Iterator[Reading]
-    ) -> Reading:
-        self._slowest = member.registration.name
-        return next(answers) if isinstance(one, ReadTarget) else one
 
     def _targets(self) -> list[ReadTarget | Reading]:
         """Return the target of each member, or a failed reading where it cannot be read.

@@ -13,14 +13,8 @@ from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.settings import Configuration, Homes
 from valence_sched.errors import NameTaken, SchedulerError, StoreError, UnknownName, UsageError
-from valence_sched.inventory.members import (
-    Member,
-    catalogue_members,
-    check_names,
-    read_podms,
-    select_members,
-    validate_registration,
-)
+from valence_sched.inventory import members
+from valence_sched.inventory.members import Member
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import Registration
 
@@ -91,7 +85,7 @@ class Registry:
 
     def create(self, registration: Registration, password: str | None = None) -> None:
         """Register a pod manager, and store its typed password; errors as for :meth:`check_new`."""
-        validate_registration(registration)
+        members.validate_registration(registration)
         with self.store() as store:
             store.register(registration)
             try:
@@ -107,14 +101,14 @@ class Registry:
             NameTaken: another pod manager has the name.
             InputError, UnknownName: its URL or name is invalid; its driver is unknown.
         """
-        validate_registration(registration)
+        members.validate_registration(registration)
         if registration.name in [one.name for one in self.registrations()]:
             raise NameTaken(f"a pod manager named {registration.name!r} is registered already: "
                             "change it with podm set, or choose another name")  # fmt: skip
 
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; InputError or UnknownName if it is invalid."""
-        validate_registration(registration)
+        members.validate_registration(registration)
         with self.store() as store:
             self._store_password(registration, password)
             store.change(registration)
@@ -134,10 +128,8 @@ class Registry:
 
     def password(self, registration: Registration) -> str | None:
         """Return the password of a pod manager; CredentialError as for a reference."""
-        environ = self._config.environ
-        return credentials.read_password(
-            registration.password, registration.name, environ, self.passwords
-        )  # fmt: skip
+        reference, name = registration.password, registration.name
+        return credentials.read_password(reference, name, self._config.environ, self.passwords)
 
     def members(self, live: ReadOptions) -> list[Member]:
         """Return the pod managers that a command applies to, in the order they are named.
@@ -148,7 +140,7 @@ class Registry:
         Raises:
             DuplicateId, InputError: two have one name; a file breaks its format.
         """
-        return select_members(self.all_members(live), live.only)
+        return members.select_members(self.all_members(live), live.only)
 
     def uses_state(self, live: ReadOptions) -> bool:
         """Return whether a command applies to the pod managers of the state."""
@@ -158,16 +150,13 @@ class Registry:
         """Return all members, selected or not; errors as for members."""
         uses_state = self.uses_state(live)
         registrations = self.registrations() if uses_state else []
-        members = [Member(one, self.where, True) for one in registrations]
-        members += [
-            Member(one, file, uses_state)
-            for file, data in self._files(live)
-            for one in read_podms(data, file)
-        ]
+        found = [Member(one, self.where, True) for one in registrations]
+        for file, data in self._files(live):
+            found += [Member(one, file, uses_state) for one in members.read_podms(data, file)]
         if live.catalogue is not None:
-            members = list(catalogue_members(live.catalogue, members))
-        check_names(members)
-        return members
+            found = list(members.catalogue_members(live.catalogue, found))
+        members.check_names(found)
+        return found
 
     def _files(self, live: ReadOptions) -> Iterator[tuple[str, bytes]]:
         own = self._config.user_file("podms.yaml")

@@ -22,9 +22,7 @@ def _count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
 
 _NUMBER = sa.bindparam("number", type_=sa.Integer)
 _KEYS = sa.bindparam("keys", type_=sa.String, expanding=True)
-_ADVANCE_SHARD = (
-    sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
-)
+_ADVANCE = sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
 _MARK_USAGE = sa.update(_podms).where(_podms.c.podm_key.in_(_KEYS)).values(moved=_count_of(_NUMBER))
 _MARK_CONTENT = _MARK_USAGE.values(read_moved=_count_of(_NUMBER))
 _INSERT_PART = sa.insert(tables.claim_parts).values(
@@ -49,7 +47,7 @@ def log_changes(
         for key in keys:
             shards.setdefault(shard_of(key), ([], []))[column].append(key)
     for shard, changed in sorted(shards.items()):
-        connection.execute(_ADVANCE_SHARD, {"number": shard})
+        connection.execute(_ADVANCE, {"number": shard})
         for statement, keys in zip((_MARK_USAGE, _MARK_CONTENT), changed, strict=True):
             if keys:
                 connection.execute(statement, {"number": shard, "keys": sorted(keys)})
@@ -57,5 +55,5 @@ def log_changes(
 
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
     """Record that a claim holds a part of a pod manager from now on."""
-    connection.execute(_ADVANCE_SHARD, {"number": shard_of(key)})
+    connection.execute(_ADVANCE, {"number": shard_of(key)})
     connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName, one_line
 from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
 from valence_sched.model.inventory import to_json
+from valence_sched.model.lifecycle import Event
 from valence_sched.store import tables
 from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.tables import key_of, now
@@ -70,13 +71,9 @@ def get(connection: sa.Connection, claim_id: str) -> Claim:
 
 
 def change_state(
-    connection: sa.Connection,
-    claim_id: str,
-    before: Sequence[State],
-    after: State,
-    *where: sa.ColumnElement[bool],
-    **values: Any,
-) -> bool:
+    connection: sa.Connection, claim_id: str, before: Sequence[State], after: State,
+    *where: sa.ColumnElement[bool], **values: Any,
+) -> bool:  # fmt: skip
     """Move a claim to another state if it is in one of ``before``; return whether it was."""
     changed = connection.execute(
         sa.update(_table)
@@ -95,48 +92,43 @@ def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimS
 
 
 def add_event(
-    connection: sa.Connection,
-    kind: str,
-    claim_id: str | None = None,
-    podm: str | None = None,
-    words: str | None = None,
+    connection: sa.Connection, kind: str, claim_id: str, podm: str = "", words: str | None = None
 ) -> None:
     """Record what happened to a claim."""
-    connection.execute(
-        sa.insert(tables.events).values(
-            at=now(), kind=kind, claim_id=claim_id, podm=podm, words=words and words[:1024]
-        )
-    )
+    row = {
+        "kind": kind,
+        "claim_id": claim_id,
+        "podm": podm or None,
+        "words": words and words[:1024],
+    }
+    connection.execute(sa.insert(tables.events).values(at=now(), **row))
 
 
 def end_hint(claim: Claim) -> str:
     """Return why a claim cannot be ended in its state."""
     if claim.state == "COMPOSING":
         return "something may be there by now: reap it once its time is over"
-    return (
-        "it has ended already" if claim.state not in ACTIVE_STATES else "that is not for this state"
-    )
+    ended = claim.state not in ACTIVE_STATES
+    return "it has ended already" if ended else "that is not for this state"
 
 
 def end(
-    connection: sa.Connection, claim_id: str, before: tuple[State, ...], after: State,
+    connection: sa.Connection,
+    claim_id: str,
+    before: Sequence[State],
+    after: State,
     note: str | None,
-) -> bool:  # fmt: skip
+) -> bool:
     """End a claim; from now on what it holds may be freed, and its key is free."""
-    return change_state(
-        connection, claim_id, before, after, note=note, consumer_key=None, sweep_at=0.0
-    )
+    values = {"note": note, "consumer_key": None, "sweep_at": 0.0}
+    return change_state(connection, claim_id, before, after, **values)
 
 
 def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim:
     """Add a part to a prepared claim, unless it holds one of this pod manager already."""
     parts, of = tables.claim_parts.c, tables.claims.c
-    held = connection.scalar(
-        sa.select(parts.claim_id).where(
-            parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
-        )
-    )
-    if held is None:
+    query = sa.select(parts.claim_id).where(parts.podm_key == key_of(part.podm))
+    if connection.scalar(query.where(parts.claim_id == claim_id)) is None:
         hold(connection, claim_id, part, lock(connection, part))
     # after the row of the pod manager: every transaction locks them in this order
     state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
@@ -147,12 +139,9 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
     """Make a prepared claim a held one: its one row decides for all its parts."""
-    of = tables.claims.c
-    expires_at = now() + ttl_s
-    changed = change_state(
-        connection, claim_id, ["PREPARED"], "HELD", of.sweep_at > now(),
-        expires_at=expires_at, sweep_at=expires_at,
-    )  # fmt: skip
+    unexpired, expires_at = _table.c.sweep_at > now(), now() + ttl_s
+    times = {"expires_at": expires_at, "sweep_at": expires_at}
+    changed = change_state(connection, claim_id, ["PREPARED"], "HELD", unexpired, **times)
     claim = get(connection, claim_id)
     if not changed and claim.state != "HELD":  # held: the answer to an earlier commit was lost
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {claim.state}")
@@ -161,7 +150,7 @@ def commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
 
 def find_by_key(
     connection: sa.Connection, owner: str | None, key: str, content: str
-) -> Claim | None:  # fmt: skip
+) -> Claim | None:
     """Return the claim of an owner's key, None for none.
 
     Raises:
@@ -173,8 +162,7 @@ def find_by_key(
     if not claims:
         return None
     claim = claims[0]
-    expired = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id))
-    if expired:
+    if connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id)):
         raise ExpiredConflict
     if claim.content != content:
         raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
@@ -182,3 +170,30 @@ def find_by_key(
     if claim.state == "PREPARED":
         raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
     return claim
+
+
+def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
+    """Return the ``last`` events, of one claim or of all, the oldest first."""
+    of = tables.events.c
+    query = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
+    if claim is not None:
+        query = query.where(of.claim_id == claim)
+    rows = connection.execute(query.order_by(of.number.desc()).limit(last)).mappings().all()
+    history = _creation_events(connection, claim, last)
+    history += [Event(**row) for row in reversed(rows)]
+    if claim is None:  # of one claim, its creation always comes first
+        history.sort(key=lambda event: event.at)
+    return history[-last:]
+
+
+def _creation_events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
+    of = tables.claims.c
+    query = sa.select(of.created_at, of.id, of.owner, of.document)
+    if claim is not None:
+        query = query.where(of.id == claim)
+    rows = connection.execute(query.order_by(of.created_at.desc(), of.id.desc()).limit(last)).all()
+    return [
+        Event(at=at, kind="prepared" if len(decode_parts(document)) > 1 else "held",
+              claim=claim_id, words=owner)
+        for at, claim_id, owner, document in reversed(rows)
+    ]  # fmt: skip

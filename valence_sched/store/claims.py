@@ -9,14 +9,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
 from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.store import claim_rows, expiry, podms, settle, tables
-from valence_sched.store.database import Database
+from valence_sched.store.claim_rows import change_state, state_error
+from valence_sched.store.database import Database, Work
 from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.reassign import reassign_blocks, split_claim
 from valence_sched.store.tables import key_of, now
@@ -37,8 +38,8 @@ class Claims:
     """The claims of a store; ``ids`` makes the id of each new one."""
 
     def __init__(self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]):
-        self._database = database
-        self._ids = ids
+        self._database, self._ids = database, ids
+        self._read, self._write = database.read, database.write
 
     def create(
         self,
@@ -61,8 +62,7 @@ class Claims:
         """
         if not parts or ttl_s <= 0:
             raise UsageError("a claim is of at least one node, and for more than 0 seconds")
-        ordered = tuple(sorted(parts, key=lambda part: key_of(part.podm)))
-        first, *others = ordered
+        first, *others = sorted(parts, key=lambda part: key_of(part.podm))
         claim = Claim(
             id=self._ids(),
             state="PREPARED" if others else "HELD",
@@ -78,24 +78,23 @@ class Claims:
         try:
             for part in others:
                 self._write_expiring(lambda c, part=part: claim_rows.add_part(c, claim.id, part))  # type: ignore[misc]
-            return self._database.write(lambda c: claim_rows.commit(c, claim.id, ttl_s), "claiming")
+            return self._write(lambda c: claim_rows.commit(c, claim.id, ttl_s), "claiming")
         except BaseException:
             self._abort(claim.id)
             raise
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
         """Return the claim of a key, None for none; NameTaken for other content."""
+        digest = key_of(content)
         try:
-            return self._database.read(
-                lambda c: claim_rows.find_by_key(c, owner, key, key_of(content)), "reading"
-            )
+            return self._read(lambda c: claim_rows.find_by_key(c, owner, key, digest), "reading")
         except ExpiredConflict:
             expiry.expire_claims(self._database)
             return None
 
     def show(self, claim_id: str) -> Claim:
         """Return a claim; UnknownName when there is none."""
-        return self._database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
+        return self._read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         """Let a claim expire ``ttl_s`` from now; ClaimState if it ended or never expires."""
@@ -105,17 +104,13 @@ class Claims:
             expires_at = now() + ttl_s
             unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
             sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
+            times = {"expires_at": expires_at, "sweep_at": sweep_at}
             for state in ("HELD", "COMPOSING"):
-                if claim_rows.change_state(
-                    connection, claim_id, [state], state, unexpired,
-                    expires_at=expires_at, sweep_at=sweep_at,
-                ):  # fmt: skip
+                if change_state(connection, claim_id, [state], state, unexpired, **times):
                     return claim_rows.get(connection, claim_id)
-            raise claim_rows.state_error(
-                connection, claim_id, "only one that is held can be renewed"
-            )
+            raise state_error(connection, claim_id, "only one that is held can be renewed")
 
-        return self._database.write(work, "renewing a claim")
+        return self._write(work, "renewing a claim")
 
     def release(self, claim_id: str, note: str | None = None) -> Claim:
         """End a claim and free all that it holds; releasing it again changes nothing.
@@ -143,32 +138,26 @@ class Claims:
         return self._end(claim_id, work, "giving up a claim", "FAILED")
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a held claim expire no more, as it is to be composed; ClaimState if it is not held."""
+        """Let a held claim expire no more, as it is to be composed; ClaimState if it is not."""
         attempts = itertools.count()
 
         def work(connection: sa.Connection) -> Claim:
             unexpired = tables.claims.c.sweep_at > now()
+            times = {"sweep_at": None, "expires_at": now() + ttl_s}
             retried = next(attempts) > 0
-            if not claim_rows.change_state(
-                connection, claim_id, ["HELD"], "COMPOSING", unexpired,
-                sweep_at=None, expires_at=now() + ttl_s,
-            ):  # fmt: skip
-                claim = claim_rows.get(connection, claim_id)
-                if retried and claim.state == "COMPOSING":
-                    return claim  # the answer to the commit was lost, the commit was not
-                raise claim_rows.state_error(
-                    connection, claim_id, "only one that is held is composed"
-                )
-            return claim_rows.get(connection, claim_id)
+            changed = change_state(connection, claim_id, ["HELD"], "COMPOSING", unexpired, **times)
+            claim = claim_rows.get(connection, claim_id)
+            # after a retry: the answer to the commit was lost, the commit was not
+            if changed or (retried and claim.state == "COMPOSING"):
+                return claim
+            raise state_error(connection, claim_id, "only one that is held is composed")
 
-        return self._database.write(work, "noting what is to be composed")
+        return self._write(work, "noting what is to be composed")
 
     def note_reserving(self, claim_id: str) -> None:
         """Record that from now on the pod manager may have blocks reserved for a claim."""
-        self._database.write(
-            lambda c: claim_rows.add_event(c, "reserving", claim_id),
-            "noting what is to be reserved",
-        )
+        doing = "noting what is to be reserved"
+        self._write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
 
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
         """Record the nodes of a claim; it settles at once if a reading shows them already.
@@ -186,25 +175,24 @@ class Claims:
                 return claim
             if claim.state == "COMPOSING":
                 reassign_blocks(connection, claim, nodes)
-            if not claim_rows.change_state(
-                connection, claim_id, ["COMPOSING"], "COMPOSED", expires_at=None, sweep_at=None
-            ):
-                raise claim_rows.state_error(connection, claim_id, "it was not being composed")
+            never = {"expires_at": None, "sweep_at": None}
+            if not change_state(connection, claim_id, ["COMPOSING"], "COMPOSED", **never):
+                raise state_error(connection, claim_id, "it was not being composed")
             settle.write_nodes(connection, nodes)
             return claim
 
         self._write_expiring(work, "noting what was composed")
         for podm in sorted({node.podm for node in nodes}, key=key_of):
-            self._database.write(lambda c, podm=podm: podms.settle_stored(c, podm), "settling")  # type: ignore[misc]
+            self._write(lambda c, podm=podm: podms.settle_stored(c, podm), "settling")  # type: ignore[misc]
         return self.show(claim_id)
 
     def split(self, claim_id: str) -> Sequence[Claim]:
         """Return claims of one node each in place of a held claim; ClaimState if it is not held."""
-        return self._database.write(lambda c: split_claim(c, claim_id), "splitting a claim")
+        return self._write(lambda c: split_claim(c, claim_id), "splitting a claim")
 
     def list_stuck(self) -> Sequence[Claim]:
         """Return claims that are being composed for longer than they were meant to be."""
-        return self._database.read(expiry.stuck_claims, "reading claims")
+        return self._read(expiry.stuck_claims, "reading claims")
 
     def expire(self) -> None:
         """End expired claims; a user who may only read leaves that to others."""
@@ -216,14 +204,12 @@ class Claims:
 
         A claim that was being composed is only listed: its pod manager knows what became of it.
         """
-        expired = self._database.read(expiry.expired_claims, "reading claims")
+        expired = self._read(expiry.expired_claims, "reading claims")
         if not dry_run:
             expiry.expire_claims(self._database)
-        stuck = self._database.read(expiry.stuck_claims, "reading claims")
         freed = [ReapResult(claim, "expired: freed what it held") for claim in expired]
-        return freed + [
-            ReapResult(claim, "was being composed: ask its pod manager") for claim in stuck
-        ]
+        stuck = "was being composed: ask its pod manager"
+        return [*freed, *(ReapResult(claim, stuck) for claim in self.list_stuck())]
 
     def list(
         self,
@@ -233,10 +219,8 @@ class Claims:
     ) -> Sequence[Claim]:
         """Return claims in these states, the oldest first; of one pod manager or owner if given."""
         of = tables.claims.c
-        of_owner = sa.true() if owner is None else of.owner == owner
-        claims = self._database.read(
-            lambda c: claim_rows.find(c, of.state.in_(states), of_owner), "reading claims"
-        )
+        where = (of.state.in_(states), sa.true() if owner is None else of.owner == owner)
+        claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
         return [claim for claim in claims if podm is None or podm in claim.podms]
 
     def _begin(self, claim: Claim, part: ClaimPart, ttl_s: float) -> Claim:
@@ -247,48 +231,36 @@ class Claims:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
                     return other
-            if next(attempts) and (
-                own := claim_rows.find(connection, tables.claims.c.id == claim.id)
-            ):
+            own_id = tables.claims.c.id == claim.id
+            if next(attempts) and (own := claim_rows.find(connection, own_id)):
                 return own[0]  # the answer to the commit was lost, the commit was not
             locked = lock(connection, part)
-            timed = msgspec.structs.replace(
-                claim, created_at=locked.at, expires_at=locked.at + ttl_s
-            )
+            timed = replace(claim, created_at=locked.at, expires_at=locked.at + ttl_s)
             claim_rows.insert(connection, timed)
             hold(connection, claim.id, part, locked)
             return timed
 
         return self._write_expiring(work)
 
-    def _write_expiring(
-        self, work: Callable[[sa.Connection], Claim], doing: str = "claiming"
-    ) -> Claim:
+    def _write_expiring(self, work: Work[Claim], doing: str = "claiming") -> Claim:
         """Run a transaction again after ending the expired claims that are in its way."""
         for _ in range(MOST_EXPIRY_ROUNDS):
             try:
-                return self._database.write(work, doing)
+                return self._write(work, doing)
             except ExpiredConflict:
                 expiry.expire_claims(self._database)
         raise ClaimLost("claims whose time is over could not be swept away: run claim reap")
 
     def _abort(self, claim_id: str) -> None:
-        self._database.write(
-            lambda c: claim_rows.end(
-                c, claim_id, ("PREPARED",), "FAILED", "not all of it could be had"
-            ),
-            "giving up a claim",
-        )
+        doing, note = "giving up a claim", "not all of it could be had"
+        self._write(lambda c: claim_rows.end(c, claim_id, ["PREPARED"], "FAILED", note), doing)
         expiry.free_claim(self._database, claim_id)
 
-    def _end(
-        self, claim_id: str, work: Callable[[sa.Connection], bool], doing: str, state: State
-    ) -> Claim:
-        ended = self._database.write(work, doing)
+    def _end(self, claim_id: str, work: Work[bool], doing: str, state: State) -> Claim:
+        ended = self._write(work, doing)
         claim = self.show(claim_id)
         if not ended and claim.state != state:
-            raise ClaimState(
-                one_line(f"claim {claim_id} is {claim.state}: {claim_rows.end_hint(claim)}")
-            )
+            hint = claim_rows.end_hint(claim)
+            raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(self._database, claim_id)
         return claim

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from valence_sched.store import faults
+from valence_sched.store.faults import is_disconnect, is_retryable, store_error
 from valence_sched.store.url import StoreUrl
 
 T = TypeVar("T")
+Work = Callable[[sa.Connection], T]
 
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
@@ -49,11 +49,11 @@ class Database:
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
 
-    def read(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
+    def read(self, work: Work[T], doing: str = "") -> T:
         """Return the result of ``work`` in one consistent snapshot."""
         return self._run(work, doing, write=False)
 
-    def write(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
+    def write(self, work: Work[T], doing: str = "") -> T:
         """Return what ``work`` returns once all it wrote is committed.
 
         ``work`` runs again as a whole when another transaction was in the way or the connection
@@ -70,46 +70,36 @@ class Database:
         self.writer.dispose()
         self.reader.dispose()
 
-    def _run(self, work: Callable[[sa.Connection], T], doing: str, *, write: bool) -> T:
+    def _run(self, work: Work[T], doing: str, *, write: bool) -> T:
         def run() -> T:
-            with self._transaction(write) as connection:
+            self.counts.transactions += 1
+            engine = self.writer if write else self.reader
+            with engine.connect() as connection, connection.begin():
                 return work(connection)
 
         return self.retry(run, doing, write=write)
 
     def retry(
-        self,
-        work: Callable[[], T],
-        doing: str,
-        *,
-        write: bool = False,
-        attempts: int = MOST_ATTEMPTS,
+        self, work: Callable[[], T], doing: str, *, write: bool = False, most: int = MOST_ATTEMPTS
     ) -> T:
         """Return what ``work`` returns, run again after failures that may not repeat.
 
         Raises:
             StoreError: the failure is of another kind, or the last of so many attempts failed.
         """
-        for attempt in range(1, attempts + 1):
+        for attempt in range(1, most + 1):
             try:
                 return work()
             except sa.exc.DBAPIError as error:
                 # a transaction that hits a unique key sees on its next run who holds it
                 conflict = write and isinstance(error, sa.exc.IntegrityError)
-                again = conflict or faults.is_retryable(error) or faults.is_disconnect(error)
-                if not again or attempt == attempts:
-                    raise faults.store_error(error, self.address, doing) from None
+                again = conflict or is_retryable(error) or is_disconnect(error)
+                if not again or attempt == most:
+                    raise store_error(error, self.address, doing) from None
                 self._pause(attempt)
             except sa.exc.SQLAlchemyError as error:
-                raise faults.store_error(error, self.address, doing) from None
+                raise store_error(error, self.address, doing) from None
         raise AssertionError("unreachable")
-
-    @contextlib.contextmanager
-    def _transaction(self, write: bool) -> Iterator[sa.Connection]:
-        self.counts.transactions += 1
-        engine = self.writer if write else self.reader
-        with engine.connect() as connection, connection.begin():
-            yield connection
 
     def _pause(self, attempt: int) -> None:
         """Wait before the next attempt: longer each time, and never as long as another process."""

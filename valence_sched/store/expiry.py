@@ -7,13 +7,13 @@ another, by any process, so that no transaction spans two of them. Time is the d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from valence_sched.model.claim import FINAL_STATES, Claim
 from valence_sched.store import change_log, claim_rows, holds, podms, tables
+from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
 from valence_sched.store.tables import CHUNK, now, statement_time
 
@@ -28,19 +28,14 @@ def expired_claims(connection: sa.Connection) -> list[Claim]:
 
 def stuck_claims(connection: sa.Connection) -> list[Claim]:
     """Return claims that are being composed for longer than they were meant to be."""
-    return claim_rows.find(
-        connection, _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
-    )
+    overdue = _claims.c.expires_at <= statement_time()
+    return claim_rows.find(connection, _claims.c.state == "COMPOSING", overdue)
 
 
 def expire_claims(database: Database) -> int:
     """End all expired claims and free what they held; return how many."""
-    ids = database.read(
-        lambda c: c.scalars(
-            sa.select(_claims.c.id).where(_claims.c.sweep_at <= statement_time())
-        ).all(),
-        "reading claims",
-    )
+    query = sa.select(_claims.c.id).where(_claims.c.sweep_at <= statement_time())
+    ids = database.read(lambda c: c.scalars(query).all(), "reading claims")
     for claim_id in ids:
         database.write(lambda c, id_=claim_id: _expire(c, id_), "ending a claim")  # type: ignore[misc]
         free_claim(database, claim_id)
@@ -57,28 +52,22 @@ def free_claim(database: Database, claim_id: str) -> None:
 
 
 def _expire(connection: sa.Connection, claim_id: str) -> bool:
-    return claim_rows.change_state(
-        connection, claim_id, ("PREPARED", "HELD"), "EXPIRED", _claims.c.sweep_at <= now(),
-        consumer_key=None, sweep_at=0.0,
-    )  # fmt: skip
+    ended = {"consumer_key": None, "sweep_at": 0.0}
+    due = _claims.c.sweep_at <= now()
+    return change_state(connection, claim_id, ["PREPARED", "HELD"], "EXPIRED", due, **ended)
 
 
 def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
     podms.lock_row(connection, key)
-    ended = connection.scalar(
-        sa.select(_claims.c.sweep_at <= now()).where(_claims.c.id == claim_id)
-    )
-    if ended and holds.drop(connection, claim_id, key):
+    query = sa.select(_claims.c.sweep_at <= now()).where(_claims.c.id == claim_id)
+    if connection.scalar(query) and holds.drop(connection, claim_id, key):
         change_log.log_changes(connection, [key])
 
 
 def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
     held = sa.exists().where(_parts.c.claim_id == claim_id)
-    connection.execute(
-        sa.update(_claims)
-        .where(_claims.c.id == claim_id, _claims.c.sweep_at <= now(), ~held)
-        .values(sweep_at=None)
-    )
+    ended = sa.and_(_claims.c.id == claim_id, _claims.c.sweep_at <= now(), ~held)
+    connection.execute(sa.update(_claims).where(ended).values(sweep_at=None))
 
 
 class PurgeCounts(NamedTuple):
@@ -125,9 +114,13 @@ def _old_events(older_than_s: float) -> sa.ColumnElement[bool]:
     return sa.and_(_events.c.at < statement_time() - older_than_s, ~has_claim)
 
 
+def _old_decisions(older_than_s: float) -> sa.ColumnElement[bool]:
+    return _decisions.c.decided_at < statement_time() - older_than_s
+
+
 def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     query = sa.select(_claims.c.id).where(_purgeable(older_than_s)).order_by(_claims.c.id)
-    ids: Sequence[str] = connection.scalars(query.limit(CHUNK)).all()
+    ids = connection.scalars(query.limit(CHUNK)).all()
     if not ids:
         return PurgeCounts(0, 0, 0)
     events = connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
@@ -137,9 +130,7 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
 
 def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
-    decisions = connection.execute(
-        sa.delete(_decisions).where(_decisions.c.decided_at < statement_time() - older_than_s)
-    )
+    decisions = connection.execute(sa.delete(_decisions).where(_old_decisions(older_than_s)))
     return PurgeCounts(0, events.rowcount, decisions.rowcount)
 
 
@@ -150,7 +141,5 @@ def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
 
     ended = sa.select(_claims.c.id).where(_purgeable(older_than_s))
     events = sa.or_(_old_events(older_than_s), _events.c.claim_id.in_(ended))
-    old = _decisions.c.decided_at < statement_time() - older_than_s
-    return PurgeCounts(
-        count(_claims, _purgeable(older_than_s)), count(_events, events), count(_decisions, old)
-    )
+    claims, decisions = _purgeable(older_than_s), _old_decisions(older_than_s)
+    return PurgeCounts(count(_claims, claims), count(_events, events), count(_decisions, decisions))

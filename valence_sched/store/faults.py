@@ -41,13 +41,6 @@ def is_disconnect(error: sa.exc.DBAPIError) -> bool:
     return error.connection_invalidated or (_sqlstate(error) or "").startswith(("08", "57P"))
 
 
-def wrap_driver_error(error: Exception) -> sa.exc.DBAPIError:
-    """Return a driver's own error as SQLAlchemy would have raised it."""
-    if isinstance(error, sa.exc.DBAPIError):
-        return error
-    return sa.exc.OperationalError(None, None, error)
-
-
 class RowRefused(StoreError):
     """The engine cannot store a value of one row; it may well store other rows."""
 
@@ -68,8 +61,7 @@ def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreEr
 def _engine_message(error: BaseException) -> str:
     """Return the first line of the engine's message; PyMySQL gives a number before it."""
     words = next((arg for arg in reversed(error.args) if isinstance(arg, str)), "")
-    text = (words or str(error) or type(error).__name__).strip().splitlines()[0]
-    return text.strip()
+    return (words or str(error) or type(error).__name__).strip().splitlines()[0].strip()
 
 
 def _kind(error: sa.exc.DBAPIError) -> str:

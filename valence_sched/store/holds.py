@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -35,44 +35,38 @@ class ConflictingClaim(NamedTuple):
         return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
 
 
-def raise_block_conflict(
-    connection: sa.Connection, podm: str, uri: str, claims: list[str]
-) -> NoReturn:
-    """Raise ClaimLost for a block that claims hold; ExpiredConflict if one has expired."""
-    conflicts = _conflicting_claims(connection, tables.claims.c.id.in_(claims))
+def _block_conflict(connection: sa.Connection, podm: str, uri: str, ids: list[str]) -> ClaimLost:
+    """Return the error for a block that claims hold; ExpiredConflict if one has expired."""
+    conflicts = _conflicting_claims(connection, ids)
     block = f"block {uri} of pod manager {podm!r}"
     if not conflicts:
-        raise ClaimLost(f"{block} has no place for another node", podm)
-    raise ClaimLost(f"{block} is held by {conflicts[0]}", podm, conflicts[0].id)
+        return ClaimLost(f"{block} has no place for another node", podm)
+    return ClaimLost(f"{block} is held by {conflicts[0]}", podm, conflicts[0].id)
 
 
-def raise_amount_conflict(
+def _amount_conflict(
     connection: sa.Connection, podm: str, keys: tuple[str, str, str], requested: float, left: float
-) -> NoReturn:
-    """Raise ClaimLost for an amount beyond what is left; ExpiredConflict as for a block."""
+) -> ClaimLost:
+    """Return the error for an amount beyond what is left; ExpiredConflict as for a block."""
     key, stock, uri = keys
-    holding = sa.select(_amounts.c.claim_id).where(
-        _amounts.c.podm_key == key, _amounts.c.stock_key == stock
-    )
-    conflicts = _conflicting_claims(connection, tables.claims.c.id.in_(holding))
-    text = (
-        f"stock {uri} of pod manager {podm!r} has {max(left, 0.0):g} left, "
-        f"{requested:g} were chosen"
-    )
+    stock_keys = _amounts.c.podm_key == key, _amounts.c.stock_key == stock
+    conflicts = _conflicting_claims(connection, sa.select(_amounts.c.claim_id).where(*stock_keys))
+    amounts = f"{max(left, 0.0):g} left, {requested:g} were chosen"
+    text = f"stock {uri} of pod manager {podm!r} has {amounts}"
     if not conflicts:
-        raise ClaimLost(text, podm)
-    raise ClaimLost(f"{text}: the latest that holds of it is {conflicts[0]}", podm, conflicts[0].id)
+        return ClaimLost(text, podm)
+    text = f"{text}: the latest that holds of it is {conflicts[0]}"
+    return ClaimLost(text, podm, conflicts[0].id)
 
 
 def _conflicting_claims(
-    connection: sa.Connection, which: sa.ColumnElement[bool]
+    connection: sa.Connection, ids: list[str] | sa.Select[tuple[str]]
 ) -> list[ConflictingClaim]:
-    """Return the claims of a condition, the latest first; ExpiredConflict if one has expired."""
+    """Return the claims of these ids, the latest first; ExpiredConflict if one has expired."""
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
-    rows = connection.execute(
-        sa.select(of.id, of.owner, expired).where(which).order_by(of.created_at.desc())
-    )
+    query = sa.select(of.id, of.owner, expired).where(of.id.in_(ids))
+    rows = connection.execute(query.order_by(of.created_at.desc()))
     claims = [ConflictingClaim(*row) for row in rows]
     if any(claim.expired for claim in claims):
         raise ExpiredConflict
@@ -163,7 +157,7 @@ def _locked_podm(rows: Sequence[Any]) -> LockedPodm:
 
 
 def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm) -> None:
-    """Hold a part for an inserted claim; ClaimLost, or ExpiredConflict, if another claim holds it."""
+    """Hold a part for an inserted claim; ClaimLost, or ExpiredConflict, if another one holds it."""
     key = key_of(part.podm)
     hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, key, part)
@@ -172,33 +166,23 @@ def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: Lock
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
     """Delete the holds of a claim on a locked pod manager; return whether it had any."""
-    for table in (_blocks, _amounts):
-        connection.execute(
-            sa.delete(table).where(table.c.claim_id == claim_id, table.c.podm_key == key)
-        )
-    parts = tables.claim_parts
-    deleted = connection.execute(
-        sa.delete(parts).where(parts.c.claim_id == claim_id, parts.c.podm_key == key)
-    )
-    return bool(deleted.rowcount)
+    for table in (_blocks, _amounts, tables.claim_parts):
+        of_claim = table.c.claim_id == claim_id, table.c.podm_key == key
+        deleted = connection.execute(sa.delete(table).where(*of_claim))
+    return bool(deleted.rowcount)  # of the part, the last of them
 
 
-def hold_blocks(
-    connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm
-) -> None:
+def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: LockedPodm) -> None:
     """Hold the blocks of a part on a locked pod manager; raises as :func:`hold`."""
     key, rows = key_of(part.podm), []
-    for block, uri, nodes in sorted(
-        (key_of(uri), uri, nodes) for uri, nodes in part.blocks.items()
-    ):
+    wanted = sorted((key_of(uri), uri, nodes) for uri, nodes in part.blocks.items())
+    for block, uri, nodes in wanted:
         slot_claims = locked.slot_claims.get(block, {})
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
-            raise_block_conflict(connection, part.podm, uri, list(slot_claims.values()))
-        rows += [
-            {"podm_key": key, "block_key": block, "slot": slot, "claim_id": claim_id, "uri": uri}
-            for slot in free[:nodes]
-        ]
+            raise _block_conflict(connection, part.podm, uri, [*slot_claims.values()])
+        row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}
+        rows += [{**row, "slot": slot} for slot in free[:nodes]]
     if rows:
         connection.execute(_INSERT_BLOCKS, rows)
 
@@ -209,16 +193,14 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Clai
         return
     supply = {key_of(grant.uri): grant.amount for grant in part.supplies}
     held: dict[str, float] = {}
-    for stock, amount, is_supply in connection.execute(
-        _STOCKS, {"key": key, "wanted": sorted(wanted)}
-    ):
+    stocks = connection.execute(_STOCKS, {"key": key, "wanted": sorted(wanted)})
+    for stock, amount, is_supply in stocks:
         (supply if is_supply else held)[stock] = amount
+    rows: list[dict[str, Any]] = []
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:
-            raise_amount_conflict(connection, part.podm, (key, stock, uri), amount, left)
-    rows = [
-        {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri, "amount": amount}
-        for stock, (uri, amount) in sorted(wanted.items())
-    ]
+            raise _amount_conflict(connection, part.podm, (key, stock, uri), amount, left)
+        row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}
+        rows.append({**row, "amount": amount})
     connection.execute(_INSERT_AMOUNTS, rows)

@@ -59,8 +59,5 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
     others = sa.select(sa.func.count()).select_from(tables.nodes).where(_of.claim_id == claim_id)
     if connection.scalar(others):
         return None
-    claim_rows.change_state(
-        connection, claim_id, ("COMPOSED", "SETTLED"), "RELEASED", note="its node is gone",
-        consumer_key=None, sweep_at=0.0,
-    )  # fmt: skip
+    claim_rows.end(connection, claim_id, ("COMPOSED", "SETTLED"), "RELEASED", "its node is gone")
     return claim_id

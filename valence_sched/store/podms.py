@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, to_json
@@ -21,6 +22,8 @@ from valence_sched.store.tables import chunks, digest_of, key_of, now
 _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)
 _lean_decoder = msgspec.json.Decoder(LeanPodm)
+Row = dict[str, Any]
+Keys = Sequence[str]
 _UPDATE = sa.update(_table).where(_table.c.podm_key == sa.bindparam("key"))
 
 
@@ -62,12 +65,15 @@ class EncodedPodm:
     @functools.cached_property
     def content(self) -> bytes:
         """Return the document without generation and time of reading."""
-        return to_json(msgspec.structs.replace(self.podm, generation=0, read_at=None))
+        return to_json(replace(self.podm, generation=0, read_at=None))
 
     @functools.cached_property
     def digest(self) -> str:
         """Return the digest of the content, by which a change is seen."""
         return digest_of(self.content)
+
+
+Readings = Mapping[str, EncodedPodm]
 
 
 class StoredPodm(NamedTuple):
@@ -80,15 +86,13 @@ class StoredPodm(NamedTuple):
 
     def full(self) -> FullPodm:
         """Return the pod manager with all that its document describes."""
-        return msgspec.structs.replace(
-            _full_decoder.decode(self.document), generation=self.generation, read_at=self.read_at
-        )
+        podm = _full_decoder.decode(self.document)
+        return replace(podm, generation=self.generation, read_at=self.read_at)
 
     def lean(self) -> LeanPodm:
         """Return the pod manager with devices and status of its blocks as JSON text."""
-        return msgspec.structs.replace(
-            _lean_decoder.decode(self.document), generation=self.generation, read_at=self.read_at
-        )
+        podm = _lean_decoder.decode(self.document)
+        return replace(podm, generation=self.generation, read_at=self.read_at)
 
 
 class PodmUpdate(NamedTuple):
@@ -120,10 +124,8 @@ class PodmUpdate(NamedTuple):
     @property
     def stored(self) -> StoredPodm:
         """Return the pod manager as the store has it once it is stored."""
-        reading = self.reading
-        return StoredPodm(
-            self.generation, reading.podm.read_at, reading.content, self.content_changed
-        )
+        read_at, content = self.reading.podm.read_at, self.reading.content
+        return StoredPodm(self.generation, read_at, content, self.content_changed)
 
 
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
@@ -131,26 +133,21 @@ def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
     return _rows(connection, [key], lock=True).get(key)
 
 
-def _rows(
-    connection: sa.Connection, keys: Collection[str], *, lock: bool = False
-) -> dict[str, PodmRow]:
+def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) -> dict[str, PodmRow]:
     """Return the rows of pod managers, by key; they are locked in the order of their keys."""
     of = _table.c
     query = sa.select(of.podm_key, of.generation, of.digest, of.read_at, of.gone, of.stats, now())
     if lock:
         query = query.with_for_update()
+    query = query.order_by(of.podm_key)
     return {
         key: PodmRow(*columns)
         for some in chunks(sorted(keys))
-        for key, *columns in connection.execute(
-            query.where(of.podm_key.in_(some)).order_by(of.podm_key)
-        )
+        for key, *columns in connection.execute(query.where(of.podm_key.in_(some)))
     }
 
 
-def remember(
-    connection: sa.Connection, readings: Mapping[str, EncodedPodm]
-) -> dict[str, StoredPodm]:
+def remember(connection: sa.Connection, readings: Readings) -> dict[str, StoredPodm]:
     """Store pod managers as they were read, by key; return them as they are known from now on.
 
     A generation moves only with the content. A reading that began before the stored one is left
@@ -161,9 +158,7 @@ def remember(
     return stored | {update.key: update.stored for update in updates}
 
 
-def unchanged(
-    connection: sa.Connection, readings: Mapping[str, EncodedPodm]
-) -> dict[str, StoredPodm]:
+def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, StoredPodm]:
     """Return the pod managers, by key, of which :func:`remember` would write nothing."""
     rows = _rows(connection, readings)
     updates, stored = _compare(connection, rows, {key: readings[key] for key in rows})
@@ -173,17 +168,14 @@ def unchanged(
 
 
 def _compare(
-    connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Mapping[str, EncodedPodm]
+    connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
     """Return what is to be stored, by key in order, and what is stored of a later reading."""
     later = {key: row for key, row in rows.items()
              if not row.gone and not row.reported.alone
              and _is_older(readings[key].podm.read_at, row)}  # fmt: skip
-    updates = [
-        _update(key, reading, rows.get(key))
-        for key, reading in sorted(readings.items())
-        if key not in later
-    ]
+    keys = sorted(readings.keys() - later.keys())
+    updates = [_update(key, readings[key], rows.get(key)) for key in keys]
     return updates, documents(connection, list(later))
 
 
@@ -191,7 +183,7 @@ def _update(key: str, reading: EncodedPodm, row: PodmRow | None) -> PodmUpdate:
     """Return how a reading is stored: what the pod manager reported stands in its place."""
     if row is None or row.stats is None:
         return PodmUpdate(key, reading, row, None)
-    reported = msgspec.structs.replace(row.reported, alone=False)
+    reported = replace(row.reported, alone=False)
     if reported.stats:
         reading = EncodedPodm(apply_stats(reading.podm, reported.stats))
     stats = to_json(reported) if reported != ReportedStats({}) else None
@@ -220,16 +212,14 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     change_log.log_changes(connection, settled - changed.keys(), changed)
 
 
-def _columns(update: PodmUpdate) -> dict[str, Any]:
+def _columns(update: PodmUpdate) -> Row:
     reading = update.reading
     return {"generation": update.generation, "digest": reading.digest, "gone": False,
             "read_at": reading.podm.read_at, "document": reading.content,
             "stats": update.stats}  # fmt: skip
 
 
-def _execute(
-    connection: sa.Connection, statement: sa.Executable, rows: list[dict[str, Any]]
-) -> None:
+def _execute(connection: sa.Connection, statement: sa.Executable, rows: list[Row]) -> None:
     if rows:
         connection.execute(statement, rows)
 
@@ -250,9 +240,7 @@ def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
 
 
-def documents(
-    connection: sa.Connection, keys: Sequence[str] | None = None
-) -> dict[str, StoredPodm]:
+def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, StoredPodm]:
     """Return pod managers that are not gone, by key: these, or all."""
     of = _table.c
     query = sa.select(of.podm_key, of.generation, of.read_at, of.document).where(~of.gone)
@@ -269,11 +257,8 @@ def forget(connection: sa.Connection, key: str) -> None:
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key == key))
     nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None}
-    connection.execute(
-        sa.update(_table)
-        .where(_table.c.podm_key == key)
-        .values(generation=_table.c.generation + 1, **nothing)
-    )
+    update = sa.update(_table).where(_table.c.podm_key == key)
+    connection.execute(update.values(generation=_table.c.generation + 1, **nothing))
     change_log.log_changes(connection, content=[key])
 
 

@@ -6,7 +6,6 @@ No block is free in between: rows change their claim within one transaction.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ from valence_sched.model.claim import Claim, ClaimPart, NodeAllocation
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import to_json
 from valence_sched.store import change_log, claim_rows, holds, tables
+from valence_sched.store.claim_rows import change_state
 from valence_sched.store.tables import key_of, now
 
 _claims, _parts = tables.claims, tables.claim_parts
@@ -28,62 +28,50 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     They have its owner, group, content and end, and its key with ``#`` and the node's number.
     """
     claim = claim_rows.get(connection, claim_id)
-    ids = [_id(claim, share) for part in claim.parts for share in part.shares]
-    existing = [one for id_ in ids for one in claim_rows.find(connection, _claims.c.id == id_)]
-    if len(existing) == len(ids):  # the answer to an earlier commit was lost
-        return existing
+    singles = [_single_node_claim(claim, part, share)
+               for part in claim.parts for share in part.shares]  # fmt: skip
+    found = [claim_rows.find(connection, _claims.c.id == one.id) for one in singles]
+    if all(found):  # the answer to an earlier commit was lost
+        return [existing for (existing,) in found]
     unexpired = _claims.c.sweep_at > now()
-    if not claim_rows.change_state(
-        connection, claim_id, ["HELD"], "RELEASED", unexpired,
-        consumer_key=None, note="one claim a node by now",
-    ):  # fmt: skip
+    values = {"consumer_key": None, "note": "one claim a node by now"}
+    if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
         raise claim_rows.state_error(connection, claim_id, "only one that is held can be split")
-    for part in claim.parts:
-        for share in part.shares:
-            one = _single_node_claim(claim, part, share)
-            claim_rows.insert(connection, one)
-            _reassign_rows(connection, claim_id, one, part.podm, share)
+    for one in singles:
+        claim_rows.insert(connection, one)
+        _reassign_rows(connection, claim_id, one)
     for table in (_amounts, _parts):
         connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
     change_log.log_changes(connection, usage={key_of(part.podm) for part in claim.parts})
-    return [claim_rows.get(connection, id_) for id_ in ids]
-
-
-def _id(claim: Claim, share: NodeAllocation) -> str:
-    return f"{claim.id}-{share.node}"
+    return [claim_rows.get(connection, one.id) for one in singles]
 
 
 def _single_node_claim(claim: Claim, part: ClaimPart, share: NodeAllocation) -> Claim:
-    return replace(
-        claim,
-        id=_id(claim, share),
-        state="HELD",
-        key=claim.key and f"{claim.key}#{share.node}",
-        parts=(replace(part, shares=(share,)),),
-    )
+    id_, key = f"{claim.id}-{share.node}", claim.key and f"{claim.key}#{share.node}"
+    return replace(claim, id=id_, state="HELD", key=key, parts=(replace(part, shares=(share,)),))
 
 
-def _reassign_rows(
-    connection: sa.Connection, claim_id: str, one: Claim, podm: str, share: NodeAllocation
-) -> None:
-    key = key_of(podm)
+def _reassign_rows(connection: sa.Connection, claim_id: str, one: Claim) -> None:
+    (part,) = one.parts
+    (share,) = part.shares
+    key = key_of(part.podm)
     change_log.add_claim_part(connection, key, one.id)
     for uri in share.blocks:
-        own = sa.and_(
-            _blocks.c.podm_key == key,
-            _blocks.c.block_key == key_of(uri),
-            _blocks.c.claim_id == claim_id,
-        )
+        own = _is_held_block(claim_id, key, uri)
         slot = connection.scalar(sa.select(sa.func.min(_blocks.c.slot)).where(own))
-        connection.execute(
-            sa.update(_blocks).where(own, _blocks.c.slot == slot).values(claim_id=one.id)
-        )
+        update = sa.update(_blocks).where(own, _blocks.c.slot == slot)
+        connection.execute(update.values(claim_id=one.id))
     amounts: dict[str, float] = {}
     for grant in share.grants:
         amounts[grant.uri] = round(amounts.get(grant.uri, 0.0) + grant.amount, 9)
     for uri, amount in amounts.items():
         row = {"podm_key": key, "stock_key": key_of(uri), "claim_id": one.id, "uri": uri}
         connection.execute(sa.insert(_amounts), {**row, "amount": amount})
+
+
+def _is_held_block(claim_id: str, key: str, uri: str) -> sa.ColumnElement[bool]:
+    of = _blocks.c
+    return sa.and_(of.podm_key == key, of.block_key == key_of(uri), of.claim_id == claim_id)
 
 
 def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
@@ -97,11 +85,8 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
             _swap_blocks(connection, claim.id, part, actual)
         parts.append(actual)
     if tuple(parts) != claim.parts:
-        connection.execute(
-            sa.update(tables.claims)
-            .where(tables.claims.c.id == claim.id)
-            .values(document=to_json(tuple(parts)))
-        )
+        update = sa.update(_claims).where(_claims.c.id == claim.id)
+        connection.execute(update.values(document=to_json(tuple(parts))))
         words = f"made of {sum(len(part.blocks) for part in parts)} blocks, not those planned"
         claim_rows.add_event(connection, "swapped", claim.id, words=words)
 
@@ -113,24 +98,12 @@ def _actual_allocation(share: NodeAllocation, nodes: Sequence[ComposedNode]) -> 
     return replace(share, blocks=node.blocks)
 
 
-def _swap_blocks(
-    connection: sa.Connection, claim_id: str, planned: ClaimPart, actual: ClaimPart
-) -> None:
+def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: ClaimPart) -> None:
     key = key_of(planned.podm)
-    dropped, added = planned.blocks - actual.blocks, actual.blocks - planned.blocks
-    locked = holds.lock_any_generation(connection, _with_blocks(actual, added))
-    for uri in dropped:
-        connection.execute(
-            sa.delete(_blocks).where(
-                _blocks.c.podm_key == key,
-                _blocks.c.block_key == key_of(uri),
-                _blocks.c.claim_id == claim_id,
-            )
-        )
-    holds.hold_blocks(connection, claim_id, _with_blocks(actual, added), locked)
+    blocks = tuple((used.blocks - planned.blocks).elements())
+    added = replace(used, shares=(replace(used.shares[0], blocks=blocks),))
+    locked = holds.lock_any_generation(connection, added)
+    for uri in planned.blocks - used.blocks:
+        connection.execute(sa.delete(_blocks).where(_is_held_block(id_, key, uri)))
+    holds.hold_blocks(connection, id_, added, locked)
     change_log.log_changes(connection, usage=[key])
-
-
-def _with_blocks(part: ClaimPart, blocks: Counter[str]) -> ClaimPart:
-    share = replace(part.shares[0], blocks=tuple(blocks.elements()))
-    return replace(part, shares=(share,))

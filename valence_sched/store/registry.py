@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registrations: the registered pod managers, by name."""
+"""Registry: the registered pod managers, and what pod managers reported by themselves."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.registration import Registration
-from valence_sched.store import podms, reported, tables
-from valence_sched.store.tables import key_of
+from valence_sched.model.stats import Stats, apply_stats, merge_stats
+from valence_sched.store import podms, tables
+from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
+from valence_sched.store.tables import key_of, now
 
 _table = tables.registry
 
@@ -38,11 +42,8 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 
 def change(connection: sa.Connection, registration: Registration) -> None:
     """Replace the registered pod manager of the same name."""
-    result = connection.execute(
-        sa.update(_table)
-        .where(_table.c.podm_key == key_of(registration.name))
-        .values(document=to_json(registration))
-    )  # fmt: skip
+    update = sa.update(_table).where(_table.c.podm_key == key_of(registration.name))
+    result = connection.execute(update.values(document=to_json(registration)))
     if not result.rowcount and connection.scalar(_document(registration.name)) is None:
         raise _unknown(connection, registration.name)
 
@@ -59,14 +60,56 @@ def unregister(connection: sa.Connection, name: str) -> None:
         podms.forget(connection, key)
 
 
+def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
+    """Store what a pod manager reports by itself; return its generation.
+
+    It stands in place of what is read later. A pod manager that is never read is as old as its
+    latest report.
+    """
+    row = podms.lock_row(connection, key_of(name))
+    before = row.reported if row else ReportedStats({})
+    stored = podms.load(connection, [name]).get(name)
+    at = connection.scalar(sa.select(now())) or 0.0
+    alone = stored is None or before.alone
+    reported = ReportedStats(merge_stats(before.stats, stats), alone=alone, at=at)
+    podm = apply_stats(stored or FullPodm(id=name), reported.stats)
+    if reported.alone:
+        read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+        podm = msgspec.structs.replace(podm, read_at=read_at)
+    update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported))
+    podms.write(connection, [update])
+    return update.generation
+
+
+def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
+    """Return what pod managers reported by themselves, by name."""
+    return {name: reported.stats for name, reported, _ in _reports(connection)}
+
+
+def report_ages_s(connection: sa.Connection) -> dict[str, float]:
+    """Return how many seconds ago pod managers reported last, by name and the database's clock."""
+    return {name: max(0.0, queried_at - reported.at)
+            for name, reported, queried_at in _reports(connection)
+            if reported.at is not None}  # fmt: skip
+
+
+def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]]:
+    """Return name, report and time of the query of each pod manager that reported, by name."""
+    of = tables.podms.c
+    query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
+    rows = connection.execute(query.order_by(of.name))
+    return [(name, msgspec.json.decode(row, type=ReportedStats), at) for name, row, at in rows]
+
+
 def forget_report(connection: sa.Connection, name: str) -> None:
     """Remove what a pod manager reported; one that was never read is removed as a whole."""
     key = key_of(name)
     row = podms.lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
-        raise UnknownName("pod manager that reported", name, reported.reported_stats(connection))
+        raise UnknownName("pod manager that reported", name, reported_stats(connection))
     if not row.reported.alone:
-        reported.drop_report(connection, key)
+        update = sa.update(tables.podms).where(tables.podms.c.podm_key == key)
+        connection.execute(update.values(stats=None))
         return
     check_unused(connection, name)
     podms.forget(connection, key)
@@ -74,28 +117,16 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 def check_unused(connection: sa.Connection, name: str) -> None:
     """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
-    key = key_of(name)
     claims, nodes = tables.claim_parts.c, tables.nodes.c
-    claim_ids = connection.scalars(
-        sa.select(claims.claim_id).where(claims.podm_key == key).order_by(claims.claim_id)
-    ).all()
-    node_ids = connection.scalars(sa.select(nodes.id).where(nodes.podm_key == key)).all()
-    if claim_ids or node_ids:
-        raise _in_use(name, list(claim_ids), list(node_ids))
-
-
-def _in_use(name: str, claims: list[str], nodes: list[str]) -> InUse:
+    of_claims = sa.select(claims.claim_id).where(claims.podm_key == key_of(name))
+    of_nodes = sa.select(nodes.id).where(nodes.podm_key == key_of(name))
     parts = []
-    if claims:
-        parts.append(f"{_count_words(len(claims), 'claim')} ({claims[0]})")
-    if nodes:
-        parts.append(f"{_count_words(len(nodes), 'node')} ({nodes[0]})")
-    return InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: "
-                          "release or delete what is there first"))  # fmt: skip
-
-
-def _count_words(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    for noun, query in (("claim", of_claims.order_by(claims.claim_id)), ("node", of_nodes)):
+        if ids := connection.scalars(query).all():
+            parts.append(f"{len(ids)} {noun}{'s' if len(ids) > 1 else ''} ({ids[0]})")
+    if parts:
+        raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: "
+                             "release or delete what is there first"))  # fmt: skip
 
 
 def _document(name: str) -> sa.Select[tuple[bytes]]:

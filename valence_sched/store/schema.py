@@ -12,8 +12,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError
-from valence_sched.store import faults, tables
+from valence_sched.store import tables
 from valence_sched.store.database import Database
+from valence_sched.store.tables import REVISION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = "valence-sched schema"
@@ -21,9 +22,7 @@ LOCK_NUMBER = 0x76616C65  # the same for engines that lock numbers
 LOCK_TIMEOUT_S = 60
 
 
-def prepare(
-    database: Database, revision: str = tables.REVISION, migrations: Path = MIGRATIONS
-) -> None:
+def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
     """Make the store ready: file, journal mode, tables; several processes may do so at once.
 
     ``revision``, the latest of ``migrations``, is the one that it has then.
@@ -68,17 +67,14 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
         yield
     elif connection.dialect.name in ("mysql", "mariadb"):
         # a lock's name is the server's: each database has its own
-        name = sa.func.concat(LOCK, " ", sa.func.database())
-        locked = connection.scalar(
-            sa.select(sa.func.get_lock(sa.func.left(name, 64), LOCK_TIMEOUT_S))
-        )
-        if not locked:
+        name = sa.func.left(sa.func.concat(LOCK, " ", sa.func.database()), 64)
+        if not connection.scalar(sa.select(sa.func.get_lock(name, LOCK_TIMEOUT_S))):
             raise StoreError("another process is changing the schema of the store: try again")
         try:
             yield
         finally:
             with contextlib.suppress(sa.exc.DBAPIError):
-                connection.execute(sa.select(sa.func.release_lock(sa.func.left(name, 64))))
+                connection.execute(sa.select(sa.func.release_lock(name)))
     else:
         yield
 
@@ -126,10 +122,12 @@ def _enable_wal(database: Database) -> None:
                 raw = connection.connection.dbapi_connection
                 assert raw is not None
                 raw.execute("PRAGMA journal_mode = WAL")
+        except sa.exc.DBAPIError:
+            raise
         except Exception as error:  # the driver's own, for this is no transaction
-            raise faults.wrap_driver_error(error) from None
+            raise sa.exc.OperationalError(None, None, error) from None
 
-    database.retry(work, "opening", attempts=50)
+    database.retry(work, "opening", most=50)
 
 
 def upgrade(connection: sa.Connection, migrations: Path) -> None:

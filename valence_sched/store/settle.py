@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from valence_sched.store import claim_rows, holds, tables
 from valence_sched.store.tables import chunks, key_of, now
 
 _nodes = tables.nodes
+NodesByClaim = dict[tuple[str, str], list[ComposedNode]]
 
 
 def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
@@ -43,7 +44,7 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
     Runs within the transaction that has locked their rows. Returns the keys of the pod managers
     of which less is held from now on.
     """
-    settled = set()
+    settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(_composed_claims(connection, podms).items()):
         podm = podms[key]
         shown = {node.uri: frozenset(node.blocks) for node in podm.nodes}
@@ -51,31 +52,28 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
         if all(_shows(shown, in_use, node) for node in nodes):
             holds.drop(connection, claim, key)
             claim_rows.add_event(connection, "accounted", claim, podm.id)
-            _mark_settled(connection, claim)
+            if connection.scalar(sa.select(parts.claim_id).where(parts.claim_id == claim)) is None:
+                claim_rows.change_state(connection, claim, ["COMPOSED"], "SETTLED")
             settled.add(key)
     return settled
 
 
-def keys_of_composed_claims(connection: sa.Connection, keys: Collection[str]) -> set[str]:
+def keys_of_composed_claims(connection: sa.Connection, keys: Iterable[str]) -> set[str]:
     """Return those of the pod managers of which a composed claim still holds something."""
     return {key for key, _ in _composed_claims(connection, keys)}
 
 
-def _composed_claims(
-    connection: sa.Connection, keys: Collection[str]
-) -> dict[tuple[str, str], list[ComposedNode]]:
+def _composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
     """Return the nodes of composed claims that hold something, by pod manager and claim."""
     parts, claims = tables.claim_parts, tables.claims
+    of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key
     query = (
         sa.select(parts.c.podm_key, parts.c.claim_id, _nodes.c.document)
         .join(claims, claims.c.id == parts.c.claim_id)
-        .join(
-            _nodes,
-            sa.and_(_nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key),
-        )
+        .join(_nodes, sa.and_(of_claim, of_podm))
         .where(claims.c.state == "COMPOSED")
     )
-    found: dict[tuple[str, str], list[ComposedNode]] = {}
+    found: NodesByClaim = {}
     for some in chunks(sorted(keys)):
         for key, claim, document in connection.execute(query.where(parts.c.podm_key.in_(some))):
             node = msgspec.json.decode(document, type=ComposedNode)
@@ -85,12 +83,4 @@ def _composed_claims(
 
 def _shows(shown: dict[str, frozenset[str]], in_use: set[str], node: ComposedNode) -> bool:
     """Return whether a reading shows the node, and each of its blocks with it or in use."""
-    if node.uri not in shown:
-        return False
-    return all(uri in shown[node.uri] or uri in in_use for uri in node.blocks)
-
-
-def _mark_settled(connection: sa.Connection, claim: str) -> None:
-    parts = tables.claim_parts.c
-    if connection.scalar(sa.select(parts.claim_id).where(parts.claim_id == claim)) is None:
-        claim_rows.change_state(connection, claim, ["COMPOSED"], "SETTLED")
+    return node.uri in shown and in_use.union(shown[node.uri]).issuperset(node.blocks)

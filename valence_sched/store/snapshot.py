@@ -18,10 +18,10 @@ from valence_sched.store.tables import statement_time
 from valence_sched.store.usage import usages
 
 _podms, _parts, _shards = tables.podms.c, tables.claim_parts.c, tables.shards.c
-_expired = (
-    sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time()).scalar_subquery()
+_expired = sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time())
+_COUNTS = sa.select(_shards.shard, _shards.moved).union_all(
+    sa.select(sa.literal(-1), _expired.scalar_subquery())
 )
-_COUNTS = sa.select(_shards.shard, _shards.moved).union_all(sa.select(sa.literal(-1), _expired))
 
 
 @dataclass(frozen=True, slots=True)

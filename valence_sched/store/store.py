@@ -7,28 +7,31 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
-from valence_sched.errors import StoreError, one_line
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from valence_sched.errors import StoreError, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
-from valence_sched.store import decisions, expiry, podms, registry, reported, schema
+from valence_sched.store import expiry, podms, registry, schema, tables
+from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.events import events
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
-from valence_sched.store.tables import CHUNK, chunks, key_of
+from valence_sched.store.tables import CHUNK, chunks, key_of, now
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
+_decisions = tables.decisions
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
 
 
@@ -43,13 +46,11 @@ class Store:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        sleep: Callable[[float], object] = time.sleep,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
+        self, url: str, *,
+        sleep: Callable[[float], object] = time.sleep, jitter: Callable[[], float] = random.random,
+    ) -> None:  # fmt: skip
         self._database = Database(StoreUrl(url), sleep, jitter)
+        self._read, self._write = self._database.read, self._database.write
         self.claims = Claims(self._database)
         self.nodes = Nodes(self._database)
         try:
@@ -61,12 +62,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -88,19 +84,19 @@ class Store:
 
     def registrations(self) -> list[Registration]:
         """Return all registered pod managers, by name."""
-        return self._database.read(registry.registrations, "reading the registry")
+        return self._read(registry.registrations, "reading the registry")
 
     def register(self, registration: Registration) -> None:
         """Register a pod manager; NameTaken if another one has its name."""
-        self._database.write(lambda c: registry.register(c, registration), "registering")
+        self._write(lambda c: registry.register(c, registration), "registering")
 
     def change(self, registration: Registration) -> None:
         """Replace the registered pod manager of the same name; UnknownName if there is none."""
-        self._database.write(lambda c: registry.change(c, registration), "changing the registry")
+        self._write(lambda c: registry.change(c, registration), "changing the registry")
 
     def unregister(self, name: str) -> None:
         """Remove a registration and what was read; UnknownName, or InUse with claims or nodes."""
-        self._database.write(lambda c: registry.unregister(c, name), "unregistering")
+        self._write(lambda c: registry.unregister(c, name), "unregistering")
 
     def remember(self, podm: FullPodm) -> int:
         """Store a pod manager as it was read; return its generation, which moves with the content.
@@ -125,9 +121,8 @@ class Store:
         errors: list[StoreError] = []
         remaining = iter(podms)
         while some := list(itertools.islice(remaining, CHUNK)):
-            for stored in self._store_all(
-                {key_of(one.id): EncodedPodm(one) for one in some}
-            ).values():
+            readings = {key_of(one.id): EncodedPodm(one) for one in some}
+            for stored in self._store_all(readings).values():
                 if isinstance(stored, StoreError):
                     errors.append(stored)
                 else:
@@ -150,9 +145,7 @@ class Store:
     def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | StoreError]:
         stored: dict[str, StoredPodm | StoreError] = {}
         if readings:
-            stored |= self._database.read(
-                lambda c: podms.unchanged(c, readings), "storing what was read"
-            )
+            stored |= self._read(lambda c: podms.unchanged(c, readings), "storing what was read")
         for keys in chunks(sorted(readings.keys() - stored.keys()), BATCH_SIZE):
             batch = {key: readings[key] for key in keys}
             try:
@@ -162,9 +155,7 @@ class Store:
         return stored
 
     def _write_readings(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm]:
-        stored = self._database.write(
-            lambda c: podms.remember(c, readings), "storing what was read"
-        )
+        stored = self._write(lambda c: podms.remember(c, readings), "storing what was read")
         self.counts.podms_written += sum(podm.written for podm in stored.values())
         return stored
 
@@ -181,13 +172,11 @@ class Store:
         as facts. An unknown pod manager is known from then on. An invalid value is an InputError.
         """
         podm = podm_id(name)
-        return self._database.write(
-            lambda c: reported.store_report(c, podm, stats), "storing a report"
-        )
+        return self._write(lambda c: registry.store_report(c, podm, stats), "storing a report")
 
     def reported_stats(self) -> dict[str, Stats]:
         """Return what pod managers reported by themselves, by name."""
-        return self._database.read(reported.reported_stats, "reading reports")
+        return self._read(registry.reported_stats, "reading reports")
 
     def forget_report(self, name: str) -> None:
         """Remove what a pod manager reported; one that was never read is removed as a whole.
@@ -195,22 +184,22 @@ class Store:
         Raises:
             UnknownName, InUse: it never reported; it was never read, and has claims or nodes.
         """
-        self._database.write(lambda c: registry.forget_report(c, name), "forgetting a report")
+        self._write(lambda c: registry.forget_report(c, name), "forgetting a report")
 
     def report_ages_s(self) -> dict[str, float]:
         """Return how many seconds ago pod managers reported last, by name."""
-        return self._database.read(reported.report_ages_s, "reading reports")
+        return self._read(registry.report_ages_s, "reading reports")
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return what live claims hold of pod managers and no stored reading shows yet, by name."""
         wanted = list(names)
         self.claims.expire()  # a user who may only read sees more held, never less
-        return self._database.read(lambda c: usages_by_name(c, wanted), "reading what is held")
+        return self._read(lambda c: usages_by_name(c, wanted), "reading what is held")
 
     def load_podms(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
         """Return pod managers as last read, by name: these, or all."""
         wanted = None if names is None else list(names)
-        return self._database.read(lambda c: podms.load(c, wanted), "reading pod managers")
+        return self._read(lambda c: podms.load(c, wanted), "reading pod managers")
 
     def snapshot(
         self, since: LogPosition | None = None, known: Mapping[str, LeanPodm] | None = None
@@ -220,20 +209,19 @@ class Store:
         One consistent snapshot. What expired claims hold is freed before. Pod managers in
         ``known``, by id, whose generation is the stored one are not read again.
         """
-        snapshot = self._snapshot(since or LogPosition(), known or {})
+
+        def take(connection: Connection) -> StoreSnapshot:
+            return take_snapshot(connection, since or LogPosition(), known or {}, self.counts)
+
+        snapshot = self._read(take, "looking")
         if snapshot.expired_claims:
             expiry.expire_claims(self._database)
-            snapshot = self._snapshot(since or LogPosition(), known or {})
+            snapshot = self._read(take, "looking")
         return snapshot
-
-    def _snapshot(self, since: LogPosition, known: Mapping[str, LeanPodm]) -> StoreSnapshot:
-        return self._database.read(
-            lambda c: take_snapshot(c, since, known, self._database.counts), "looking"
-        )
 
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
         """Return the ``last`` events of one claim or of all, the oldest first."""
-        return self._database.read(lambda c: events(c, claim, last), "reading events")
+        return self._read(lambda c: events(c, claim, last), "reading events")
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
         """Delete claims that ended, events and decisions older than so many seconds."""
@@ -241,10 +229,24 @@ class Store:
 
     def save_decision(self, decision_id: str, document: bytes) -> None:
         """Store a decision as a document; one of the same id that is stored already stays."""
-        self._database.write(
-            lambda c: decisions.save(c, decision_id, document), "keeping a decision"
-        )
+
+        def work(connection: Connection) -> None:
+            known = sa.select(_decisions.c.id).where(_decisions.c.id == decision_id)
+            if connection.scalar(known) is None:
+                row = {"id": decision_id, "decided_at": now(), "document": document}
+                connection.execute(sa.insert(_decisions).values(row))
+
+        self._write(work, "keeping a decision")
 
     def decision(self, decision_id: str) -> bytes:
-        """Return a stored decision; UnknownName when there is none."""
-        return self._database.read(lambda c: decisions.load(c, decision_id), "reading a decision")
+        """Return a stored decision; UnknownName, with one of the latest, when there is none."""
+
+        def work(connection: Connection) -> bytes:
+            of = _decisions.c
+            document = connection.scalar(sa.select(of.document).where(of.id == decision_id))
+            if document is None:
+                latest = sa.select(of.id).order_by(of.decided_at.desc()).limit(20)
+                raise UnknownName("decision", decision_id, connection.scalars(latest))
+            return bytes(document)
+
+        return self._read(work, "reading a decision")

@@ -32,11 +32,8 @@ class StoreUrl:
                              "postgresql://HOST/NAME or mysql://HOST/NAME") from None  # fmt: skip
         self.engine = url.get_backend_name()
         if self.engine not in DRIVERS:
-            raise StoreError(
-                one_line(
-                    f"a store in {self.engine!r} is not known: use sqlite, postgresql or mysql"
-                )
-            )
+            hint = "use sqlite, postgresql or mysql"
+            raise StoreError(one_line(f"a store in {self.engine!r} is not known: {hint}"))
         driver, module, extra = DRIVERS[self.engine]
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -17,12 +17,9 @@ _Condition = Callable[[sa.Table], sa.ColumnElement[bool]]
 
 
 def usages(
-    connection: sa.Connection,
-    keys: Sequence[str],
-    *,
-    claims: Sequence[str] | None = None,
-    everything: bool = False,
-) -> dict[str, Usage]:
+    connection: sa.Connection, keys: Sequence[str], *,
+    claims: Sequence[str] | None = None, everything: bool = False,
+) -> dict[str, Usage]:  # fmt: skip
     """Return what live claims hold of pod managers, by key: all claims, or only these.
 
     With ``everything`` the usage of many pod managers is read in one query without their keys.
@@ -31,14 +28,15 @@ def usages(
     if claims is not None:
         wanted = frozenset(keys)
         for chunk in chunks(claims):
-            for key, usage in _read_usages(connection, _of_claims(chunk)).items():
+            of_claims = partial(_is_in, column="claim_id", values=chunk)
+            for key, usage in _read_usages(connection, of_claims).items():
                 if key in wanted:
                     found[key] = found[key].plus(usage) if key in found else usage
         return found
     if everything and len(keys) > CHUNK:
         return _read_usages(connection, lambda _table: sa.true())
     for chunk in chunks(keys):
-        found |= _read_usages(connection, _of_podms(chunk))
+        found |= _read_usages(connection, partial(_is_in, column="podm_key", values=chunk))
     return found
 
 
@@ -49,24 +47,21 @@ def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str,
     return {keys[key]: one for key, one in found.items() if key in keys}
 
 
-def _of_claims(claims: Sequence[str]) -> _Condition:
-    return lambda table: table.c.claim_id.in_(claims)
-
-
-def _of_podms(keys: Sequence[str]) -> _Condition:
-    return lambda table: table.c.podm_key.in_(keys)
+def _is_in(table: sa.Table, column: str, values: Sequence[str]) -> sa.ColumnElement[bool]:
+    return table.c[column].in_(values)
 
 
 def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usage]:
     blocks: dict[str, dict[str, int]] = {}
     amounts: dict[str, dict[str, float]] = {}
     nodes: dict[str, list[Node]] = {}
-    for key, uri in connection.execute(_select(tables.claimed_blocks, among, "uri")):
+    slot, stock = tables.claimed_blocks, tables.claimed_amounts
+    of_blocks = sa.select(slot.c.podm_key, slot.c.uri).where(among(slot))
+    for key, uri in connection.execute(of_blocks):
         slots = blocks.setdefault(key, {})
         slots[uri] = slots.get(uri, 0) + 1
-    for key, uri, amount in connection.execute(
-        _select(tables.claimed_amounts, among, "uri", "amount")
-    ):
+    of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount).where(among(stock))
+    for key, uri, amount in connection.execute(of_amounts):
         held = amounts.setdefault(key, {})
         held[uri] = held.get(uri, 0.0) + amount
     for key, node in _planned_nodes(connection, among):
@@ -76,10 +71,6 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
                   nodes=tuple(nodes.get(key, ())))
         for key in {*blocks, *amounts, *nodes}
     }  # fmt: skip
-
-
-def _select(table: sa.Table, among: _Condition, *columns: str) -> sa.Select[Any]:
-    return sa.select(table.c.podm_key, *(table.c[name] for name in columns)).where(among(table))
 
 
 def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:

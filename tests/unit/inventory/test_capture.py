@@ -74,7 +74,9 @@ class TestCapture(unittest.TestCase):
 
     def test_one_that_is_down_does_not_keep_the_others_from_being_written(self) -> None:
         readings = [reading("a"), failed("b"), reading("c")]
-        result = capture.write_file(readings, self.path("x.json"), secrets=[CANARY])
+        result = capture.write_file(
+            readings, self.path("x.json"), capture.Redactor(secrets=[CANARY])
+        )
         self.assertEqual((3, 2, ["b"]), (result.podms, result.blocks, list(result.failures)))
         podms = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
         self.assertEqual([("a", "Online", 1), ("b", "Offline", 0), ("c", "Online", 1)],
@@ -82,7 +84,7 @@ class TestCapture(unittest.TestCase):
 
     def test_a_reading_that_failed_is_never_online(self) -> None:
         odd = Reading(podm("a"), "no answer")
-        capture.write_file([odd], self.path("x.json"))
+        capture.write_file([odd], self.path("x.json"), capture.Redactor())
         (down,) = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
         self.assertEqual(("Unknown", (), ()), (down.status, down.blocks, down.pools))
 
@@ -90,7 +92,8 @@ class TestCapture(unittest.TestCase):
         for number, aliases in enumerate((None, Aliases(b"k"))):
             readings = [reading("a"), failed("b")]
             for write, name in ((capture.write_file, "x.jsonl"), (capture.write_trees, "tree")):
-                result = write(readings, self.path(f"{number}{name}"), aliases, [CANARY])
+                redactor = capture.Redactor(aliases, [CANARY])
+                result = write(readings, self.path(f"{number}{name}"), redactor)
                 self.assertNotIn(CANARY, str(result))
         written = self.everything()
         self.assertIn(b"redfish/v1/index.json", written)
@@ -99,7 +102,7 @@ class TestCapture(unittest.TestCase):
 
     def test_a_tree_is_read_as_the_pod_manager_it_was_written_from(self) -> None:
         readings = [reading("a"), failed("b"), reading("c")]
-        result = capture.write_trees(readings, self.path("tree"))
+        result = capture.write_trees(readings, self.path("tree"), capture.Redactor())
         self.assertEqual((2, 2, ["b"], []), (result.podms, result.blocks, list(result.failures),
                                              result.left_out))  # fmt: skip
         by_id = {
@@ -110,21 +113,23 @@ class TestCapture(unittest.TestCase):
 
     def test_a_tree_of_nobody_is_refused_and_leaves_nothing(self) -> None:
         with self.assertRaisesRegex(PodmError, "b: down, and 1 more"):
-            capture.write_trees([failed("b", "down"), failed("c", "down")], self.path("tree"))
+            capture.write_trees(
+                [failed("b", "down"), failed("c", "down")], self.path("tree"), capture.Redactor()
+            )
         with self.assertRaises(InputError):
-            capture.write_trees([], self.path("tree"))
+            capture.write_trees([], self.path("tree"), capture.Redactor())
         self.assertEqual([], os.listdir(self.folder))
 
     def test_a_pod_manager_whose_id_cannot_be_a_folder_is_left_out_and_noted(self) -> None:
         readings = [reading("a"), reading("A"), reading("../b"), reading(".."), reading("c/d")]
-        result = capture.write_trees(readings, self.path("tree"))
+        result = capture.write_trees(readings, self.path("tree"), capture.Redactor())
         self.assertEqual((1, 4), (result.podms, len(result.left_out)))
         self.assertEqual(["tree"], os.listdir(self.folder))
         self.assertEqual(["a"], os.listdir(self.folder / "tree"))
 
     def test_two_captures_under_one_key_have_the_same_names(self) -> None:
         for name, key in (("1.json", b"k"), ("2.json", b"k"), ("3.json", b"l")):
-            capture.write_file([reading("a")], self.path(name), Aliases(key))
+            capture.write_file([reading("a")], self.path(name), capture.Redactor(Aliases(key)))
         first, second, third = ((self.folder / f"{n}.json").read_bytes() for n in (1, 2, 3))
         self.assertEqual(first, second)
         self.assertNotEqual(first, third)

@@ -40,13 +40,9 @@ class DocumentCursor(Struct, frozen=True):
 
     def at(self, step: str | int) -> DocumentCursor:
         """Return the cursor of a key or of an index below this one."""
-        if isinstance(step, int):
-            return DocumentCursor(self.file, f"{self.document_path}[{step}]")
-        plain = _PLAIN.fullmatch(step)
-        return DocumentCursor(
-            self.file,
-            f"{self.document_path}.{step}" if plain else f"{self.document_path}[{step!r}]",
-        )
+        plain = isinstance(step, str) and _PLAIN.fullmatch(step)
+        below = f".{step}" if plain else f"[{step!r}]"
+        return DocumentCursor(self.file, f"{self.document_path}{below}")
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
         """Return an error that names this position."""

@@ -63,25 +63,22 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; InputError if it is invalid, or an extra spec has no counterpart here."""
+    """Parse a Nova flavor; InputError if invalid, or if an extra spec has no counterpart here."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
         if alias in document and name in document:
             raise cursor.at(alias).error(f"the same as {name!r} beside it", "one of them")
-    body = {
-        ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD_FIELDS
-    }
+    fields = ((key, value) for key, value in document.items() if key not in RECORD_FIELDS)
+    body = {ALIASES.get(key, key): value for key, value in fields}
     specs_cursor = cursor.at("properties" if "properties" in document else "extra_specs")
-    specs_cursor.convert(
-        body.get("extra_specs", {}), dict[str, str]
-    )  # an error names the key as it is written
+    # an error names the key as it is written
+    specs_cursor.convert(body.get("extra_specs", {}), dict[str, str])
     template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
     if template.swap not in (0, "", "0"):
-        remarks.append(
-            cursor.at("swap").remark("not looked at: swap space is a matter of the node")
-        )
+        remark = "not looked at: swap space is a matter of the node"
+        remarks.append(cursor.at("swap").remark(remark))
     specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
@@ -102,9 +99,8 @@ def _is_wrapped(document: dict[Any, Any]) -> bool:
 
 def _properties(template: NovaFlavor, named: dict[str, int]) -> Properties:
     amounts = {"VCPU": template.vcpus, "MEMORY_MB": template.ram} | named
-    properties = resource_classes.compile_amounts(
-        {name: amount for name, amount in amounts.items() if amount}
-    )
+    above_zero = {name: amount for name, amount in amounts.items() if amount}
+    properties = resource_classes.compile_amounts(above_zero)
     if resource_classes.DRIVE in named:
         return properties
     drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
@@ -127,31 +123,24 @@ class _ExtraSpecs:
             hint = f"capabilities:{key} is a capability, trait:NAME a trait"
             raise cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
         if scope == "resources":
-            self.amounts[name] = _amount(name, text, cursor)
+            if problem := resource_classes.resource_class_problem(name):
+                raise cursor.error(problem)
+            if not text.isdecimal() or len(text) > 15:
+                raise cursor.error(repr(text), "a whole number from 0 on")
+            self.amounts[name] = int(text)
         elif scope == "trait":
             if text not in ("required", "forbidden"):
                 raise cursor.error(repr(text), "'required' or 'forbidden'")
             (self.required if text == "required" else self.forbidden).append(name)
         elif scope == "capabilities":
-            self.attributes[key.replace(":", ".", 1)] = _expression(key, text, cursor)
+            attribute = key.replace(":", ".", 1)
+            if problem := operators.condition_problem(attribute, text):
+                raise cursor.error(problem)
+            self.attributes[attribute] = text
         elif scope in VIRTUAL_SCOPES:
             self.remarks.append(cursor.remark("not looked at: it tunes a virtual machine"))
         else:
             raise _unknown_scope(scope, cursor)
-
-
-def _amount(name: str, text: str, cursor: DocumentCursor) -> int:
-    if problem := resource_classes.resource_class_problem(name):
-        raise cursor.error(problem)
-    if not text.isdecimal() or len(text) > 15:
-        raise cursor.error(repr(text), "a whole number from 0 on")
-    return int(text)
-
-
-def _expression(key: str, text: str, cursor: DocumentCursor) -> str:
-    if problem := operators.condition_problem(key.replace(":", ".", 1), text):
-        raise cursor.error(problem)
-    return text
 
 
 def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:

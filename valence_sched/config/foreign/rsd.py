@@ -147,34 +147,25 @@ def recognises(document: Any) -> bool:
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Parse an Allocate body; InputError if invalid, or for a restriction without a counterpart."""
     remarks: list[str] = []
-    fields = strip_ignored(
-        document, cursor, remarks, refused=REFUSED_IN_BODY, noted={"Boot": _LATER}
-    )
+    noted = {"Boot": _LATER}
+    fields = strip_ignored(document, cursor, remarks, refused=REFUSED_IN_BODY, noted=noted)
     body = cursor.convert(fields, RsdAllocateBody)
-    _check_security(body.security, cursor.at("Security"), remarks)
+    below = cursor.at("Security")
+    refused, noted = REFUSED_IN_SECURITY, NOTED_IN_SECURITY
+    for key in strip_ignored(body.security, below, remarks, refused=refused, noted=noted) or ():
+        raise below.error(f"unknown field {key!r}", f"one of {', '.join(noted)}")
     properties = _properties(body, cursor, remarks)
     name, description = body.name or DEFAULT_NAME, body.description or ""
     flavor = Flavor(name=name, description=description, properties=properties)
     return ForeignFlavor(flavor, tuple(remarks))
 
 
-def _check_security(
-    security: dict[str, Any] | None, cursor: DocumentCursor, remarks: list[str]
-) -> None:
-    fields = strip_ignored(
-        security, cursor, remarks, refused=REFUSED_IN_SECURITY, noted=NOTED_IN_SECURITY
-    )  # fmt: skip
-    for key in fields or ():
-        raise cursor.error(f"unknown field {key!r}", f"one of {', '.join(NOTED_IN_SECURITY)}")
-
-
 def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str]) -> Properties:
     cores = max(body.total_system_core_count or 0, body.total_processor_core_count or 0)
     memory = max(body.total_system_memory_mib or 0, body.total_memory_capacity_mib or 0)
     cpus, accelerators = [], []
-    for item_cursor, spec in _items(
-        body.processors, RsdProcessor, cursor.at("Processors"), remarks
-    ):
+    processors = _items(body.processors, RsdProcessor, cursor.at("Processors"), remarks)
+    for item_cursor, spec in processors:
         if spec.processor_type == "CPU":
             cpus.append(_cpu(spec))
         else:
@@ -184,11 +175,9 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
     remote = _items(body.remote_drives, RsdRemoteDrive, cursor.at("RemoteDrives"), remarks)
     nics = [
         NicSpec(speed_mbps=spec.speed_mbps)
-        for key in ("EthernetInterfaces", "NetworkInterfaces")
-        for _, spec in _items(
-            body.ethernet_interfaces if key[0] == "E" else body.network_interfaces,
-            RsdInterface, cursor.at(key), remarks,
-        )
+        for key, items in (("EthernetInterfaces", body.ethernet_interfaces),
+                           ("NetworkInterfaces", body.network_interfaces))
+        for _, spec in _items(items, RsdInterface, cursor.at(key), remarks)
     ]  # fmt: skip
     return Properties(
         processor=ProcessorSpec(total_cores=cores) if cores else None,
@@ -196,12 +185,14 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
         cpus=_merge_equal(cpus),
         modules=_merge_equal([_module(spec, item_cursor) for item_cursor, spec in modules]),
         accelerators=_merge_equal(accelerators),
-        drives=_merge_equal([_drive(spec) for _, spec in local]),
+        drives=_merge_equal([
+            DriveSpec(capacity_gib=it.capacity_gib, media=it.type, rpm=it.min_rpm,
+                      protocol=it.interface)
+            for _, it in local
+        ]),
         nics=_merge_equal(nics),
-        stocks=tuple(
-            StockSpec(resource="storage_gib", amount=spec.capacity_gib) for _, spec in remote
-        ),
-    )
+        stocks=tuple(StockSpec(resource="storage_gib", amount=it.capacity_gib) for _, it in remote),
+    )  # fmt: skip
 
 
 def _items(
@@ -215,12 +206,8 @@ def _items(
 
 
 def _cpu(spec: RsdProcessor) -> CpuSpec:
-    return CpuSpec(
-        cores=spec.total_cores,
-        model=spec.model,
-        instruction_set=spec.instruction_set,
-        speed_mhz=spec.achievable_speed_mhz,
-    )
+    return CpuSpec(cores=spec.total_cores, model=spec.model, instruction_set=spec.instruction_set,
+                   speed_mhz=spec.achievable_speed_mhz)  # fmt: skip
 
 
 def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> AcceleratorSpec:
@@ -241,12 +228,6 @@ def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> MemoryModuleSpec:
         raise cursor.at("MemoryType").error(repr(spec.memory_type), "'DRAM'", hint)
     return MemoryModuleSpec(
         capacity_mib=spec.capacity_mib, type=spec.memory_device_type, speed_mhz=spec.speed_mhz
-    )
-
-
-def _drive(spec: RsdLocalDrive) -> DriveSpec:
-    return DriveSpec(
-        capacity_gib=spec.capacity_gib, media=spec.type, rpm=spec.min_rpm, protocol=spec.interface
     )
 
 

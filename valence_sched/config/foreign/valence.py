@@ -9,6 +9,7 @@ and ``processor`` as lists.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,47 +48,33 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     body = strip_ignored(document, cursor, remarks, refused=REFUSED, noted={})
     body = {key: value for key, value in body.items() if key not in RECORD_FIELDS}
     if "flavor_id" in body:
-        return ForeignFlavor(
-            _referenced_flavor(cursor.convert(body, FlavorReference), cursor, known)
-        )
+        reference = cursor.convert(body, FlavorReference)
+        return ForeignFlavor(_referenced_flavor(reference, cursor.at("flavor_id"), known()))
     if isinstance(body.get("properties"), dict):
         body["properties"] = _without_lists(body["properties"], cursor.at("properties"))
     return ForeignFlavor(cursor.convert(body, Flavor), tuple(remarks))
 
 
 def _referenced_flavor(
-    body: FlavorReference, cursor: DocumentCursor, known: FlavorLookup
+    body: FlavorReference, cursor: DocumentCursor, flavors: Mapping[str, Flavor]
 ) -> Flavor:
-    flavors = known()
-    for name, flavor in flavors.items():
-        if body.flavor_id in (name, flavor.uuid):
-            return msgspec.structs.replace(
-                flavor,
-                uuid=None,
-                name=body.name or flavor.name,
-                description=body.description or flavor.description,
-            )
-    reference_cursor = cursor.at("flavor_id")
-    names = {name for name, flavor in flavors.items()}
-    names |= {flavor.uuid for flavor in flavors.values() if flavor.uuid}
-    raise UnknownName(
-        "flavor",
-        body.flavor_id,
-        names,
-        f"{reference_cursor.file}: {reference_cursor.document_path}",
-    )
+    for known, flavor in flavors.items():
+        if body.flavor_id in (known, flavor.uuid):
+            name, description = body.name or flavor.name, body.description or flavor.description
+            return msgspec.structs.replace(flavor, uuid=None, name=name, description=description)
+    names = {*flavors, *(flavor.uuid for flavor in flavors.values() if flavor.uuid)}
+    raise UnknownName("flavor", body.flavor_id, names, f"{cursor.file}: {cursor.document_path}")
 
 
 def _without_lists(properties: dict[str, Any], cursor: DocumentCursor) -> dict[str, Any]:
     """Return properties in which each list of older samples is one spec of its total."""
+    memory, processor = properties.get("memory"), properties.get("processor")
     converted = dict(properties)
-    memory, processor = cursor.at("memory"), cursor.at("processor")
-    if isinstance(converted.get("memory"), list):
-        converted["memory"] = _sum(converted["memory"], MemorySpec, "capacity_mib", memory)
-    if isinstance(converted.get("processor"), list):
-        converted["processor"] = _sum(
-            converted["processor"], ProcessorSpec, "total_cores", processor
-        )
+    if isinstance(memory, list):
+        converted["memory"] = _sum(memory, MemorySpec, "capacity_mib", cursor.at("memory"))
+    if isinstance(processor, list):
+        below = cursor.at("processor")
+        converted["processor"] = _sum(processor, ProcessorSpec, "total_cores", below)
     return converted
 
 

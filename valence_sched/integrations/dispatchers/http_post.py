@@ -29,9 +29,8 @@ def post(
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(
-            f"--dispatch: expected an http or https URL, found {parts.scheme or url!r}"
-        )
+        found = parts.scheme or url
+        raise UsageError(f"--dispatch: expected an http or https URL, found {found!r}")
     if parts.username or parts.password:
         raise UsageError("--dispatch: a URL with a password is seen by everybody: leave it out")
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
@@ -44,14 +43,10 @@ def post(
             )
             content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
+        text = f"{type(error).__name__}: the decision may have been taken or not: look there first"
         if _unsent(error):
-            raise DispatchFailed(
-                f"{where}: nobody answers there, and nothing was sent: is it up, and the URL right?"
-            ) from None
-        kind = type(error).__name__
-        raise DispatchFailed(
-            f"{where}: {kind}: the decision may have been taken or not: look there first"
-        ) from None
+            text = "nobody answers there, and nothing was sent: is it up, and the URL right?"
+        raise DispatchFailed(f"{where}: {text}") from None
     if not 200 <= answer.status_code < 300:
         raise DispatchFailed(f"{where}: HTTP {answer.status_code}, expected a success")
     try:

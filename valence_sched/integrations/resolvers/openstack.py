@@ -37,9 +37,8 @@ class OpenStackResolver:
         try:
             return _FINDERS[kind](self.connection, name)
         except (SDKException, ClientException) as error:
-            raise CloudError(
-                one_line(f"cannot ask OpenStack for {kind} {name!r}: {error}")
-            ) from None
+            text = f"cannot ask OpenStack for {kind} {name!r}: {error}"
+            raise CloudError(one_line(text)) from None
 
     def known(self, kind: str) -> Iterable[str]:
         """Return nothing: a cloud may have a million of them."""

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from valence_sched.simulator.server.documents import DocumentTree, Json, linked_documents
+from valence_sched.simulator.server.documents import DocumentTree, Json, collection_document
 
 #: Device collections of a system: property, type of its collection.
 COLLECTIONS = {
@@ -28,27 +28,27 @@ Devices = dict[str, dict[str, Json]]
 def devices_of(documents: DocumentTree, block: Json) -> Devices:
     """Return the devices of a block by kind and URI, those of its computer systems too."""
     found: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
-    systems = [json for _, json in linked_documents(documents, block.get("ComputerSystems"))]
+    systems = [json for _, json in documents.linked(block.get("ComputerSystems"))]
     for holder in (block, *systems):
         for kind, devices in found.items():
-            devices.update(linked_documents(documents, holder.get(kind)))
+            devices.update(documents.linked(holder.get(kind)))
     for _, storage in tuple(found["Storage"].items()):
-        for uri, _ in linked_documents(documents, storage.get("Drives")):
+        for uri, _ in documents.linked(storage.get("Drives")):
             found["Drives"].pop(uri, None)  # it is reached through its storage
     return found
 
 
 def put_system(
-    documents: DocumentTree, uri: str, name: str, blocks: Iterable[str], body: Json
+    documents: DocumentTree, uri: str, name: str, blocks: Sequence[str], body: Json
 ) -> None:
     """Put the documents of a system that is made of these blocks; what stood there goes."""
-    wanted = tuple(blocks)
     remove_system(documents, uri)
     devices: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
-    for block in wanted:
+    for block in blocks:
         for kind, found in devices_of(documents, documents.get(block) or {}).items():
             devices[kind].update(found)
     _put_drives(documents, uri, devices)
+    memory_mib = sum(_number(one.get("CapacityMiB")) for one in devices["Memory"].values())
     json: Json = {
         "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem",
         "@odata.id": uri,
@@ -60,13 +60,14 @@ def put_system(
         "Status": {"State": "Enabled", "Health": "OK"},
         **{key: body[key] for key in CLIENT_PROPERTIES if key in body},
         "ProcessorSummary": _processors(devices["Processors"].values()),
-        "MemorySummary": {"TotalSystemMemoryGiB": _mib(devices["Memory"].values()) / 1024},
+        "MemorySummary": {"TotalSystemMemoryGiB": memory_mib / 1024},
     }
     for kind, type_ in COLLECTIONS.items():
         if devices[kind]:
-            json[kind] = {"@odata.id": f"{uri}/{kind}"}
-            _put_collection(documents, f"{uri}/{kind}", type_, devices[kind])
-    json["Links"] = {"ResourceBlocks": [{"@odata.id": block} for block in wanted]}
+            below, name = f"{uri}/{kind}", type_.removesuffix("Collection")
+            json[kind] = {"@odata.id": below}
+            documents.put(below, collection_document(below, type_, name, devices[kind]))
+    json["Links"] = {"ResourceBlocks": [{"@odata.id": block} for block in blocks]}
     json["Actions"] = {
         f"#ComputerSystem.{action}": {"target": f"{uri}/Actions/ComputerSystem.{action}"}
         for action in ("Reset", "AddResourceBlock", "RemoveResourceBlock")
@@ -100,20 +101,6 @@ def _put_drives(documents: DocumentTree, uri: str, devices: Devices) -> None:
     devices["Storage"][storage] = json
 
 
-def _put_collection(documents: DocumentTree, uri: str, type_: str, found: Iterable[str]) -> None:
-    links = [{"@odata.id": device} for device in found]
-    documents.put(
-        uri,
-        {
-            "@odata.type": f"#{type_}.{type_}",
-            "@odata.id": uri,
-            "Name": type_.removesuffix("Collection"),
-            "Members@odata.count": len(links),
-            "Members": links,
-        },
-    )
-
-
 def _processors(devices: Iterable[Json]) -> Json:
     cpus = [json for json in devices if json.get("ProcessorType", "CPU") == "CPU"]
     summary: Json = {
@@ -125,10 +112,6 @@ def _processors(devices: Iterable[Json]) -> Json:
     if models and all(model == models[0] for model in models):
         summary["Model"] = models[0]
     return summary
-
-
-def _mib(devices: Iterable[Json]) -> float:
-    return sum(_number(json.get("CapacityMiB")) for json in devices)
 
 
 def _number(value: Any) -> int:

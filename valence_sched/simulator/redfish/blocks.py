@@ -10,9 +10,7 @@ from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     array_of,
-    list_member,
     object_of,
-    unlist_member,
     uri_of,
     uris,
     value_at,
@@ -119,7 +117,8 @@ def _move_to_pool(documents: DocumentTree, uri: str, json: Json, name: str) -> N
         documents.put(uri, {**json, "Pool": name})
     for word, collection in pools.items():
         if collection:
-            (list_member if word == name else unlist_member)(documents, collection, uri)
+            change = documents.list_member if word == name else documents.unlist_member
+            change(collection, uri)
 
 
 def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Compose action: a manifest of stanzas, applied as a whole or not at all (DSP2050)."""
+"""The Compose action (DSP2050): a manifest applied as a whole or not at all; reservations."""
 
 from __future__ import annotations
 
+import datetime
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from valence_sched.simulator.redfish import blocks
 from valence_sched.simulator.redfish.composition import Composition
-from valence_sched.simulator.redfish.reservations import Reservations
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     SimulatedReply,
+    collection_document,
     uri_of,
+    uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import RequestRefused, error_body
-from valence_sched.simulator.server.expand import ExpandQuery, expand_document
+from valence_sched.simulator.server.errors import RequestRefused, error_body, not_found
+from valence_sched.simulator.server.reads import ExpandQuery, expand_document
 
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
 
@@ -49,7 +54,7 @@ class ComposeAction:
         if kind == "PreviewReserve" and good:
             reply["ReservationId"] = self._reservations.create(blocks, manifest, client)
         if kind == "Apply" and good and reservation is not None:
-            self._reservations.consume(str(reservation))
+            self._reservations.delete(f"{self._reservations.collection}/{reservation}")
         return SimulatedReply(200, reply)
 
     def _responses(
@@ -82,9 +87,8 @@ class ComposeAction:
             answer = self._composition.decompose(uri_of(request))
             if answer.status >= 400:
                 text = f"There is no system {uri_of(request) or request}."
-                raise RequestRefused(
-                    400, "UnableToProcessStanzaRequest", text, str(stanza["StanzaId"])
-                )
+                id_ = str(stanza["StanzaId"])
+                raise RequestRefused(400, "UnableToProcessStanzaRequest", text, id_)
             return error_body("Success", "The system was decomposed.", severity="OK")
         text = f"Stanzas of type {kind} are not processed here."
         raise RequestRefused(400, "UnableToProcessStanzaRequest", text, str(stanza.get("StanzaId")))
@@ -124,3 +128,109 @@ def _stanzas(manifest: Any) -> list[Json]:
 def _undone_error(stanza: str) -> Json:
     text = "Not done, because another stanza cannot be done."
     return error_body("UnableToProcessStanzaRequest", text, stanza)
+
+
+DEFAULT_S = 3 * 3600.0
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
+
+
+class Reservations:
+    """The reservations of one pod manager; those it was recorded with begin when it starts."""
+
+    def __init__(
+        self, documents: DocumentTree, composition: Composition, clock: Callable[[], float]
+    ) -> None:
+        self._documents, self._composition, self._clock = documents, composition, clock
+        self._ends_s: dict[str, float] = {}
+        for uri in documents.member_uris(self.collection):
+            self._ends_s[uri] = clock() + self._duration_s()
+            for block in self.blocks(uri):
+                composition.reservations[block] = uri.rpartition("/")[2]
+
+    @property
+    def service(self) -> str:
+        """Return the URI of the composition service, empty when there is none."""
+        return uri_of(value_at(self._documents.get(blocks.ROOT), "CompositionService"))
+
+    @property
+    def collection(self) -> str:
+        """Return the URI of the collection of reservations."""
+        service = self._documents.get(self.service)
+        link = uri_of(value_at(service, "CompositionReservations"))
+        return link or f"{self.service}/CompositionReservations"
+
+    def blocks(self, uri: str) -> list[str]:
+        """Return the blocks of a reservation."""
+        return uris(value_at(self._documents.get(uri), "ReservedResourceBlocks"))
+
+    def get(self, id_: str) -> Json:
+        """Return a reservation; RequestRefused if none has this id, or it has expired."""
+        found = self._documents.get(f"{self.collection}/{id_}")
+        if found is None or f"{self.collection}/{id_}" not in self._ends_s:
+            text = f"There is no reservation {id_}, or it has expired."
+            raise RequestRefused(400, "ActionParameterValueError", text, "ReservationId", id_)
+        return found
+
+    def create(self, wanted: Iterable[str], manifest: Json, client: str) -> str:
+        """Reserve blocks and return the id of the reservation."""
+        self._offer_collection()
+        held = list(wanted)
+        number = self._documents.free_id(self.collection)
+        uri = f"{self.collection}/{number}"
+        now = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC)
+        self._documents.put(uri, {
+            "@odata.type": "#CompositionReservation.v1_0_2.CompositionReservation",
+            "@odata.id": uri,
+            "Id": number,
+            "Name": f"Composition Reservation {number}",
+            "ReservationTime": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "Client": client or "anonymous",
+            "ReservedResourceBlocks": [{"@odata.id": block} for block in held],
+            "Manifest": manifest,
+        })  # fmt: skip
+        self._documents.list_member(self.collection, uri)
+        self._ends_s[uri] = self._clock() + self._duration_s()
+        for block in held:
+            self._composition.reservations[block] = number
+            blocks.set_status(self._documents, block, Reserved=True)
+        return number
+
+    def delete(self, uri: str) -> SimulatedReply:
+        """Give the blocks of a reservation free."""
+        if self._ends_s.pop(uri, None) is None:
+            return not_found(uri)
+        for block in self.blocks(uri):
+            if self._composition.reservations.pop(block, None) is not None:
+                blocks.set_status(self._documents, block, Reserved=False)
+        self._documents.unlist_member(self.collection, uri)
+        self._documents.remove(uri)
+        return SimulatedReply(204)
+
+    def tick(self) -> None:
+        """End the reservations that are too old."""
+        now = self._clock()
+        for uri in [uri for uri, end in self._ends_s.items() if end <= now]:
+            self.delete(uri)
+
+    def _duration_s(self) -> float:
+        stated = value_at(self._documents.get(self.service), "ReservationDuration")
+        return parse_duration_s(stated) if isinstance(stated, str) else DEFAULT_S
+
+    def _offer_collection(self) -> None:
+        service = self._documents.get(self.service)
+        if service is not None and self.collection not in self._documents:
+            uri = self.collection
+            type_, name = "CompositionReservationCollection", "Composition Reservations"
+            self._documents.put(uri, collection_document(uri, type_, name))
+            link = {"CompositionReservations": {"@odata.id": uri}}
+            self._documents.put(self.service, {**service, **link})
+
+
+def parse_duration_s(duration: str) -> float:
+    """Return an ISO 8601 duration without years and months; three hours for any other text."""
+    found = _DURATION.fullmatch(duration)
+    if not found or not any(found.groups()):
+        return DEFAULT_S
+    days, hours, minutes, rest = (float(group or 0) for group in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest

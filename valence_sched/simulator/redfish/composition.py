@@ -21,8 +21,6 @@ from valence_sched.simulator.server.documents import (
     Json,
     SimulatedReply,
     array_of,
-    list_member,
-    unlist_member,
     uri_of,
     uris,
     value_at,
@@ -86,7 +84,7 @@ class Composition:
         for block in plan.blocks:
             blocks.attach(self._documents, block, uri)
         assembly.put_system(self._documents, uri, name, plan.blocks, plan.body)
-        list_member(self._documents, self.systems, uri)
+        self._documents.list_member(self.systems, uri)
         return uri
 
     def decompose(self, uri: str) -> SimulatedReply:
@@ -100,7 +98,7 @@ class Composition:
         for block in uris(value_at(json, "Links", "ResourceBlocks")):
             blocks.detach(self._documents, block, uri)
             self.owners.pop(block, None)
-        unlist_member(self._documents, self.systems, uri)
+        self._documents.unlist_member(self.systems, uri)
         assembly.remove_system(self._documents, uri)
         return SimulatedReply(204)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from valence_sched.simulator.redfish.assembly import COLLECTIONS, devices_of
-from valence_sched.simulator.server.documents import DocumentTree, Json, array_of, linked_documents
+from valence_sched.simulator.server.documents import DocumentTree, Json, array_of
 from valence_sched.simulator.server.errors import RequestRefused
 
 #: Properties of a shape in which more is as good, if the client accepts more.
@@ -94,7 +94,7 @@ def _flat_devices(documents: DocumentTree, uri: str) -> list[tuple[str, Json]]:
     found = devices_of(documents, documents.get(uri) or {})
     flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
     for json in found["Storage"].values():
-        flat += [("Drives", drive) for _, drive in linked_documents(documents, json.get("Drives"))]
+        flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
     for json in found["SimpleStorage"].values():
         flat += [("Drives", one) for one in array_of(json, "Devices") if isinstance(one, dict)]
     return flat

@@ -97,10 +97,8 @@ def _oem(value: Any) -> str | None:
     parts = [value, value.get("Intel_RackScale")] if isinstance(value, dict) else [value]
     for part in (part for part in parts if part is not None):
         words = part.get("Capabilities") if isinstance(part, dict) else part
-        is_list = words is None or (
-            isinstance(words, list) and all(isinstance(word, str) for word in words)
-        )
-        if not isinstance(part, dict) or not is_list:
+        is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not isinstance(part, dict) or not (words is None or is_list):
             return "Brand and Capabilities, an array of text"
     return None
 
@@ -169,7 +167,7 @@ def unavailable_reply(uris: Iterable[str]) -> SimulatedReply:
     """Return 503 for assets that do not answer now; the client shall come again."""
     reasons = [f"{uri} does not answer" for uri in uris]
     headers = {"Retry-After": str(RETRY_AFTER_S)}
-    return _refusal(503, "ServiceTemporarilyUnavailable", "An asset is away", reasons, headers)
+    return _refusal(503, "ServiceTemporarilyUnavailable", "An asset is away", reasons, **headers)
 
 
 def server_error_reply() -> SimulatedReply:
@@ -178,12 +176,8 @@ def server_error_reply() -> SimulatedReply:
 
 
 def _refusal(
-    status: int,
-    code: str,
-    message: str,
-    reasons: Iterable[str],
-    headers: dict[str, str] | None = None,
+    status: int, code: str, message: str, reasons: Iterable[str], **headers: str
 ) -> SimulatedReply:
     info: list[Json] = [{"Message": reason} for reason in reasons]
     error = {"code": f"Base.1.0.{code}", "message": message, "@Message.ExtendedInfo": info}
-    return SimulatedReply(status, {"error": error}, headers or {})
+    return SimulatedReply(status, {"error": error}, headers)

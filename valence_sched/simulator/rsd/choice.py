@@ -6,8 +6,8 @@ When no system is left, the reply states the counts after each filter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import NO_NOTES, objects
 from valence_sched.drivers.links import LinkedDocuments
@@ -24,13 +24,15 @@ from valence_sched.drivers.rsd.reader import find_resources
 from valence_sched.drivers.rsd.schema import RackSystem
 from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.model.inventory import Status
-from valence_sched.simulator.rsd import matching as greedy
 from valence_sched.simulator.rsd.bodies import requested_resources
-from valence_sched.simulator.server.documents import DocumentTree, Json
+from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
 AWAY = ("absent", "unavailableoffline", "standbyoffline", "disabled")
 
+GIB = 2**30
+
 D = TypeVar("D", bound=Device)
+Matches = Callable[[D, Json], bool]
 
 
 class ChosenSystem(NamedTuple):
@@ -50,16 +52,11 @@ class SystemChooser:
         self._found = find_resources(service)
         self._pooled = {offer.device.uri: offer for offer in self._found.offers}
         uses = RackUsage(service, self._found.nodes, self._found.storages, set(self._pooled))
-        self._devices = {
-            system.uri: devices.devices_of_system(service, system) for system in self._found.systems
-        }
+        systems, offers = self._found.systems, self._found.offers
+        self._devices = {it.uri: devices.devices_of_system(service, it) for it in systems}
         attached = {uri for held in self._devices.values() for uri in held}
-        self._status: dict[str, Status] = {
-            **{system.uri: uses.system_status(system) for system in self._found.systems},
-            **{
-                offer.device.uri: uses.offer_status(offer, attached) for offer in self._found.offers
-            },
-        }
+        self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in systems}
+        self._status |= {it.device.uri: uses.offer_status(it, attached) for it in offers}
 
     def choose(self, body: Json) -> tuple[ChosenSystem | None, str]:
         """Return the system of a valid body, None for none, and the counts after each filter."""
@@ -99,10 +96,7 @@ class SystemChooser:
         return (system.state or "Enabled").casefold() == "enabled" and health == "OK"
 
     def _has_named(self, system: RackSystem, body: Json) -> bool:
-        reachable = {
-            *self._devices[system.uri],
-            *(offer.device.uri for offer in self._free(system)),
-        }
+        reachable = {*self._devices[system.uri], *(it.device.uri for it in self._free(system))}
         named = requested_resources(body)
         return all(uri in reachable for key in named if key != "RemoteDrives" for uri in named[key])
 
@@ -129,42 +123,33 @@ class SystemChooser:
     def _processors(self, system: RackSystem, body: Json) -> list[ProcessorDevice] | None:
         there = self._own(system, ProcessorDevice)
         pooled = [o.device for o in self._free(system) if not o.is_drive]
-        remote = [ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
-        wanted = body.get("Processors") or []
-        # Devices of the system are taken before those that a fabric would attach.
-        return greedy.match_devices(
-            wanted,
-            [*there, *remote],
-            greedy.processor_matches,
-            lambda it: (it.uri in self._pooled, greedy.processor_size(it)),
-        )
+        there += [ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
+
+        def size(device: ProcessorDevice) -> object:
+            # Devices of the system are taken before those that a fabric would attach.
+            own_size = (device.model or "", device.cores or 0, device.speed_mhz or 0)
+            return (device.uri in self._pooled, own_size)
+
+        return match_devices(body.get("Processors") or [], there, processor_matches, size)
 
     def _modules(self, system: RackSystem, body: Json) -> list[MemoryDevice] | None:
-        there = self._own(system, MemoryDevice)
-        return greedy.match_devices(
-            body.get("Memory") or [], there, greedy.module_matches, greedy.module_size
-        )
+        there, wanted = self._own(system, MemoryDevice), body.get("Memory") or []
+        return match_devices(wanted, there, module_matches, lambda it: it.capacity_mib or 0)
 
     def _drives(self, system: RackSystem, body: Json) -> list[DriveDevice] | None:
         pooled = [o.device for o in self._free(system) if o.is_drive]
         remote = [DriveDevice(it.uri, it.json, it.notes) for it in pooled]
         there = [it for it in self._own(system, DriveDevice) if it.uri not in self._pooled]
-        wanted = body.get("LocalDrives") or []
-        return greedy.match_devices(
-            wanted, [*there, *remote], greedy.drive_matches, greedy.drive_size
-        )
+        there, wanted = [*there, *remote], body.get("LocalDrives") or []
+        return match_devices(wanted, there, drive_matches, lambda it: it.capacity_bytes or 0)
 
     def _interfaces(self, system: RackSystem, body: Json) -> list[EthernetInterface] | None:
-        there = self._own(system, EthernetInterface)
-        wanted = body.get("EthernetInterfaces") or []
-        return greedy.match_devices(wanted, there, greedy.interface_matches, greedy.interface_size)
+        there, wanted = self._own(system, EthernetInterface), body.get("EthernetInterfaces") or []
+        return match_devices(wanted, there, interface_matches, lambda it: it.speed_mbps or 0)
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
-        cores = sum(
-            device.cores or 0
-            for device in self._own(system, ProcessorDevice)
-            if (device.type or "CPU") == "CPU"
-        )
+        processors = self._own(system, ProcessorDevice)
+        cores = sum(it.cores or 0 for it in processors if (it.type or "CPU") == "CPU")
         memory = sum(device.capacity_mib or 0 for device in self._own(system, MemoryDevice))
         security = body.get("Security") or {}
         modules = objects(system.json.get("TrustedModules"))
@@ -182,9 +167,83 @@ class SystemChooser:
 
     def _free(self, system: RackSystem) -> list[FabricOffer]:
         reached = self._found.reach[system.uri].fabrics
-        return [
-            offer
-            for offer in self._found.offers
-            if self._status[offer.device.uri].slots
-            and (not offer.fabrics or offer.fabrics & reached)
-        ]
+        free = (it for it in self._found.offers if self._status[it.device.uri].slots)
+        return [offer for offer in free if not offer.fabrics or offer.fabrics & reached]
+
+
+def match_devices(
+    requested: Iterable[Json], there: Sequence[D], matches: Matches[D], size: Callable[[D], object]
+) -> list[D] | None:
+    """Return the device of each wanted one, the smallest left; None when one gets none.
+
+    Those that are named by their URI come first. Greedy is how these pod managers work, so a body
+    may be refused that could be served.
+    """
+    left = sorted(there, key=size)  # type: ignore[arg-type]
+    found: list[D] = []
+    for wanted in sorted(requested, key=lambda one: not one.get("Resource")):
+        named = (wanted.get("Resource") or {}).get("@odata.id")
+        fitting = (it for it in left if matches(it, wanted) and named in (None, it.uri))
+        one = next(fitting, None)
+        if one is None:
+            return None
+        left.remove(one)
+        found.append(one)
+    return found
+
+
+def processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
+    """Return whether a processor matches; its type is CPU unless another is wanted."""
+    oem = wanted.get("Oem") or {}
+    detail: Json = oem.get("Intel_RackScale") or oem
+    own = value_at(device.json, "Oem", "Intel_RackScale")
+    capabilities = value_at(own, "Capabilities")
+    capabilities = capabilities if isinstance(capabilities, list) else []
+    return (
+        _equals(device.type or "CPU", wanted.get("ProcessorType") or "CPU")
+        and _equals(device.model, wanted.get("Model"))
+        and _equals(device.instruction_set, wanted.get("InstructionSet"))
+        and _at_least(device.cores, wanted.get("TotalCores"))
+        and _at_least(device.speed_mhz, wanted.get("AchievableSpeedMHz"))
+        and _equals(value_at(own, "Brand"), detail.get("Brand"))
+        and all(word in capabilities for word in detail.get("Capabilities") or ())
+    )
+
+
+def module_matches(device: MemoryDevice, wanted: Json) -> bool:
+    """Return whether a memory module matches."""
+    return (
+        _at_least(device.capacity_mib, wanted.get("CapacityMiB"))
+        and _equals(device.device_type, wanted.get("MemoryDeviceType"))
+        and _equals(device.type, wanted.get("MemoryType"))
+        and _at_least(device.speed_mhz, wanted.get("SpeedMHz"))
+        and _equals(device.json.get("Manufacturer"), wanted.get("Manufacturer"))
+        and _at_least(device.json.get("DataWidthBits"), wanted.get("DataWidthBits"))
+    )
+
+
+def drive_matches(device: DriveDevice, wanted: Json) -> bool:
+    """Return whether a drive matches; one behind a switch has endpoints."""
+    gib = wanted.get("CapacityGiB")
+    behind = wanted.get("FabricSwitch")
+    return (
+        _at_least(device.capacity_bytes, None if gib is None else gib * GIB)
+        and _equals(device.media, wanted.get("Type"))
+        and _equals(device.protocol, wanted.get("Interface"))
+        and _at_least(device.rpm, wanted.get("MinRPM"))
+        and _equals(device.json.get("SerialNumber"), wanted.get("SerialNumber"))
+        and (behind is None or behind == bool(device.endpoints))
+    )
+
+
+def interface_matches(device: EthernetInterface, wanted: Json) -> bool:
+    """Return whether a network interface matches."""
+    return _at_least(device.speed_mbps, wanted.get("SpeedMbps"))
+
+
+def _equals(value: str | None, wanted: str | None) -> bool:
+    return wanted is None or value == wanted
+
+
+def _at_least(value: Any, wanted: float | None) -> bool:
+    return wanted is None or (isinstance(value, int | float) and value >= wanted)

@@ -70,10 +70,8 @@ def volumes(node: Json) -> list[str]:
 
 def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
     def of(type_: type[Device]) -> list[Json]:
-        own = [
-            uri for uri, it in chosen.devices.items() if isinstance(it, type_) and "#" not in uri
-        ]
-        return [{"@odata.id": uri} for uri in own]
+        own = [uri for uri, it in chosen.devices.items() if isinstance(it, type_)]
+        return [{"@odata.id": uri} for uri in own if "#" not in uri]
 
     pooled = [{"@odata.id": uri} for uri in chosen.pooled]
     drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
@@ -88,11 +86,8 @@ def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
 
 
 def _actions(uri: str, version: str) -> Json:
-    names = ["Assemble", "Reset"]
-    if version >= "2.5":
-        names.append("ForceDelete")
-    found: Json = {
-        f"#ComposedNode.{name}": {"target": f"{uri}/Actions/ComposedNode.{name}"} for name in names
-    }
+    names = ["Assemble", "Reset", *(["ForceDelete"] if version >= "2.5" else [])]
+    target = f"{uri}/Actions/ComposedNode"
+    found: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
     found["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
     return found

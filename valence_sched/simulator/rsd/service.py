@@ -119,7 +119,7 @@ class NodesService:
                 return replies.conflict_reply("Conflict during allocation", [reason])
             volumes.append(uri)
         collection = collections[0]
-        uri = f"{collection}/{tree.free_id(self._documents, collection)}"
+        uri = f"{collection}/{self._documents.free_id(collection)}"
         node = nodes.node_document(uri, body, chosen, volumes, self._version())
         tree.add_member(self._documents, collection, node)
         return SimulatedReply(201, None, {"Location": f"{self._host}{uri}"})

@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from valence_sched.drivers.fields import links, objects
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
@@ -42,29 +41,14 @@ def change(documents: DocumentTree, uri: str, by: Callable[[Json], object]) -> N
 
 def add_member(documents: DocumentTree, collection: str, json: Json) -> None:
     """Put a document and list it in its collection."""
-    uri = json["@odata.id"]
-    documents.put(uri, json)
-    _list(documents, collection, lambda listed: [*listed, {"@odata.id": uri}])
+    documents.put(json["@odata.id"], json)
+    documents.list_member(collection, json["@odata.id"])
 
 
 def remove_member(documents: DocumentTree, collection: str, uri: str) -> None:
     """Remove a document and its place in its collection."""
     documents.remove(uri)
-    _list(
-        documents,
-        collection,
-        lambda listed: [
-            it for it in listed if str(value_at(it, "@odata.id")).rstrip("/") != uri.rstrip("/")
-        ],
-    )
-
-
-def free_id(documents: DocumentTree, collection: str) -> str:
-    """Return the first number that no document below a collection has."""
-    number = 1
-    while f"{collection}/{number}" in documents:
-        number += 1
-    return str(number)
+    documents.unlist_member(collection, uri)
 
 
 def fabrics(documents: DocumentTree) -> Iterator[Json]:
@@ -95,7 +79,7 @@ def connect(documents: DocumentTree, devices: Iterable[str], host: str) -> None:
         zones, ends = link(fabric, "Zones"), endpoints_of(documents, fabric, devices)
         if zones is None or not ends:
             continue
-        id_ = free_id(documents, zones)
+        id_ = documents.free_id(zones)
         hosts = [*links(value_at(documents.get(host), "Links", "Endpoints"))]
         inside = set(members(documents, link(fabric, "Endpoints")))
         ends += [end for end in hosts if end in inside]
@@ -130,12 +114,3 @@ def _set_zones(endpoint: Json, zones: list[str]) -> None:
     rack = value_at(endpoint, "Links", "Oem", "Intel_RackScale")
     if isinstance(rack, dict):
         rack["Zones"] = [{"@odata.id": uri} for uri in zones]
-
-
-def _list(documents: DocumentTree, collection: str, edit: Callable[[list[Any]], list[Any]]) -> None:
-    def by(json: Json) -> None:
-        listed = json.get("Members")
-        json["Members"] = edit(listed if isinstance(listed, list) else [])
-        json["Members@odata.count"] = len(json["Members"])
-
-    change(documents, collection, by)

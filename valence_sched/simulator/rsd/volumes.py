@@ -79,7 +79,7 @@ def _cut_volume(
     collection = tree.link(storage.json, "Volumes")
     if collection is None or collection not in documents:
         return None
-    id_, size = tree.free_id(documents, collection), round(size_gib * GIB)
+    id_, size = documents.free_id(collection), round(size_gib * GIB)
     capacity = {"Data": {"AllocatedBytes": size}}
     volume = {
         "@odata.type": "#Volume.v1_1_0.Volume",
@@ -106,7 +106,7 @@ def _cut_logical_drive(
     targets = tree.link(storage.json, "RemoteTargets")
     if not drives or not targets or targets not in documents:
         return None
-    id_ = tree.free_id(documents, drives)
+    id_ = documents.free_id(drives)
     uri, link = f"{drives}/{id_}", {"@odata.id": group}
     drive = {
         "@odata.id": uri,
@@ -119,7 +119,7 @@ def _cut_logical_drive(
         "Links": {"LogicalDrives": [link], "PhysicalDrives": [], "UsedBy": [], "Targets": []},
     }
     tree.add_member(documents, drives, drive)
-    number = tree.free_id(documents, targets)
+    number = documents.free_id(targets)
     target = {
         "@odata.id": f"{targets}/{number}",
         "Id": number,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from aiohttp import web
 
 from valence_sched.simulator.server.errors import error_body, refusal
-from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, encode_reply
+from valence_sched.simulator.server.faults import Fault
+from valence_sched.simulator.server.podm import SimulatedPodm, encode_reply
 from valence_sched.simulator.server.reads import HttpRequest
 
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
@@ -72,68 +73,55 @@ class SimulatorApp:
         body = await request.read() if request.can_read_body else b""
         headers = {name.lower(): value for name, value in request.headers.items()}
         http_request = HttpRequest(request.method, request.path, dict(request.query), headers, body)
-        if self._is_dead(http_request):
+        if self._is_dead(request):
             return None
-        await self._wait(http_request, request.path_qs)
-        if (faulty := await self._fault_response(http_request, request)) is not None:
+        await self._wait(request)
+        if (faulty := await self._fault_response(request)) is not None:
             return faulty
         reply = self.podm.reply(http_request)
-        if self._takes_fault("drop-reply", http_request, request.path_qs):
+        if self._take_fault("drop-reply", request):
             return None
         content = reply.body
-        if self._takes_fault("malformed", http_request, request.path_qs):
+        if self._take_fault("malformed", request):
             content = content[: max(1, len(content) // 2)]
         return web.Response(status=reply.status, body=content, headers=reply.headers)
 
-    def _is_dead(self, http_request: HttpRequest) -> bool:
+    def _is_dead(self, request: web.BaseRequest) -> bool:
         """Return whether the pod manager has died of too many writes; logins are none."""
         most = self.podm.faults.number("die-after")
-        if http_request.method in WRITES and not http_request.path.startswith(
-            self.podm.sessions.collection
-        ):
-            self.traffic.writes += 1
+        login = request.path.startswith(self.podm.sessions.collection)
+        self.traffic.writes += request.method in WRITES and not login
         return most is not None and self.traffic.writes > most
 
-    async def _wait(self, http_request: HttpRequest, path_qs: str) -> None:
+    async def _wait(self, request: web.BaseRequest) -> None:
         if self._latency_s:
             await asyncio.sleep(self._latency_s)
-        fault = self.podm.faults.take("delay", http_request.method, http_request.path, path_qs)
-        if fault:
+        if fault := self._take_fault("delay", request):
             await asyncio.sleep(fault.number / 1000)
-        if self._takes_fault("hang", http_request, path_qs):
+        if self._take_fault("hang", request):
             await asyncio.Event().wait()
 
-    async def _fault_response(
-        self, http_request: HttpRequest, request: web.BaseRequest
-    ) -> web.StreamResponse | None:
+    async def _fault_response(self, request: web.BaseRequest) -> web.StreamResponse | None:
         """Return the response that a fault rule gives in place of the right one, if one does."""
-        path_qs = request.path_qs
-        if fault := self.podm.faults.take(
-            "status", http_request.method, http_request.path, path_qs
-        ):
+        if fault := self._take_fault("status", request):
             text = "This service is told to answer so."
-            return _response(encode_reply(refusal(fault.number, "GeneralError", text)))
-        if self._takes_fault("html", http_request, path_qs):
+            reply = encode_reply(refusal(fault.number, "GeneralError", text))
+            return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+        if self._take_fault("html", request):
             page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
             return web.Response(text=page, content_type="text/html")
-        if self._takes_fault("lie", http_request, path_qs):
+        if self._take_fault("lie", request):
             body = error_body("InternalError", "The request failed, whatever its status says.")
             return web.json_response(body)
-        if self._takes_fault("deep", http_request, path_qs):
+        if self._take_fault("deep", request):
             nested = b'{"Members":' + b"[" * NESTING_DEPTH + b"]" * NESTING_DEPTH + b"}"
             return web.Response(body=nested, content_type="application/json")
-        if self._takes_fault("huge", http_request, path_qs):
+        if self._take_fault("huge", request):
             return await _stream_huge(request)
         return None
 
-    def _takes_fault(self, name: str, http_request: HttpRequest, path_qs: str) -> bool:
-        return (
-            self.podm.faults.take(name, http_request.method, http_request.path, path_qs) is not None
-        )
-
-
-def _response(reply: EncodedReply) -> web.Response:
-    return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+    def _take_fault(self, name: str, request: web.BaseRequest) -> Fault | None:
+        return self.podm.faults.take(name, request.method, request.path, request.path_qs)
 
 
 def _cut(request: web.BaseRequest) -> web.Response:

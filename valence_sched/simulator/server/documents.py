@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,39 @@ class DocumentTree:
         self._documents = dict(copy)
         self.changes += 1
 
+    def free_id(self, collection: str) -> str:
+        """Return the first number that no document below a collection has."""
+        return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
+
+    def member_uris(self, collection: str) -> list[str]:
+        """Return the members of a collection, none when it is not there."""
+        return uris(value_at(self.get(collection), "Members"))
+
+    def linked(self, links: Any) -> list[tuple[str, Json]]:
+        """Return the documents that links lead to; a collection stands for its members."""
+        found: dict[str, Json] = {}
+        for uri in uris(links):
+            json = self.get(uri) or {}
+            for member in uris(json["Members"]) if "Members" in json else [uri]:
+                if (document := self.get(member)) is not None:
+                    found.setdefault(member, document)
+        return list(found.items())
+
+    def list_member(self, collection: str, uri: str) -> None:
+        """Add a member to a collection, if that is there."""
+        self._replace_member(collection, uri, [{"@odata.id": uri}])
+
+    def unlist_member(self, collection: str, uri: str) -> None:
+        """Remove a member from a collection, if they are there."""
+        self._replace_member(collection, uri, [])
+
+    def _replace_member(self, collection: str, uri: str, links: list[Json]) -> None:
+        json = self.get(collection)
+        if json is not None:
+            others = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
+            now = [*others, *links]
+            self.put(collection, {**json, "Members": now, "Members@odata.count": len(now)})
+
 
 def etag_of(body: bytes) -> str:
     """Return the entity tag of a body."""
@@ -118,40 +152,13 @@ def array_of(json: Json | None, key: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def member_uris(documents: DocumentTree, collection: str) -> list[str]:
-    """Return the members of a collection, none when it is not there."""
-    return uris(value_at(documents.get(collection), "Members"))
-
-
-def linked_documents(documents: DocumentTree, links: Any) -> list[tuple[str, Json]]:
-    """Return the documents that links lead to; a collection stands for its members."""
-    found: dict[str, Json] = {}
-    for uri in uris(links):
-        json = documents.get(uri)
-        if json is None:
-            continue
-        inner = uris(json["Members"]) if "Members" in json else [uri]
-        for member in inner:
-            document = documents.get(member)
-            if document is not None:
-                found.setdefault(member, document)
-    return list(found.items())
-
-
-def list_member(documents: DocumentTree, collection: str, uri: str) -> None:
-    """Add a member to a collection, if that is there."""
-    _change(documents, collection, uri, [uri])
-
-
-def unlist_member(documents: DocumentTree, collection: str, uri: str) -> None:
-    """Remove a member from a collection, if they are there."""
-    _change(documents, collection, uri, [])
-
-
-def _change(documents: DocumentTree, collection: str, uri: str, more: Iterable[str]) -> None:
-    json = documents.get(collection)
-    if json is None:
-        return
-    others = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
-    now = [*others, *({"@odata.id": one} for one in more)]
-    documents.put(collection, {**json, "Members": now, "Members@odata.count": len(now)})
+def collection_document(uri: str, type_: str, name: str, members: Iterable[str] = ()) -> Json:
+    """Return the document of a collection."""
+    links = [{"@odata.id": member} for member in members]
+    return {
+        "@odata.type": f"#{type_}.{type_}",
+        "@odata.id": uri,
+        "Name": name,
+        "Members@odata.count": len(links),
+        "Members": links,
+    }

@@ -17,13 +17,13 @@ from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     array_of,
-    member_uris,
+    collection_document,
     object_of,
     uri_of,
     value_at,
 )
-from valence_sched.simulator.server.expand import EXPAND_FEATURES
 from valence_sched.simulator.server.faults import Faults
+from valence_sched.simulator.server.reads import EXPAND_FEATURES
 
 #: The documents that the root links in a tree that has them and no root of its own.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
@@ -40,7 +40,7 @@ def complete(documents: DocumentTree, faults: Faults) -> None:
     if "Systems" not in root and any(True for _ in blocks(documents)):
         _put_systems(documents)
     collection = _blocks_collection(documents)
-    members = member_uris(documents, collection)
+    members = documents.member_uris(collection)
     if "foreign-link" in faults:
         host = "https://elsewhere.example.net"
         _add(documents, collection, host + (members[0] if members else f"{collection}/1"))
@@ -56,23 +56,15 @@ def _root(documents: DocumentTree) -> Json:
         "Name": "Root Service",
         "RedfishVersion": "1.18.0",
     }
-    for name in PARTS:
-        if f"{ROOT}/{name}" in documents:
-            root[name] = {"@odata.id": f"{ROOT}/{name}"}
-    return root
+    parts = [name for name in PARTS if f"{ROOT}/{name}" in documents]
+    return {**root, **{name: {"@odata.id": f"{ROOT}/{name}"} for name in parts}}
 
 
 def _put_systems(documents: DocumentTree) -> None:
     uri = f"{ROOT}/Systems"
     documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
     if uri not in documents:
-        documents.put(uri, {
-            "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection",
-            "@odata.id": uri,
-            "Name": "Systems",
-            "Members@odata.count": 0,
-            "Members": [],
-        })  # fmt: skip
+        documents.put(uri, collection_document(uri, "ComputerSystemCollection", "Systems"))
 
 
 def _blocks_collection(documents: DocumentTree) -> str:
@@ -83,11 +75,10 @@ def _blocks_collection(documents: DocumentTree) -> str:
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:
     """Add a member without any check: this one is meant to be wrong."""
-    json = documents.get(collection)
-    if json is not None:
+    if (json := documents.get(collection)) is not None:
         members = [*array_of(json, "Members"), {"@odata.id": link}]
-        changed = {**json, "Members": members, "Members@odata.count": len(members)}
-        documents.put(collection, changed)
+        count = {"Members@odata.count": len(members)}
+        documents.put(collection, {**json, "Members": members, **count})
 
 
 def load_documents(
@@ -107,14 +98,12 @@ def load_documents(
                 place = f"{record.place}.id"
                 raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
             seen[podm.id] = record.file
-            yield podm.id, _documents(record, podm, diagnostics)
+            if record.tree is None:
+                yield podm.id, DocumentTree(documents_of(podm))
+            else:
+                recorded = dict(tree_documents(record.tree, record.file, diagnostics))
+                yield podm.id, DocumentTree(recorded)
         except DuplicateId:
             raise
         except InputError as error:
             diagnostics.skip(error)
-
-
-def _documents(record: Record, podm: FullPodm, diagnostics: Diagnostics) -> DocumentTree:
-    if record.tree is None:
-        return DocumentTree(documents_of(podm))
-    return DocumentTree(dict(tree_documents(record.tree, record.file, diagnostics)))

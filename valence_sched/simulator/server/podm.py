@@ -75,74 +75,67 @@ class SimulatedPodm:
         """Return the composing part, which knows the owners of reservations."""
         return self.writes.composition
 
-    def reply(self, http_request: HttpRequest) -> EncodedReply:
+    def reply(self, request: HttpRequest) -> EncodedReply:
         """Answer a request."""
         self.sessions.tick()
         self.writes.tick()
         try:
-            user = self._user(http_request)
+            user = self._user(request)
             if user is None:
                 return encode_reply(_unauthorized())
-            if http_request.method in ("GET", "HEAD"):
-                return self._read(http_request)
-            return encode_reply(self._write(http_request, user))
+            if request.method in ("GET", "HEAD"):
+                return self._read(request)
+            return encode_reply(self._write(request, user))
         except RequestRefused as refused:
             return encode_reply(refused.answer)
 
-    def _user(self, http_request: HttpRequest) -> str | None:
+    def _user(self, request: HttpRequest) -> str | None:
         """Return the user of a request; empty for public documents, None for an unknown user."""
-        user = self.sessions.user(http_request.headers)
+        user = self.sessions.user(request.headers)
         if user is not None:
             return user
-        path = http_request.path.rstrip("/")
+        path = request.path.rstrip("/")
         login = path in (self.sessions.collection, f"{self.sessions.collection}/Members")
-        if http_request.method == "POST" and login:
+        if request.method == "POST" and login:
             return ""
         closed = "closed-root" in self.faults and path != "/redfish"
-        read = http_request.method in ("GET", "HEAD") and path in PUBLIC_PATHS
+        read = request.method in ("GET", "HEAD") and path in PUBLIC_PATHS
         return "" if read and not closed else None
 
-    def _read(self, http_request: HttpRequest) -> EncodedReply:
+    def _read(self, request: HttpRequest) -> EncodedReply:
         """Answer a read; a reply without sessions is cached while only sessions change."""
         changes = self.documents.changes - self.sessions.changes
         if self._cached_changes != changes:
             self._cache.clear()
             self._cached_changes = changes
-        key = (
-            f"{http_request.path}?{http_request.query}" if http_request.query else http_request.path
-        )
+        key = f"{request.path}?{request.query}" if request.query else request.path
         reply = self._cache.get(key)
         if reply is None:
-            reply = encode_reply(self._reads.answer(http_request))
+            reply = encode_reply(self._reads.answer(request))
             if self.sessions.collection.encode() not in reply.body:
                 self._cache[key] = reply
         tag = reply.headers.get("ETag")
         if tag and tag in [
-            one.strip() for one in http_request.headers.get("if-none-match", "").split(",")
+            one.strip() for one in request.headers.get("if-none-match", "").split(",")
         ]:
             return EncodedReply(304, b"", {"ETag": tag})
         return reply
 
-    def _write(self, http_request: HttpRequest, user: str) -> SimulatedReply:
-        path = http_request.path.rstrip("/")
-        if http_request.method == "DELETE" and path.startswith(f"{self.sessions.collection}/"):
+    def _write(self, request: HttpRequest, user: str) -> SimulatedReply:
+        path = request.path.rstrip("/")
+        if request.method == "DELETE" and path.startswith(f"{self.sessions.collection}/"):
             return self.sessions.delete(path)
-        if (
-            http_request.method == "POST"
-            and path.removesuffix("/Members") == self.sessions.collection
-        ):
-            return self.sessions.create(writes.json_of(http_request.body))
-        if http_request.method in ("POST", "PATCH", "DELETE"):
-            self._check_tag(http_request, path)
-            return self.writes.answer(
-                http_request.method, path, http_request.body, http_request.headers, user
-            )
-        return method_not_allowed(http_request.method, path)
+        if request.method == "POST" and path.removesuffix("/Members") == self.sessions.collection:
+            return self.sessions.create(writes.json_of(request.body))
+        if request.method in ("POST", "PATCH", "DELETE"):
+            self._check_tag(request, path)
+            return self.writes.answer(request.method, path, request.body, request.headers, user)
+        return method_not_allowed(request.method, path)
 
-    def _check_tag(self, http_request: HttpRequest, path: str) -> None:
+    def _check_tag(self, request: HttpRequest, path: str) -> None:
         """Refuse a write whose ``If-Match`` is not the document's tag, or required and missing."""
-        wanted = http_request.headers.get("if-match")
-        if wanted is None and http_request.method != "POST" and "if-match" in self.faults:
+        wanted = request.headers.get("if-match")
+        if wanted is None and request.method != "POST" and "if-match" in self.faults:
             raise RequestRefused(428, "PreconditionRequired", "If-Match is required.")
         if wanted is None or wanted.strip() == "*" or path not in self.documents:
             return

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, object_of
 from valence_sched.simulator.server.errors import RequestRefused, not_found, refusal
-from valence_sched.simulator.server.expand import expand_document, parse_expand
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.tasks import Tasks
 
@@ -41,6 +42,7 @@ def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
 
 
 def query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
+    """Return a number of a query, ``otherwise`` without one."""
     text = query.get(name, "")
     if not text:
         return otherwise
@@ -71,52 +73,52 @@ class DocumentReads:
         self._documents, self._faults, self._tasks = documents, faults, tasks
         self._page_size = page_size
 
-    def answer(self, http_request: HttpRequest) -> SimulatedReply:
+    def answer(self, request: HttpRequest) -> SimulatedReply:
         """Answer a GET; RequestRefused if the query names a page that does not exist."""
-        if http_request.path.rstrip("/") == "/redfish":
+        if request.path.rstrip("/") == "/redfish":
             return SimulatedReply(200, {"v1": "/redfish/v1/"})
-        if (monitored := self._tasks.monitor(http_request.path)) is not None:
+        if (monitored := self._tasks.monitor(request.path)) is not None:
             return monitored
-        json = self._documents.get(http_request.path)
+        json = self._documents.get(request.path)
         if json is None:
-            return not_found(http_request.path)
-        if (page := self._documents.get(_page_uri(http_request))) is not None:
-            return SimulatedReply(200, self._expanded(page, http_request))
-        unknown = [name for name in http_request.query if name.startswith("$")]
+            return not_found(request.path)
+        if (page := self._documents.get(_page_uri(request))) is not None:
+            return SimulatedReply(200, self._expanded(page, request))
+        unknown = [name for name in request.query if name.startswith("$")]
         unknown = [name for name in unknown if name not in ("$expand", "$skip", "$top")]
         if unknown:
             text = f"The query parameter {unknown[0]} is not supported."
             return refusal(501, "QueryNotSupported", text)
-        return SimulatedReply(200, self._expanded(self._page(json, http_request), http_request))
+        return SimulatedReply(200, self._expanded(self._page(json, request), request))
 
-    def _page(self, json: Json, http_request: HttpRequest) -> Json:
+    def _page(self, json: Json, request: HttpRequest) -> Json:
         size, lost = self._page_size, self._faults.number("page-missing")
-        if lost is not None and "Members" in json and page_number(http_request.query, size) == lost:
+        if lost is not None and "Members" in json and page_number(request.query, size) == lost:
             raise RequestRefused(
-                404, "ResourceMissingAtURI", f"There is no page {lost}.", http_request.path
+                404, "ResourceMissingAtURI", f"There is no page {lost}.", request.path
             )
-        return page_of(json, http_request.path.rstrip("/"), http_request.query, size)
+        return page_of(json, request.path.rstrip("/"), request.query, size)
 
-    def _expanded(self, json: Json, http_request: HttpRequest) -> Json:
-        value = http_request.query.get("$expand")
+    def _expanded(self, json: Json, request: HttpRequest) -> Json:
+        value = request.query.get("$expand")
         if value is None or "expand-ignored" in self._faults:
             return json
         if "expand-404" in self._faults:
             raise RequestRefused(
-                404, "ResourceMissingAtURI", "There is no such resource.", http_request.path
+                404, "ResourceMissingAtURI", "There is no such resource.", request.path
             )
         root = self._documents.get("/redfish/v1")
         offered = object_of(object_of(root, "ProtocolFeaturesSupported"), "ExpandQuery")
         found = expand_document(
-            self._documents, json, http_request.path.rstrip("/"), parse_expand(value, offered)
+            self._documents, json, request.path.rstrip("/"), parse_expand(value, offered)
         )
         return _without_names(found) if "expand-drops" in self._faults else found
 
 
-def _page_uri(http_request: HttpRequest) -> str:
+def _page_uri(request: HttpRequest) -> str:
     """Return where the page of a collection that was recorded in pages stands."""
-    words = (f"{name}={value}" for name, value in http_request.query.items() if name != "$expand")
-    return f"{http_request.path.rstrip('/')}?{'&'.join(words)}"
+    words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
+    return f"{request.path.rstrip('/')}?{'&'.join(words)}"
 
 
 def _without_names(json: Json) -> Json:
@@ -128,3 +130,86 @@ def _without_names(json: Json) -> Json:
         for member in members
     ]
     return {**json, "Members": bare}
+
+
+MAX_LEVELS = 6
+#: Links that one answer replaces at most; the rest stay links.
+MAX_DOCUMENTS = 20_000
+
+#: The features of this service, as its root states them.
+EXPAND_FEATURES: Json = {
+    "ExpandAll": True,
+    "Levels": True,
+    "MaxLevels": MAX_LEVELS,
+    "Links": True,
+    "NoLinks": True,
+}
+
+_FORM = re.compile(r"([.~*])(?:\(\$levels=(\d{1,9})\))?")
+_FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
+
+
+class ExpandQuery(NamedTuple):
+    """The meaning of an ``$expand``: ``.`` no Links, ``~`` only Links, ``*`` both; how deep."""
+
+    kind: str
+    levels: int
+
+
+def parse_expand(value: str, offered: Json) -> ExpandQuery:
+    """Return the meaning of a value of ``$expand``, if the root offers it; else RequestRefused."""
+    found = _FORM.fullmatch(value)
+    if not found:
+        text = f"{value} is no value of $expand."
+        raise RequestRefused(400, "QueryParameterValueFormatError", text, value, "$expand")
+    kind, levels = found[1], int(found[2] or 1)
+    stated = offered.get("MaxLevels", 1)
+    most = stated if offered.get("Levels") and isinstance(stated, int) else 1
+    if not offered.get(_FLAGS[kind]):
+        raise RequestRefused(501, "QueryNotSupported", f"$expand={kind} is not supported.")
+    if not 1 <= levels <= most:
+        text = f"{levels} levels are out of the range 1 to {most}."
+        raise RequestRefused(
+            400, "QueryParameterOutOfRange", text, str(levels), "$expand", f"1..{most}"
+        )
+    return ExpandQuery(kind, levels)
+
+
+def expand_document(documents: DocumentTree, json: Json, uri: str, expand: ExpandQuery) -> Json:
+    """Return a document with the documents it links; a link back to an outer one stays."""
+    return _Expansion(documents, expand).document(json, expand.levels, (uri,))
+
+
+class _Expansion:
+    def __init__(self, documents: DocumentTree, expand: ExpandQuery) -> None:
+        self._documents, self._kind = documents, expand.kind
+        self._left = MAX_DOCUMENTS
+
+    def document(self, json: Json, levels: int, above: tuple[str, ...]) -> Json:
+        return {
+            key: self._value(value, levels, above, key == "Links") for key, value in json.items()
+        }
+
+    def _value(self, value: Any, levels: int, above: tuple[str, ...], in_links: bool) -> Any:
+        if isinstance(value, list):
+            return [self._value(part, levels, above, in_links) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1 and isinstance(link := value.get("@odata.id"), str):
+            return self._follow(value, link, levels, above, in_links)
+        return {
+            key: self._value(part, levels, above, in_links or key == "Links")
+            for key, part in value.items()
+        }
+
+    def _follow(
+        self, link: Json, uri: str, levels: int, above: tuple[str, ...], in_links: bool
+    ) -> Json:
+        wanted = self._kind == "*" or (self._kind == "~") == in_links
+        found = self._documents.get(uri) if wanted and "#" not in uri else None
+        if found is None or self._left <= 0 or uri.rstrip("/") in above:
+            return link
+        self._left -= 1
+        if levels <= 1:
+            return found
+        return self.document(found, levels - 1, (*above, uri.rstrip("/")))

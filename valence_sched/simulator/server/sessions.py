@@ -14,10 +14,7 @@ from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     SimulatedReply,
-    list_member,
-    member_uris,
     object_of,
-    unlist_member,
     uri_of,
     value_at,
 )
@@ -117,7 +114,7 @@ class Sessions:
         }
         before = self._documents.changes
         self._documents.put(uri, json)
-        list_member(self._documents, self.collection, uri)
+        self._documents.list_member(self.collection, uri)
         self.changes += self._documents.changes - before
         return SimulatedReply(201, json, {"Location": uri, "X-Auth-Token": session.token})
 
@@ -127,7 +124,7 @@ class Sessions:
             return not_found(uri)
         before = self._documents.changes
         self._documents.remove(uri)
-        unlist_member(self._documents, self.collection, uri)
+        self._documents.unlist_member(self.collection, uri)
         self.changes += self._documents.changes - before
         return SimulatedReply(204)
 
@@ -151,7 +148,7 @@ def add_session_service(documents: DocumentTree, timeout_s: float) -> str:
         "ServiceEnabled": True,
     }
     uri = uri_of(value_at(service, "Sessions")) or f"{service_uri}/Sessions"
-    for old in member_uris(documents, uri):
+    for old in documents.member_uris(uri):
         documents.remove(old)
     documents.put(
         service_uri, {**service, "SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}

@@ -12,7 +12,7 @@ from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     SimulatedReply,
-    list_member,
+    collection_document,
     value_at,
 )
 from valence_sched.simulator.server.errors import error_body
@@ -33,14 +33,9 @@ class Tasks:
     """The tasks of one pod manager; a task takes ``duration_s``."""
 
     def __init__(
-        self,
-        documents: DocumentTree,
-        composition: Composition,
-        clock: Callable[[], float],
-        *,
-        duration_s: float = 0.2,
-        fail: bool = False,
-    ) -> None:
+        self, documents: DocumentTree, composition: Composition, clock: Callable[[], float], *,
+        duration_s: float = 0.2, fail: bool = False,
+    ) -> None:  # fmt: skip
         self._documents, self._composition, self._clock = documents, composition, clock
         self._duration_s, self._fail = duration_s, fail
         self._tasks: dict[str, _Task] = {}
@@ -54,7 +49,7 @@ class Tasks:
         self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
         for uri in plan.blocks:
             blocks.set_status(self._documents, uri, CompositionState="Composing")
-        list_member(self._documents, f"{SERVICE}/Tasks", f"{SERVICE}/Tasks/{id_}")
+        self._documents.list_member(f"{SERVICE}/Tasks", f"{SERVICE}/Tasks/{id_}")
         return self._running(id_, self._put(id_))
 
     def monitor(self, uri: str) -> SimulatedReply | None:
@@ -116,12 +111,7 @@ class Tasks:
             "ServiceEnabled": True,
             "Tasks": {"@odata.id": f"{SERVICE}/Tasks"},
         })  # fmt: skip
-        self._documents.put(f"{SERVICE}/Tasks", {
-            "@odata.type": "#TaskCollection.TaskCollection",
-            "@odata.id": f"{SERVICE}/Tasks",
-            "Name": "Tasks",
-            "Members@odata.count": 0,
-            "Members": [],
-        })  # fmt: skip
+        tasks = collection_document(f"{SERVICE}/Tasks", "TaskCollection", "Tasks")
+        self._documents.put(f"{SERVICE}/Tasks", tasks)
         root = self._documents.get(blocks.ROOT) or {}
         self._documents.put(blocks.ROOT, {**root, "Tasks": {"@odata.id": SERVICE}})

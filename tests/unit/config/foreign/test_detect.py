@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valence_sched.config.foreign.base import DocumentCursor
-from valence_sched.config.foreign.detect import parse_flavor
+from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import SchedulerError
 from valence_sched.model.flavor import Flavor
 

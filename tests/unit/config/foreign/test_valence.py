@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.config.foreign.base import DocumentCursor
-from valence_sched.config.foreign.detect import parse_flavor
+from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
