@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import Pairs
 
 
@@ -19,10 +19,9 @@ class CapturePodm(base.ShowOne):
     the others from being written; exits 5 then with --strict.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")
-        parser.add_argument("--all", action="store_true", help="record every pod manager")
+        add_option(parser, "--all: record every pod manager")
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument(
             "--output",
@@ -30,33 +29,28 @@ class CapturePodm(base.ShowOne):
             metavar="<file>",
             help="write one inventory: .json or .jsonl, with .gz or .zst to compress",
         )
-        where.add_argument(
-            "--tree",
-            metavar="<dir>",
-            help="write the Redfish documents of each pod manager below <dir>/<name>/redfish/v1, "
-            "as mockup servers take them; <dir> must not be there yet",
+        add_option(
+            where,
+            "--tree <dir>: write the Redfish documents of each pod manager below "
+            "<dir>/<name>/redfish/v1, as mockup servers take them; <dir> must not be there yet",
         )
-        parser.add_argument(
-            "--anonymize",
-            action="store_true",
-            help="replace serial numbers, UUIDs, addresses, hosts and every other name, the same "
-            "one by the same alias; models, amounts and capabilities stay",
-        )
-        parser.add_argument(
-            "--anonymize-key-env",
-            metavar="<variable>",
-            help="environment variable with the secret key of the aliases, so that two captures "
-            "have the same ones (default: a key of this run)",
+        add_options(
+            parser,
+            """
+            --anonymize: replace serial numbers, UUIDs, addresses, hosts and every other name, the
+                same one by the same alias; models, amounts and capabilities stay
+            --anonymize-key-env <variable>: environment variable with the secret key of the aliases,
+                so that two captures have the same ones (default: a key of this run)
+            """,
         )
         inventory.add_inventory_options(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.output:
             return ("File", "Podms", "Blocks", "Failed")
         return ("Tree", "Podms", "Blocks", "Documents", "Failed")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
 
         if parsed_args.name and parsed_args.all:

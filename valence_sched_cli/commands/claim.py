@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.types import age
+from valence_sched_cli.options.types import add_option, age
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
 
 if TYPE_CHECKING:
@@ -26,16 +26,14 @@ COLUMNS = (
 class ListClaim(base.Lister):
     """List claims: what is held of which pod manager, for whom and until when."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--podm", metavar="<podm>", help="only of this pod manager")
-        parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
-        parser.add_argument("--all", action="store_true", help="also claims that have ended")
-        parser.add_argument("--long", action="store_true", help="list more columns")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "--podm <podm>: only of this pod manager")
+        add_option(parser, "--owner <owner>: only of this owner")
+        add_option(parser, "--all: also claims that have ended")
+        add_option(parser, "--long: list more columns")
         inventory.add_state_option(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
@@ -63,13 +61,11 @@ class ListClaim(base.Lister):
 class ShowClaim(base.ShowOne):
     """Show one claim: what it holds, and what happened to it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_claim_argument(parser)
         inventory.add_state_option(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
         nodes = WordLines([node.uri for node in record.nodes])
         columns = (*COLUMNS, "Composed Nodes", "Events")
@@ -79,11 +75,9 @@ class ShowClaim(base.ShowOne):
 class ReleaseClaim(base.Command):
     """Release claims: what they hold is free for others at once."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_claim_argument(parser, several=True)
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         for error in self.scheduler(parsed_args).release(parsed_args.claim):
@@ -94,23 +88,20 @@ class ReleaseClaim(base.Command):
 class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_claim_argument(parser)
-        parser.add_argument(
-            "--ttl",
-            metavar="<age>",
+        add_option(
+            parser,
+            "--ttl <age>: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
             type=age,
             default=600.0,
-            help="how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
         )
         inventory.add_state_option(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
         return COLUMNS, _cells(claim)
 
@@ -123,25 +114,21 @@ class ReapClaim(base.Lister):
     and so is what ended long ago.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--dry-run", action="store_true", help="say what would be done, and do nothing"
-        )
-        parser.add_argument(
-            "--keep",
-            metavar="<age>",
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "--dry-run: say what would be done, and do nothing")
+        add_option(
+            parser,
+            "--keep <age>: forget claims that ended, and decisions, longer ago than this (default: "
+            "30d)",
             type=age,
             default=30 * 86400.0,
-            help="forget claims that ended, and decisions, longer ago than this (default: 30d)",
         )
         inventory.add_live_options(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Kind", "ID", "Podm", "Done")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         result = self.scheduler(parsed_args).reconcile(
             dry_run=parsed_args.dry_run, keep_s=parsed_args.keep
         )
@@ -157,11 +144,9 @@ class ReapClaim(base.Lister):
 
 def _add_claim_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     if several:
-        parser.add_argument(
-            "claim", metavar="<claim>", nargs="+", help="claim (ID; repeat for several)"
-        )
+        add_option(parser, "<claim>...: claim (ID; repeat for several)")
     else:
-        parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
+        add_option(parser, "<claim>: claim (ID)")
 
 
 def _cells(claim: Claim) -> tuple[Any, ...]:

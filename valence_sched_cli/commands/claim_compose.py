@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.options.types import age, seconds
+from valence_sched_cli.options.types import add_option, add_options, age, seconds
 from valence_sched_cli.output.cells import Absent, UriTails, or_absent
 from valence_sched_cli.output.progress import StatusLine
 
@@ -28,35 +28,24 @@ NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that claim, compose, dispatch or preview the decision."""
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument(
-        "--claim", action="store_true", help="hold what was chosen in the state, for --ttl"
+    add_options(
+        modes,
+        """
+        --claim: hold what was chosen in the state, for --ttl
+        --compose: hold it, have the pod managers compose it, and read back that they did
+        --dry-run <where>: client: only decide, as without this option; server: also ask the pod
+            manager whether it would compose that, where it can be asked
+        --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
+            the report, valence=<url> is a Valence API; nothing is held or composed here
+        """,
+        dry_run={"choices": ("client", "server")},
     )
-    modes.add_argument(
-        "--compose",
-        action="store_true",
-        help="hold it, have the pod managers compose it, and read back that they did",
+    add_option(
+        parser,
+        "--dispatch-key-env <variable>: environment variable with the key that signs what is "
+        "posted to a webhook",
     )
-    modes.add_argument(
-        "--dry-run",
-        metavar="<where>",
-        choices=("client", "server"),
-        help="client: only decide, as without this option; server: also ask the pod manager "
-        "whether it would compose that, where it can be asked",
-    )
-    modes.add_argument(
-        "--dispatch",
-        metavar="<name=url>",
-        help="hand the decision to somebody else who composes: webhook=<url> gets the report, "
-        "valence=<url> is a Valence API; nothing is held or composed here",
-    )
-    parser.add_argument(
-        "--dispatch-key-env",
-        metavar="<variable>",
-        help="environment variable with the key that signs what is posted to a webhook",
-    )
-    parser.add_argument(
-        "--plan", metavar="<file>", help="write a plan that podm apply does later, or refuses"
-    )
+    add_option(parser, "--plan <file>: write a plan that podm apply does later, or refuses")
     add_claim_options(parser)
 
 
@@ -68,33 +57,25 @@ def _idempotency_key(text: str) -> str:
 
 def add_claim_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the time to live, the time to wait, and the idempotency key."""
-    parser.add_argument(
-        "--ttl",
-        metavar="<age>",
-        type=age,
-        default=600.0,
-        help="how long a claim is held, such as 90s, 10m or 1h (default: 10m)",
-    )
-    parser.add_argument(
-        "--key",
-        metavar="<word>",
-        type=_idempotency_key,
-        help="idempotency key: the same word again gives the same claim or nodes, and no others",
+    add_options(
+        parser,
+        """
+        --ttl <age>: how long a claim is held, such as 90s, 10m or 1h (default: 10m)
+        --key <word>: idempotency key: the same word again gives the same claim or nodes, and no
+            others
+        """,
+        ttl={"type": age, "default": 600.0},
+        key={"type": _idempotency_key},
     )
     waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument(
-        "--wait",
-        metavar="<seconds>",
-        type=seconds,
-        default=300.0,
-        help="how long to wait for a pod manager that goes on composing (default: 300)",
-    )
-    waiting.add_argument(
-        "--no-wait",
-        action="store_const",
-        dest="wait",
-        const=0.0,
-        help="do not wait for it: the claim stays COMPOSING until podm claim reap looks again",
+    add_options(
+        waiting,
+        """
+        --wait <seconds>: how long to wait for a pod manager that goes on composing (default: 300)
+        --no-wait: do not wait for it: the claim stays COMPOSING until podm claim reap looks again
+        """,
+        wait={"type": seconds, "default": 300.0},
+        no_wait={"action": "store_const", "dest": "wait", "const": 0.0},
     )
 
 

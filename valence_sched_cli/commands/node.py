@@ -4,34 +4,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.commands.claim import event_cell, format_time
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.types import seconds
+from valence_sched_cli.options.types import add_option, seconds
 from valence_sched_cli.output.cells import UriTails, WordLines, or_absent
 
 
 class ListNode(base.Lister):
     """List the nodes that were composed here, and with --live those of others, too."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--podm", metavar="<podm>", help="only of this pod manager")
-        parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
-        parser.add_argument("--long", action="store_true", help="list more columns")
-        parser.add_argument(
-            "--live",
-            action="store_true",
-            help="ask the pod managers: what is gone, and nodes that nobody here composed",
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "--podm <podm>: only of this pod manager")
+        add_option(parser, "--owner <owner>: only of this owner")
+        add_option(parser, "--long: list more columns")
+        add_option(
+            parser,
+            "--live: ask the pod managers: what is gone, and nodes that nobody here composed",
         )
         inventory.add_live_options(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["ID", "State", "Podm", "Pool", "URI", "Blocks", "Owner"]
         columns += ["Claim", "Created At"] if parsed_args.long else []
         nodes = self.scheduler(parsed_args).nodes(
@@ -57,13 +52,11 @@ class ListNode(base.Lister):
 class ShowNode(base.ShowOne):
     """Show one node: what it is made of, and what its pod manager says of it now."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("node", metavar="<node>", help="node (ID or URI)")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<node>: node (ID or URI)")
         inventory.add_live_options(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
         node = record.node
         cells = {
@@ -88,20 +81,15 @@ class DeleteNode(base.Command):
     Exits 7 when something is left or that cannot be told; the node stays in the list then.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "node", metavar="<node>", nargs="+", help="node (ID or URI; repeat for several)"
-        )
-        parser.add_argument(
-            "--wait",
-            metavar="<seconds>",
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<node>...: node (ID or URI; repeat for several)")
+        add_option(
+            parser,
+            "--wait <seconds>: how long to wait for the pod manager (default: 300)",
             type=seconds,
             default=300.0,
-            help="how long to wait for the pod manager (default: 300)",
         )
         inventory.add_live_options(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with claim_compose.changing_scheduler(self, parsed_args) as scheduler:

@@ -11,6 +11,7 @@ from valence_sched.errors import SchedulerError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.types import add_option
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
@@ -33,9 +34,8 @@ UNSET_NAMES = {
 class UnsetPodm(base.Command):
     """Take back what is registered of a pod manager."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>: registered pod manager")
         for flag, words in UNSET_FLAGS.items():
             parser.add_argument(f"--{flag}", action="store_true", help=words)
         for option in UNSET_NAMES:
@@ -47,7 +47,6 @@ class UnsetPodm(base.Command):
                 help=f"{option} to take back (repeat for several)",
             )
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
@@ -97,18 +96,16 @@ class CreatePodm(base.ShowOne):
     It is not asked anything yet. Its password is never kept beside it, only where it is.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="<name>", help="name, its ID in every inventory")
-        parser.add_argument("url", metavar="<url>", help="where it is: https://HOST[:PORT]")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<name>: name, its ID in every inventory")
+        add_option(parser, "<url>: where it is: https://HOST[:PORT]")
         registration.add_registration_options(parser)
         inventory.add_state_option(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return registration.COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
         from valence_sched.model.podm_url import strip_service_root, url_problem
         from valence_sched.model.registration import Registration
@@ -131,13 +128,11 @@ class CreatePodm(base.ShowOne):
 class SetPodm(base.Command):
     """Change what is registered of a pod manager; aggregates and the like are added."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
-        parser.add_argument("--url", metavar="<url>", type=nonempty_name, help="where it is now")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>: registered pod manager")
+        add_option(parser, "--url <url>: where it is now", type=nonempty_name)
         registration.add_registration_options(parser)
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
@@ -162,13 +157,9 @@ class SetPodm(base.Command):
 class DeletePodm(base.Command):
     """Take pod managers out of the registry; refused while claims or nodes of one exist."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "podm", metavar="<podm>", nargs="+", help="registered pod manager (repeat for several)"
-        )
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>...: registered pod manager (repeat for several)")
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         registry = self.scheduler_app.registry(parsed_args.state)

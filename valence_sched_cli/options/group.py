@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.options.types import positive
+from valence_sched_cli.options.types import add_option, positive
 
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
@@ -27,13 +27,12 @@ _RULES = (
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
-    parser.add_argument("--owner", metavar="<owner>", type=_name, help="for whom the nodes are")
-    parser.add_argument(
-        "--group",
-        metavar="<group>",
+    add_option(parser, "--owner <owner>: for whom the nodes are", type=_name)
+    add_option(
+        parser,
+        "--group <group>: group that the nodes join (default: the flavor's name, where a rule is "
+        "given); a domain of a rule is podm, zone, location, aggregate or facts.NAME",
         type=_name,
-        help="group that the nodes join (default: the flavor's name, where a rule is given); "
-        "a domain of a rule is podm, zone, location, aggregate or facts.NAME",
     )
     for option, words in _RULES:
         _add_option(parser, option, "<domain>", _domain, f"{words} {_REPEAT}")

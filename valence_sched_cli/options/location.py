@@ -7,6 +7,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.options.types import add_options
+
 if TYPE_CHECKING:
     from valence_sched.model.request import NameRequirements
 
@@ -33,30 +35,17 @@ def add_location_options(parser: argparse.ArgumentParser) -> None:
             default=[],
             help=words,
         )
-    parser.add_argument(
-        "--capability",
-        metavar="<key=value>",
-        type=_capabilities,
-        action="append",
-        default=[],
-        help="only with this capability: os=linux, or with semicolons one of several values "
-        "(repeat for several keys; takes the place of the flavor's of that key)",
-    )
-    parser.add_argument(
-        "--location",
-        metavar="<location>",
-        action="append",
-        default=[],
-        help="only at this location or below it (repeat: at any of them; takes the place of the "
-        "flavor's)",
-    )
-    parser.add_argument(
-        "--where",
-        metavar="<expression>",
-        action="append",
-        default=[],
-        help='only where this expression in JSON holds: \'[">=", "$facts.year", 2022]\' '
-        "(repeat: all must hold, the flavor's too)",
+    add_options(
+        parser,
+        """
+        --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
+            several values (repeat for several keys; takes the place of the flavor's of that key)
+        --location <location>...: only at this location or below it (repeat: at any of them; takes
+            the place of the flavor's)
+        --where <expression>...: only where this expression in JSON holds: '[">=", "$facts.year",
+            2022]' (repeat: all must hold, the flavor's too)
+        """,
+        capability={"type": _capabilities},
     )
 
 

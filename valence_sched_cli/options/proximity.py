@@ -7,6 +7,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from valence_sched_cli.options.types import add_option
+
 OPTION_DESTS = ("near", "prefer_near")
 
 
@@ -25,12 +27,10 @@ def add_proximity_options(parser: argparse.ArgumentParser) -> None:
             help=f"{words}: where a map says that it is, or, within openstack, the cloud "
             "(repeat for several)",
         )
-    parser.add_argument(
-        "--near-map",
-        metavar="<file>",
-        action="append",
-        default=[],
-        help="YAML map that says where things are, or RESOLVER:SOURCE (repeat for several)",
+    add_option(
+        parser,
+        "--near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat for "
+        "several)",
     )
 
 

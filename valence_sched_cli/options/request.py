@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched_cli import cloud
 from valence_sched_cli.options import group, inventory, location, placement, proximity
-from valence_sched_cli.options.types import whole
+from valence_sched_cli.options.types import add_option, whole
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
@@ -31,11 +31,10 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     cloud.add_nova_options(parser)
     placement.add_placement_options(parser)
     inventory.add_flavor_file_option(parser)
-    parser.add_argument(
-        "--policy",
-        metavar="<policy>",
+    add_option(
+        parser,
+        "--policy <policy>: policy (default: the flavor's, else default)",
         type=nonempty_name,
-        help="policy (default: the flavor's, else default)",
     )
     inventory.add_policy_file_option(parser)
     for option, words in (
@@ -43,24 +42,17 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
     ):
         parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
-    parser.add_argument(
-        "--zone", metavar="<zone>", type=nonempty_name, help="only this availability zone"
-    )
+    add_option(parser, "--zone <zone>: only this availability zone", type=nonempty_name)
     location.add_location_options(parser)
-    parser.add_argument(
-        "--attribute",
-        metavar="<name=expression>",
+    add_option(
+        parser,
+        "--attribute <name=expression>...: only where this attribute of the pod manager is so: "
+        "facts.year='>= 2022' (repeat for several; takes the place of the flavor's)",
         type=_attribute,
-        action="append",
-        default=[],
-        help="only where this attribute of the pod manager is so: facts.year='>= 2022' "
-        "(repeat for several; takes the place of the flavor's)",
     )
     group.add_group_options(parser)
     proximity.add_proximity_options(parser)
-    parser.add_argument(
-        "--seed", metavar="<n>", type=whole, help="decides between equals (default: 0)"
-    )
+    add_option(parser, "--seed <n>: decides between equals (default: 0)", type=whole)
 
 
 def make_request(
