@@ -17,7 +17,13 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
         "VALENCE_SCHED_INVENTORY, else the pod managers that are registered)",
     )
     add_live_options(parser)
-    add_liveness_option(parser)
+    add_option(
+        parser,
+        "--liveness <name[:argument]>: how to know whether pod managers are alive that are not "
+        "read in this run: read:<age> (last read), file:<folder> (a file each, by its age), "
+        "store:<age> (last report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what "
+        "they say)",
+    )
     add_resource_file_option(parser)
     add_option(
         parser,
@@ -49,17 +55,6 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         timeout={"type": seconds, "default": 30.0},
         parallel={"type": positive, "default": 4},
         max_age={"type": age},
-    )
-
-
-def add_liveness_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how it is known whether those are alive that are not read."""
-    add_option(
-        parser,
-        "--liveness <name[:argument]>: how to know whether pod managers are alive that are not "
-        "read in this run: read:<age> (last read), file:<folder> (a file each, by its age), "
-        "store:<age> (last report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what "
-        "they say)",
     )
 
 

@@ -62,25 +62,17 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_descriptions(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--zone <zone>: availability zone it is in", type=nonempty_name)
-    for option, metavar, words in (
-        ("--aggregate", "<aggregate>", "aggregate it belongs to"),
-        ("--trait", "<trait>", "trait of all its pools"),
-        ("--location", "<location>", "where it stands, such as dc1/row-3/rack-7"),
+    for words in (
+        "--aggregate <aggregate>...: aggregate it belongs to",
+        "--trait <trait>...: trait of all its pools",
+        "--location <location>...: where it stands, such as dc1/row-3/rack-7",
     ):
-        parser.add_argument(
-            option,
-            metavar=metavar,
-            type=nonempty_name,
-            action="append",
-            default=[],
-            help=f"{words} (repeat for several)",
-        )
-    for option, metavar, words in (
-        ("--capability", "<key=value;value>", "capability, with its values"),
-        ("--fact", "<key=value>", "fact about it: a number, a text, or texts with ; between"),
+        add_option(parser, f"{words} (repeat for several)", type=nonempty_name)
+    for words in (
+        "--capability <key=value;value>...: capability, with its values",
+        "--fact <key=value>...: fact about it: a number, a text, or texts with ; between",
     ):
-        parser.add_argument(option, metavar=metavar, type=_pair, action="append", default=[],
-                            help=f"{words} (repeat for several)")  # fmt: skip
+        add_option(parser, f"{words} (repeat for several)", type=_pair)
     enabled = parser.add_mutually_exclusive_group()
     add_option(enabled, "--enable: nodes may be placed on it")
     add_option(enabled, "--disable: place nothing on it")

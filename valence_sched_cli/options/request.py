@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from valence_sched_cli import cloud
-from valence_sched_cli.options import group, inventory, location, placement, proximity
+from valence_sched_cli.options import group, inventory, location, placement
 from valence_sched_cli.options.types import add_option, whole
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         type=nonempty_name,
     )
     inventory.add_policy_file_option(parser)
-    for option, words in (
-        ("--podm", "only this pod manager, by ID or name (repeat for several)"),
-        ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
-    ):
-        parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
+    add_option(
+        parser, "--podm <podm>...: only this pod manager, by ID or name (repeat for several)"
+    )
+    words = "not this pod manager, by ID or name (repeat for several)"
+    add_option(parser, f"--exclude-podm <podm>...: {words}")
     add_option(parser, "--zone <zone>: only this availability zone", type=nonempty_name)
     location.add_location_options(parser)
     add_option(
@@ -51,7 +51,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         type=_attribute,
     )
     group.add_group_options(parser)
-    proximity.add_proximity_options(parser)
+    location.add_proximity_options(parser)
     add_option(parser, "--seed <n>: decides between equals (default: 0)", type=whole)
 
 
@@ -70,11 +70,7 @@ def make_request(
 
     args = parsed_args
     flavor = _flavor(command, args, flavor_name)
-    fields = (
-        location.request_fields(args)
-        | group.request_fields(args, flavor.name)
-        | proximity.request_fields(args)
-    )
+    fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
         flavor=flavor.name,
         count=getattr(args, "count", None) or 1,
@@ -88,10 +84,8 @@ def make_request(
         seed=args.seed,
         **placement.request_fields(args, fields),
     )
-    config = command.scheduler_app.config
-    return placement.with_resources(
-        config.compile_request(spec, flavor, args.near_map), args.resource
-    )
+    request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
+    return placement.with_resources(request, args.resource)
 
 
 @contextlib.contextmanager
@@ -123,8 +117,8 @@ def _flavor(
         return cloud.nova_flavor(command.scheduler_app, manager, parsed_args.nova_flavor)
     if parsed_args.resource:
         return Flavor(name="")
-    words = "name --flavor, --resource CLASS=N, or --request-file"
-    raise UsageError(f"what is the node made of? {words}")
+    raise UsageError("what is the node made of? name --flavor, --resource CLASS=N, or "
+                     "--request-file")  # fmt: skip
 
 
 def _attribute(text: str) -> tuple[str, str]:

@@ -41,20 +41,14 @@ def add_options(
 
 def whole(text: str) -> int:
     """Parse a whole number of at most 18 digits."""
-    digits = text.removeprefix("-")
-    if not digits.isdecimal() or not text.isascii() or len(digits) > 18:
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at most 18 digits")
     return int(text)
 
 
 def positive(text: str) -> int:
     """Parse a whole number from 1 on."""
-    if (
-        not text.isdecimal()
-        or not text.isascii()
-        or len(text) > 7
-        or not 1 <= int(text) <= 1_000_000
-    ):
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not 1 <= int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
     return int(text)
 
