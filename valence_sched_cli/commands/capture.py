@@ -23,12 +23,8 @@ class CapturePodm(base.ShowOne):
         parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")
         add_option(parser, "--all: record every pod manager")
         where = parser.add_mutually_exclusive_group(required=True)
-        where.add_argument(
-            "--output",
-            "-o",
-            metavar="<file>",
-            help="write one inventory: .json or .jsonl, with .gz or .zst to compress",
-        )
+        words = "write one inventory: .json or .jsonl, with .gz or .zst to compress"
+        where.add_argument("--output", "-o", metavar="<file>", help=words)
         add_option(
             where,
             "--tree <dir>: write the Redfish documents of each pod manager below "
@@ -62,23 +58,17 @@ class CapturePodm(base.ShowOne):
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
         key = parsed_args.anonymize_key_env
         aliases = self.scheduler_app.captures.aliases(key) if parsed_args.anonymize or key else None
+        file, tree = parsed_args.output, parsed_args.tree
+        selection = self.selection(parsed_args, parsed_args.name)
         captured = self.scheduler_app.captures.capture(
-            self.selection(parsed_args, parsed_args.name),
-            file=parsed_args.output,
-            tree=parsed_args.tree,
-            aliases=aliases,
+            selection, file=file, tree=tree, aliases=aliases
         )
         for name, why in captured.failures.items():
             self.tell(f"failed: {name}: {why}")
         for line in captured.left_out:
             self.tell(f"left out: {line}")
-        lacks = (
-            captured.failures
-            or captured.left_out
-            or self.scheduler_app.diagnostics.lines("skipped")
-        )
+        skipped = self.scheduler_app.diagnostics.lines("skipped")
+        lacks = captured.failures or captured.left_out or skipped
         self.exit_code = 5 if parsed_args.strict and lacks else 0
-        documents = [] if parsed_args.output else [captured.documents]
-        counts = (captured.podms, captured.blocks, *documents)
-        place = parsed_args.output or parsed_args.tree
-        return self.column_names(parsed_args), (place, *counts, Pairs(captured.failures))
+        counts = (captured.podms, captured.blocks, *([] if file else [captured.documents]))
+        return self.column_names(parsed_args), (file or tree, *counts, Pairs(captured.failures))

@@ -40,29 +40,15 @@ class ListClaim(base.Lister):
         claims = self.scheduler(parsed_args).claims(
             podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
         )
-        rows = (
-            (
-                claim.id,
-                claim.state,
-                or_absent(claim.owner),
-                Words(claim.podms),
-                claim.nodes,
-                or_absent(format_time(claim.expires_at)),
-                or_absent(format_time(claim.created_at)),
-                or_absent(claim.key),
-                WordLines(_blocks(claim)),
-                or_absent(claim.note),
-            )[: len(columns)]
-            for claim in claims
-        )
-        return columns, rows
+        picks = [COLUMNS.index(column) for column in columns]
+        return columns, (tuple(cells[pick] for pick in picks) for cells in map(_cells, claims))
 
 
 class ShowClaim(base.ShowOne):
     """Show one claim: what it holds, and what happened to it."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_claim_argument(parser)
+        add_option(parser, "<claim>: claim (ID)")
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -76,7 +62,7 @@ class ReleaseClaim(base.Command):
     """Release claims: what they hold is free for others at once."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_claim_argument(parser, several=True)
+        add_option(parser, "<claim>...: claim (ID; repeat for several)")
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -89,7 +75,7 @@ class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_claim_argument(parser)
+        add_option(parser, "<claim>: claim (ID)")
         add_option(
             parser,
             "--ttl <age>: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
@@ -102,8 +88,9 @@ class RenewClaim(base.ShowOne):
         return COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
-        return COLUMNS, _cells(claim)
+        return COLUMNS, _cells(
+            self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
+        )
 
 
 class ReapClaim(base.Lister):
@@ -129,24 +116,12 @@ class ReapClaim(base.Lister):
         return ("Kind", "ID", "Podm", "Done")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        result = self.scheduler(parsed_args).reconcile(
-            dry_run=parsed_args.dry_run, keep_s=parsed_args.keep
-        )
+        scheduler = self.scheduler(parsed_args)
+        result = scheduler.reconcile(dry_run=parsed_args.dry_run, keep_s=parsed_args.keep)
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
-        rows += [
-            (kind, "", "", f"forgot {number} that ended long ago")
-            for kind, number in counts
-            if number
-        ]
+        rows += [(kind, "", "", f"forgot {n} that ended long ago") for kind, n in counts if n]
         return self.column_names(parsed_args), rows
-
-
-def _add_claim_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    if several:
-        add_option(parser, "<claim>...: claim (ID; repeat for several)")
-    else:
-        add_option(parser, "<claim>: claim (ID)")
 
 
 def _cells(claim: Claim) -> tuple[Any, ...]:
@@ -165,13 +140,9 @@ def _cells(claim: Claim) -> tuple[Any, ...]:
         or_absent(claim.note),
         Words(claim.podms),
         claim.nodes,
-        WordLines(_blocks(claim)),
+        WordLines([f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]),
         PairLines(amounts),
     )
-
-
-def _blocks(claim: Claim) -> list[str]:
-    return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
 
 
 def event_cell(events: Sequence[Event]) -> WordLines:

@@ -133,12 +133,10 @@ def changing_scheduler(
 ) -> Iterator[Scheduler]:
     """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
     line = StatusLine(command.app.stderr)
-
-    def show(claim: str, state: str) -> None:
-        line.show(f"{claim}: {state}")
-
     try:
-        yield command.scheduler(parsed_args, on_state=show)
+        yield command.scheduler(
+            parsed_args, on_state=lambda claim, state: line.show(f"{claim}: {state}")
+        )
     except KeyboardInterrupt:
         line.clear()
         command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
@@ -150,15 +148,8 @@ def changing_scheduler(
 def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each node; cells as in NODE_COLUMNS."""
     for node in sorted(result.nodes, key=lambda node: node.id):
-        yield (
-            node.id,
-            "COMPOSED",
-            node.podm,
-            or_absent(node.pool),
-            node.uri,
-            UriTails(list(node.blocks)),
-            node.claim,
-        )
+        yield (node.id, "COMPOSED", node.podm, or_absent(node.pool), node.uri,
+               UriTails(list(node.blocks)), node.claim)  # fmt: skip
     for going_on in result.still_composing:
         yield (going_on.node, "COMPOSING", going_on.podm, Absent(), Absent(), UriTails([]),
                going_on.claim)  # fmt: skip
@@ -174,14 +165,14 @@ def describe_result(
     going_on = len(result.still_composing)
     command.closing += [f"tried elsewhere: {note}" for note in result.notes]
     command.closing += [f"not composed: {line}" for line in result.failures]
-    command.closing += [
-        f"{'goes on' if node.still_composing else 'not verified'}: {node.message}"
-        for node in result.unverified
-    ]
+    for node in result.unverified:
+        state = "goes on" if node.still_composing else "not verified"
+        command.closing.append(f"{state}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
     command.closing.append(f"{len(result.nodes)} of {request.count} nodes composed{goes_on}")
-    expected = len(result.nodes) + (0 if waits else going_on)
-    if len(result.unverified) > (0 if waits else going_on):
+    allowed = 0 if waits else going_on
+    expected = len(result.nodes) + allowed
+    if len(result.unverified) > allowed:
         command.exit_code = 7
     elif expected == request.count:
         command.exit_code = 0

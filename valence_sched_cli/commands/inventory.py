@@ -29,9 +29,8 @@ class ValidateInventory(base.Lister):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
-        )
+        words = "file, directory, archive, or -"
+        parser.add_argument("source", metavar="<path>", nargs="+", help=words)
         inventory.add_resource_file_option(parser)
         add_option(parser, "--strict: exit 5 when any document had to be skipped")
         add_option(parser, "--long: also list remarks: read, but doubtful")
@@ -44,20 +43,19 @@ class ValidateInventory(base.Lister):
         resources = tuple(parsed_args.resource_file)
         diagnostics = self.scheduler_app.diagnostics
         for source in parsed_args.source:
-            error: str | None = None
+            error: Any = Absent()
             try:
                 selection = Selection(sources=(source,), resource_files=resources)
                 size = self.scheduler(parsed_args, selection).inventory()
                 counts = (size.podms, size.pools, size.blocks)
             except InputError as caught:
-                counts, error = (0, 0, 0), str(caught)
-                self.exit_code = 1
+                counts, error, self.exit_code = (0, 0, 0), Sentence(str(caught)), 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            cell = Sentence(error) if error else Absent()
-            rows.append((source, not error, *counts, Sentences(skipped), cell, Sentences(remarks)))
+            valid = isinstance(error, Absent)
+            rows.append((source, valid, *counts, Sentences(skipped), error, Sentences(remarks)))
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
         return columns, [row[: len(columns)] for row in rows]
@@ -142,11 +140,8 @@ class ValueCell(Cell[Any]):
             lines = [_inline(item) for item in self._value]
         else:
             lines = [format_value(self._value)]
-        folded = (
-            textwrap.fill(line, VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
-            for line in lines
-        )
-        return "\n".join(folded)
+        fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
+        return "\n".join(map(fold.fill, lines))
 
     def machine_readable(self) -> Any:
         return self._value

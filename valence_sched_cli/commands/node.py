@@ -12,6 +12,9 @@ from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, seconds
 from valence_sched_cli.output.cells import UriTails, WordLines, or_absent
 
+if TYPE_CHECKING:
+    from valence_sched.model.composition import ComposedNode
+
 
 class ListNode(base.Lister):
     """List the nodes that were composed here, and with --live those of others, too."""
@@ -29,24 +32,11 @@ class ListNode(base.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["ID", "State", "Podm", "Pool", "URI", "Blocks", "Owner"]
         columns += ["Claim", "Created At"] if parsed_args.long else []
-        nodes = self.scheduler(parsed_args).nodes(
-            podm=parsed_args.podm, owner=parsed_args.owner, live=parsed_args.live
-        )
-        rows = (
-            (
-                one.node.id,
-                one.state,
-                one.node.podm,
-                or_absent(one.node.pool),
-                one.node.uri,
-                UriTails(list(one.node.blocks)),
-                or_absent(one.node.owner),
-                or_absent(one.node.claim or None),
-                or_absent(format_time(one.node.created_at or None)),
-            )[: len(columns)]
-            for one in nodes
-        )
-        return columns, rows
+        args = parsed_args
+        nodes = self.scheduler(args).nodes(podm=args.podm, owner=args.owner, live=args.live)
+        rows = ({**_cells(one.node, one.state), "Blocks": UriTails(list(one.node.blocks)),
+                 "Claim": or_absent(one.node.claim or None)} for one in nodes)  # fmt: skip
+        return columns, (tuple(row[column] for column in columns) for row in rows)
 
 
 class ShowNode(base.ShowOne):
@@ -58,21 +48,23 @@ class ShowNode(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
-        node = record.node
-        cells = {
-            "ID": node.id,
-            "State": record.state,
-            "Podm": node.podm,
-            "Pool": or_absent(node.pool),
-            "URI": node.uri,
-            "Owner": or_absent(node.owner),
-            "Group": or_absent(node.group),
-            "Claim": node.claim,
-            "Created At": or_absent(format_time(node.created_at or None)),
-            "Blocks": WordLines(node.blocks),
-            "Events": event_cell(record.events),
-        }
+        cells = {**_cells(record.node, record.state), "Events": event_cell(record.events)}
         return list(cells), list(cells.values())
+
+
+def _cells(node: ComposedNode, state: str) -> dict[str, Any]:
+    return {
+        "ID": node.id,
+        "State": state,
+        "Podm": node.podm,
+        "Pool": or_absent(node.pool),
+        "URI": node.uri,
+        "Owner": or_absent(node.owner),
+        "Group": or_absent(node.group),
+        "Claim": node.claim,
+        "Created At": or_absent(format_time(node.created_at or None)),
+        "Blocks": WordLines(node.blocks),
+    }
 
 
 class DeleteNode(base.Command):

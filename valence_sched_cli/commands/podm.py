@@ -76,11 +76,10 @@ class ListPodm(base.Lister):
         def rows() -> Iterator[tuple[Any, ...]]:
             for one in podms:
                 podm = one.podm
-                if parsed_args.zone not in (None, podm.zone):
-                    continue
-                if parsed_args.status not in (None, podm.status):
-                    continue
-                if parsed_args.driver not in (None, podm.driver):
+                if any(
+                    getattr(parsed_args, word) not in (None, getattr(podm, word))
+                    for word in ("zone", "status", "driver")
+                ):
                     continue
                 age = age_s(podm.read_at, now)
                 if parsed_args.stale and age is not None and age <= limit:

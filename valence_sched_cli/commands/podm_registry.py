@@ -23,12 +23,8 @@ UNSET_FLAGS = {
     "zone": "leave its availability zone",
     "location": "forget where it stands",
 }
-UNSET_NAMES = {
-    "aggregate": "aggregates",
-    "capability": "capabilities",
-    "trait": "traits",
-    "fact": "facts",
-}
+UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
+               "fact": "facts"}  # fmt: skip
 
 
 class UnsetPodm(base.Command):
@@ -37,15 +33,11 @@ class UnsetPodm(base.Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: registered pod manager")
         for flag, words in UNSET_FLAGS.items():
-            parser.add_argument(f"--{flag}", action="store_true", help=words)
+            add_option(parser, f"--{flag}: {words}")
         for option in UNSET_NAMES:
-            parser.add_argument(
-                f"--{option}",
-                metavar=f"<{'key' if option in ('capability', 'fact') else option}>",
-                action="append",
-                default=[],
-                help=f"{option} to take back (repeat for several)",
-            )
+            value = "key" if option in ("capability", "fact") else option
+            words = f"{option} to take back (repeat for several)"
+            add_option(parser, f"--{option} <{value}>...: {words}")
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -116,9 +108,8 @@ class CreatePodm(base.ShowOne):
         if wrong := url_problem(parsed_args.url):
             raise UsageError(f"url: found {wrong}")
         registry = self.scheduler_app.registry(parsed_args.state)
-        registered = registration.with_options(
-            Registration(name=name, url=strip_service_root(parsed_args.url)), parsed_args
-        )
+        plain = Registration(name=name, url=strip_service_root(parsed_args.url))
+        registered = registration.with_options(plain, parsed_args)
         registry.check_new(registered)
         registry.create(registered, registration.prompt_password(parsed_args, name))
         self.closing += registration.warnings_on(registered, registry.registrations())

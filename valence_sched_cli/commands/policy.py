@@ -84,9 +84,8 @@ class ValidatePolicy(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append(
-                    (file, True, len(self.scheduler_app.config.policies_in(file)), Absent())
-                )
+                policies = self.scheduler_app.config.policies_in(file)
+                rows.append((file, True, len(policies), Absent()))
             except SchedulerError as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1

@@ -55,8 +55,7 @@ class ExplainScheduler(base.Lister):
             return super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter in STRUCTURED:
             fields = _document_fields(self._document)
-            names, values = list(fields), list(fields.values())
-            self.formatter.emit_one(names, values, self.app.stdout, parsed_args)
+            self.formatter.emit_one([*fields], [*fields.values()], self.app.stdout, parsed_args)
             return 0
         if parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)
@@ -97,11 +96,9 @@ def _rows(report: Report) -> Iterator[tuple[Any, ...]]:
     misses = {one.podm: one.text for one in (explanation.nearest_misses if explanation else ())}
     for verdict in report.podms:
         reason = verdict.reason
-        why = (
-            (reason.filter, reason.label, reason.need, reason.have, reason.unit)
-            if reason
-            else ((None,) * 5)
-        )
+        why: tuple[Any, ...] = (None,) * 5
+        if reason:
+            why = (reason.filter, reason.label, reason.need, reason.have, reason.unit)
         yield (
             verdict.podm, verdict.pool, verdict.outcome, or_absent(verdict.score),
             or_absent(verdict.behind), PairLines(parts.get(verdict.podm, {})),

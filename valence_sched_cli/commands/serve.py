@@ -87,11 +87,9 @@ class _IndentedLinesFormatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         parts = text.split("\n\n")
+        fill = super()._fill_text
         return "\n\n".join(
-            part
-            if part.startswith("  ")
-            else super(_IndentedLinesFormatter, self)._fill_text(part, width, indent)
-            for part in parts
+            part if part.startswith("  ") else fill(part, width, indent) for part in parts
         )
 
 
