@@ -7,7 +7,7 @@ import argparse
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff import command, lister, show
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from valence_sched.app import App
     from valence_sched.model.read_options import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
+
+#: The titles of columns, and rows of cells; of one object its cells.
+Table = tuple[Sequence[str], Iterable[Any]]
 
 #: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -68,6 +71,15 @@ class PodmCommand:
     exit_code = 0
     tells_remarks = False  # on the inventory, each, and not only how many there are
     _scheduler_app: App | None = None
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return cliff's parser with the arguments of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options and arguments of the command."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
+from valence_sched_cli.options.types import add_option
 
 if TYPE_CHECKING:
     from valence_sched.app import App
@@ -107,11 +108,8 @@ NOVA_OPTION = "--nova-flavor"
 
 def add_nova_options(parser: argparse.ArgumentParser) -> None:
     """Add the option that names a flavor of the cloud."""
-    parser.add_argument(
-        NOVA_OPTION,
-        metavar="<flavor>",
-        help="flavor of Nova, by name or ID, in place of --flavor (only inside openstack)",
-    )
+    words = "flavor of Nova, by name or ID, in place of --flavor (only inside openstack)"
+    add_option(parser, f"{NOVA_OPTION} <flavor>: {words}")
 
 
 def nova_flavor(app: App, client_manager: Any, name: str) -> Flavor:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import UriTails, or_absent
 
 if TYPE_CHECKING:
@@ -32,37 +33,31 @@ class ApplyPodm(base.Lister):
     --detailed-exitcode when another decision is made now.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "planned", metavar="<plan>", help="file of the plan, or - for standard input"
         )
         inventory.add_inventory_options(parser)
         inventory.add_policy_file_option(parser)
         modes = parser.add_mutually_exclusive_group()
-        modes.add_argument("--claim", action="store_true", help="only hold what the plan says")
-        modes.add_argument(
-            "--compose", action="store_true", help="hold it and have it composed (default)"
+        add_option(modes, "--claim: only hold what the plan says")
+        add_option(modes, "--compose: hold it and have it composed (default)")
+        add_option(
+            modes,
+            "--refresh: decide again on what is there now and show the difference; nothing is "
+            "changed",
         )
-        modes.add_argument(
-            "--refresh",
-            action="store_true",
-            help="decide again on what is there now and show the difference; nothing is changed",
-        )
-        parser.add_argument(
-            "--detailed-exitcode",
-            action="store_true",
-            help="with --refresh, exit 10 when another decision is made now",
+        add_option(
+            parser, "--detailed-exitcode: with --refresh, exit 10 when another decision is made now"
         )
         claim_compose.add_claim_options(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.refresh:
             return REFRESH_COLUMNS
         return CLAIM_COLUMNS if parsed_args.claim else claim_compose.NODE_COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         plan = self.scheduler_app.read_plan(parsed_args.planned)
         if parsed_args.refresh:
             return self._refresh(parsed_args, plan)
@@ -70,9 +65,7 @@ class ApplyPodm(base.Lister):
             return self._claim(parsed_args, plan)
         return self._compose(parsed_args, plan)
 
-    def _claim(
-        self, parsed_args: argparse.Namespace, plan: Plan
-    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def _claim(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         scheduler = self.scheduler(parsed_args)
         claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=parsed_args.ttl)
         self.closing.append(claim_compose.claim_line(claim))
@@ -82,9 +75,7 @@ class ApplyPodm(base.Lister):
         ]
         return CLAIM_COLUMNS, rows
 
-    def _compose(
-        self, parsed_args: argparse.Namespace, plan: Plan
-    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def _compose(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
             result = scheduler.compose_plan(
                 plan, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=parsed_args.wait
@@ -93,9 +84,7 @@ class ApplyPodm(base.Lister):
         claim_compose.describe_result(self, result, request, waits=waits)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
-    def _refresh(
-        self, parsed_args: argparse.Namespace, plan: Plan
-    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         refresh = self.scheduler(parsed_args).refresh(plan)
         changes = refresh.changes
         self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import Pairs
 
 
@@ -19,44 +19,34 @@ class CapturePodm(base.ShowOne):
     the others from being written; exits 5 then with --strict.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")
-        parser.add_argument("--all", action="store_true", help="record every pod manager")
+        add_option(parser, "--all: record every pod manager")
         where = parser.add_mutually_exclusive_group(required=True)
-        where.add_argument(
-            "--output",
-            "-o",
-            metavar="<file>",
-            help="write one inventory: .json or .jsonl, with .gz or .zst to compress",
+        words = "write one inventory: .json or .jsonl, with .gz or .zst to compress"
+        where.add_argument("--output", "-o", metavar="<file>", help=words)
+        add_option(
+            where,
+            "--tree <dir>: write the Redfish documents of each pod manager below "
+            "<dir>/<name>/redfish/v1, as mockup servers take them; <dir> must not be there yet",
         )
-        where.add_argument(
-            "--tree",
-            metavar="<dir>",
-            help="write the Redfish documents of each pod manager below <dir>/<name>/redfish/v1, "
-            "as mockup servers take them; <dir> must not be there yet",
-        )
-        parser.add_argument(
-            "--anonymize",
-            action="store_true",
-            help="replace serial numbers, UUIDs, addresses, hosts and every other name, the same "
-            "one by the same alias; models, amounts and capabilities stay",
-        )
-        parser.add_argument(
-            "--anonymize-key-env",
-            metavar="<variable>",
-            help="environment variable with the secret key of the aliases, so that two captures "
-            "have the same ones (default: a key of this run)",
+        add_options(
+            parser,
+            """
+            --anonymize: replace serial numbers, UUIDs, addresses, hosts and every other name, the
+                same one by the same alias; models, amounts and capabilities stay
+            --anonymize-key-env <variable>: environment variable with the secret key of the aliases,
+                so that two captures have the same ones (default: a key of this run)
+            """,
         )
         inventory.add_inventory_options(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.output:
             return ("File", "Podms", "Blocks", "Failed")
         return ("Tree", "Podms", "Blocks", "Documents", "Failed")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
 
         if parsed_args.name and parsed_args.all:
@@ -68,23 +58,17 @@ class CapturePodm(base.ShowOne):
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
         key = parsed_args.anonymize_key_env
         aliases = self.scheduler_app.captures.aliases(key) if parsed_args.anonymize or key else None
+        file, tree = parsed_args.output, parsed_args.tree
+        selection = self.selection(parsed_args, parsed_args.name)
         captured = self.scheduler_app.captures.capture(
-            self.selection(parsed_args, parsed_args.name),
-            file=parsed_args.output,
-            tree=parsed_args.tree,
-            aliases=aliases,
+            selection, file=file, tree=tree, aliases=aliases
         )
         for name, why in captured.failures.items():
             self.tell(f"failed: {name}: {why}")
         for line in captured.left_out:
             self.tell(f"left out: {line}")
-        lacks = (
-            captured.failures
-            or captured.left_out
-            or self.scheduler_app.diagnostics.lines("skipped")
-        )
+        skipped = self.scheduler_app.diagnostics.lines("skipped")
+        lacks = captured.failures or captured.left_out or skipped
         self.exit_code = 5 if parsed_args.strict and lacks else 0
-        documents = [] if parsed_args.output else [captured.documents]
-        counts = (captured.podms, captured.blocks, *documents)
-        place = parsed_args.output or parsed_args.tree
-        return self.column_names(parsed_args), (place, *counts, Pairs(captured.failures))
+        counts = (captured.podms, captured.blocks, *([] if file else [captured.documents]))
+        return self.column_names(parsed_args), (file or tree, *counts, Pairs(captured.failures))

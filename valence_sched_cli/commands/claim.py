@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.types import age
+from valence_sched_cli.options.types import add_option, age
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
 
 if TYPE_CHECKING:
@@ -26,50 +26,32 @@ COLUMNS = (
 class ListClaim(base.Lister):
     """List claims: what is held of which pod manager, for whom and until when."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--podm", metavar="<podm>", help="only of this pod manager")
-        parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
-        parser.add_argument("--all", action="store_true", help="also claims that have ended")
-        parser.add_argument("--long", action="store_true", help="list more columns")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "--podm <podm>: only of this pod manager")
+        add_option(parser, "--owner <owner>: only of this owner")
+        add_option(parser, "--all: also claims that have ended")
+        add_option(parser, "--long: list more columns")
         inventory.add_state_option(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
         claims = self.scheduler(parsed_args).claims(
             podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
         )
-        rows = (
-            (
-                claim.id,
-                claim.state,
-                or_absent(claim.owner),
-                Words(claim.podms),
-                claim.nodes,
-                or_absent(format_time(claim.expires_at)),
-                or_absent(format_time(claim.created_at)),
-                or_absent(claim.key),
-                WordLines(_blocks(claim)),
-                or_absent(claim.note),
-            )[: len(columns)]
-            for claim in claims
-        )
-        return columns, rows
+        picks = [COLUMNS.index(column) for column in columns]
+        return columns, (tuple(cells[pick] for pick in picks) for cells in map(_cells, claims))
 
 
 class ShowClaim(base.ShowOne):
     """Show one claim: what it holds, and what happened to it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_claim_argument(parser)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<claim>: claim (ID)")
         inventory.add_state_option(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
         nodes = WordLines([node.uri for node in record.nodes])
         columns = (*COLUMNS, "Composed Nodes", "Events")
@@ -79,11 +61,9 @@ class ShowClaim(base.ShowOne):
 class ReleaseClaim(base.Command):
     """Release claims: what they hold is free for others at once."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_claim_argument(parser, several=True)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<claim>...: claim (ID; repeat for several)")
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         for error in self.scheduler(parsed_args).release(parsed_args.claim):
@@ -94,25 +74,23 @@ class ReleaseClaim(base.Command):
 class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        _add_claim_argument(parser)
-        parser.add_argument(
-            "--ttl",
-            metavar="<age>",
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<claim>: claim (ID)")
+        add_option(
+            parser,
+            "--ttl <age>: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
             type=age,
             default=600.0,
-            help="how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
         )
         inventory.add_state_option(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
-        return COLUMNS, _cells(claim)
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        return COLUMNS, _cells(
+            self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
+        )
 
 
 class ReapClaim(base.Lister):
@@ -123,45 +101,27 @@ class ReapClaim(base.Lister):
     and so is what ended long ago.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--dry-run", action="store_true", help="say what would be done, and do nothing"
-        )
-        parser.add_argument(
-            "--keep",
-            metavar="<age>",
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "--dry-run: say what would be done, and do nothing")
+        add_option(
+            parser,
+            "--keep <age>: forget claims that ended, and decisions, longer ago than this (default: "
+            "30d)",
             type=age,
             default=30 * 86400.0,
-            help="forget claims that ended, and decisions, longer ago than this (default: 30d)",
         )
         inventory.add_live_options(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Kind", "ID", "Podm", "Done")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        result = self.scheduler(parsed_args).reconcile(
-            dry_run=parsed_args.dry_run, keep_s=parsed_args.keep
-        )
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        scheduler = self.scheduler(parsed_args)
+        result = scheduler.reconcile(dry_run=parsed_args.dry_run, keep_s=parsed_args.keep)
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
-        rows += [
-            (kind, "", "", f"forgot {number} that ended long ago")
-            for kind, number in counts
-            if number
-        ]
+        rows += [(kind, "", "", f"forgot {n} that ended long ago") for kind, n in counts if n]
         return self.column_names(parsed_args), rows
-
-
-def _add_claim_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    if several:
-        parser.add_argument(
-            "claim", metavar="<claim>", nargs="+", help="claim (ID; repeat for several)"
-        )
-    else:
-        parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
 
 
 def _cells(claim: Claim) -> tuple[Any, ...]:
@@ -180,13 +140,9 @@ def _cells(claim: Claim) -> tuple[Any, ...]:
         or_absent(claim.note),
         Words(claim.podms),
         claim.nodes,
-        WordLines(_blocks(claim)),
+        WordLines([f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]),
         PairLines(amounts),
     )
-
-
-def _blocks(claim: Claim) -> list[str]:
-    return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
 
 
 def event_cell(events: Sequence[Event]) -> WordLines:

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.options.types import age, seconds
+from valence_sched_cli.options.types import add_option, add_options, age, seconds
 from valence_sched_cli.output.cells import Absent, UriTails, or_absent
 from valence_sched_cli.output.progress import StatusLine
 
@@ -28,35 +28,24 @@ NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that claim, compose, dispatch or preview the decision."""
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument(
-        "--claim", action="store_true", help="hold what was chosen in the state, for --ttl"
+    add_options(
+        modes,
+        """
+        --claim: hold what was chosen in the state, for --ttl
+        --compose: hold it, have the pod managers compose it, and read back that they did
+        --dry-run <where>: client: only decide, as without this option; server: also ask the pod
+            manager whether it would compose that, where it can be asked
+        --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
+            the report, valence=<url> is a Valence API; nothing is held or composed here
+        """,
+        dry_run={"choices": ("client", "server")},
     )
-    modes.add_argument(
-        "--compose",
-        action="store_true",
-        help="hold it, have the pod managers compose it, and read back that they did",
+    add_option(
+        parser,
+        "--dispatch-key-env <variable>: environment variable with the key that signs what is "
+        "posted to a webhook",
     )
-    modes.add_argument(
-        "--dry-run",
-        metavar="<where>",
-        choices=("client", "server"),
-        help="client: only decide, as without this option; server: also ask the pod manager "
-        "whether it would compose that, where it can be asked",
-    )
-    modes.add_argument(
-        "--dispatch",
-        metavar="<name=url>",
-        help="hand the decision to somebody else who composes: webhook=<url> gets the report, "
-        "valence=<url> is a Valence API; nothing is held or composed here",
-    )
-    parser.add_argument(
-        "--dispatch-key-env",
-        metavar="<variable>",
-        help="environment variable with the key that signs what is posted to a webhook",
-    )
-    parser.add_argument(
-        "--plan", metavar="<file>", help="write a plan that podm apply does later, or refuses"
-    )
+    add_option(parser, "--plan <file>: write a plan that podm apply does later, or refuses")
     add_claim_options(parser)
 
 
@@ -68,33 +57,25 @@ def _idempotency_key(text: str) -> str:
 
 def add_claim_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the time to live, the time to wait, and the idempotency key."""
-    parser.add_argument(
-        "--ttl",
-        metavar="<age>",
-        type=age,
-        default=600.0,
-        help="how long a claim is held, such as 90s, 10m or 1h (default: 10m)",
-    )
-    parser.add_argument(
-        "--key",
-        metavar="<word>",
-        type=_idempotency_key,
-        help="idempotency key: the same word again gives the same claim or nodes, and no others",
+    add_options(
+        parser,
+        """
+        --ttl <age>: how long a claim is held, such as 90s, 10m or 1h (default: 10m)
+        --key <word>: idempotency key: the same word again gives the same claim or nodes, and no
+            others
+        """,
+        ttl={"type": age, "default": 600.0},
+        key={"type": _idempotency_key},
     )
     waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument(
-        "--wait",
-        metavar="<seconds>",
-        type=seconds,
-        default=300.0,
-        help="how long to wait for a pod manager that goes on composing (default: 300)",
-    )
-    waiting.add_argument(
-        "--no-wait",
-        action="store_const",
-        dest="wait",
-        const=0.0,
-        help="do not wait for it: the claim stays COMPOSING until podm claim reap looks again",
+    add_options(
+        waiting,
+        """
+        --wait <seconds>: how long to wait for a pod manager that goes on composing (default: 300)
+        --no-wait: do not wait for it: the claim stays COMPOSING until podm claim reap looks again
+        """,
+        wait={"type": seconds, "default": 300.0},
+        no_wait={"action": "store_const", "dest": "wait", "const": 0.0},
     )
 
 
@@ -152,12 +133,10 @@ def changing_scheduler(
 ) -> Iterator[Scheduler]:
     """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
     line = StatusLine(command.app.stderr)
-
-    def show(claim: str, state: str) -> None:
-        line.show(f"{claim}: {state}")
-
     try:
-        yield command.scheduler(parsed_args, on_state=show)
+        yield command.scheduler(
+            parsed_args, on_state=lambda claim, state: line.show(f"{claim}: {state}")
+        )
     except KeyboardInterrupt:
         line.clear()
         command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
@@ -169,15 +148,8 @@ def changing_scheduler(
 def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each node; cells as in NODE_COLUMNS."""
     for node in sorted(result.nodes, key=lambda node: node.id):
-        yield (
-            node.id,
-            "COMPOSED",
-            node.podm,
-            or_absent(node.pool),
-            node.uri,
-            UriTails(list(node.blocks)),
-            node.claim,
-        )
+        yield (node.id, "COMPOSED", node.podm, or_absent(node.pool), node.uri,
+               UriTails(list(node.blocks)), node.claim)  # fmt: skip
     for going_on in result.still_composing:
         yield (going_on.node, "COMPOSING", going_on.podm, Absent(), Absent(), UriTails([]),
                going_on.claim)  # fmt: skip
@@ -193,14 +165,14 @@ def describe_result(
     going_on = len(result.still_composing)
     command.closing += [f"tried elsewhere: {note}" for note in result.notes]
     command.closing += [f"not composed: {line}" for line in result.failures]
-    command.closing += [
-        f"{'goes on' if node.still_composing else 'not verified'}: {node.message}"
-        for node in result.unverified
-    ]
+    for node in result.unverified:
+        state = "goes on" if node.still_composing else "not verified"
+        command.closing.append(f"{state}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
     command.closing.append(f"{len(result.nodes)} of {request.count} nodes composed{goes_on}")
-    expected = len(result.nodes) + (0 if waits else going_on)
-    if len(result.unverified) > (0 if waits else going_on):
+    allowed = 0 if waits else going_on
+    expected = len(result.nodes) + allowed
+    if len(result.unverified) > allowed:
         command.exit_code = 7
     elif expected == request.count:
         command.exit_code = 0

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import positive
+from valence_sched_cli.options.types import add_option, positive
 from valence_sched_cli.output.decision import warning_lines
 
 
@@ -20,20 +19,17 @@ class FitPodm(base.Lister):
     Counted by placing one node after another, so it is what scheduling would reach.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_request_options(parser, many=True)
-        parser.add_argument(
-            "--limit",
-            metavar="<n>",
+        add_option(
+            parser,
+            "--limit <n>: stop counting at this many a pod manager (default: 1000)",
             type=positive,
             default=1000,
-            help="stop counting at this many a pod manager (default: 1000)",
         )
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         scheduler = self.scheduler(parsed_args)
         names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
         if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Absent,
     AlternativesCell,
@@ -36,13 +36,11 @@ LONG_COLUMNS = (
 class ListFlavor(base.Lister):
     """List flavors: the built-in ones, your own, and those of --flavor-file."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
-        parser.add_argument("--long", action="store_true", help="list more columns")
-        return parser
+        add_option(parser, "--long: list more columns")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         flavors = self.scheduler_app.config.flavors(parsed_args.flavor_file)
         columns = ["Name", "Description", "Needs"]
         if parsed_args.long:
@@ -54,15 +52,11 @@ class ListFlavor(base.Lister):
 class ShowFlavor(base.ShowOne):
     """Show one flavor and the needs it compiles to."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
-        parser.add_argument(
-            "flavor", metavar="<flavor>", help="flavor: a name, a file, or - for standard input"
-        )
-        return parser
+        add_option(parser, "<flavor>: flavor: a name, a file, or - for standard input")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
         flavor = self.scheduler_app.config.flavor(parsed_args.flavor, parsed_args.flavor_file)
@@ -76,13 +70,11 @@ class ShowFlavor(base.ShowOne):
 class ValidateFlavor(base.Lister):
     """Check files of flavors; exits 1 when one is not what it must be."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
-        parser.add_argument("file", metavar="<file>", nargs="+", help="YAML or JSON file")
-        return parser
+        add_option(parser, "<file>...: YAML or JSON file")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import InputError, RequestError, UnknownName
 
         rows: list[tuple[str, bool, int, Any]] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Absent,
     Cell,
@@ -27,21 +28,14 @@ class ValidateInventory(base.Lister):
     Exits 1 when a source cannot be read, 5 with --strict when a document had to be skipped.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
-        )
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        words = "file, directory, archive, or -"
+        parser.add_argument("source", metavar="<path>", nargs="+", help=words)
         inventory.add_resource_file_option(parser)
-        parser.add_argument(
-            "--strict", action="store_true", help="exit 5 when any document had to be skipped"
-        )
-        parser.add_argument(
-            "--long", action="store_true", help="also list remarks: read, but doubtful"
-        )
-        return parser
+        add_option(parser, "--strict: exit 5 when any document had to be skipped")
+        add_option(parser, "--long: also list remarks: read, but doubtful")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import InputError
         from valence_sched.model.read_options import Selection
 
@@ -49,20 +43,19 @@ class ValidateInventory(base.Lister):
         resources = tuple(parsed_args.resource_file)
         diagnostics = self.scheduler_app.diagnostics
         for source in parsed_args.source:
-            error: str | None = None
+            error: Any = Absent()
             try:
                 selection = Selection(sources=(source,), resource_files=resources)
                 size = self.scheduler(parsed_args, selection).inventory()
                 counts = (size.podms, size.pools, size.blocks)
             except InputError as caught:
-                counts, error = (0, 0, 0), str(caught)
-                self.exit_code = 1
+                counts, error, self.exit_code = (0, 0, 0), Sentence(str(caught)), 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            cell = Sentence(error) if error else Absent()
-            rows.append((source, not error, *counts, Sentences(skipped), cell, Sentences(remarks)))
+            valid = isinstance(error, Absent)
+            rows.append((source, valid, *counts, Sentences(skipped), error, Sentences(remarks)))
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
         return columns, [row[: len(columns)] for row in rows]
@@ -75,16 +68,14 @@ class ConvertInventory(base.ShowOne):
     .zst are compressed.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("File", "Podms", "Blocks")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         selection = self.selection(parsed_args)
         podms, blocks = self.scheduler_app.loader.convert(selection, parsed_args.output)
         return self.column_names(parsed_args), (parsed_args.output, podms, blocks)
@@ -101,17 +92,13 @@ class DiffInventory(base.Lister):
     Exits 0 whether there is a difference or not; with --detailed-exitcode 10 when there is one.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         what = "file, directory, archive, or - for standard input"
         parser.add_argument("old", metavar="<old>", help=f"inventory as it was: {what}")
         parser.add_argument("new", metavar="<new>", help=f"inventory as it is: {what}")
-        parser.add_argument(
-            "--detailed-exitcode", action="store_true", help="exit 10 when they are different"
-        )
-        return parser
+        add_option(parser, "--detailed-exitcode: exit 10 when they are different")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         loader = self.scheduler_app.loader
         rows = [
             (difference.podm, difference.kind, UriCell(difference.name), difference.change,
@@ -153,11 +140,8 @@ class ValueCell(Cell[Any]):
             lines = [_inline(item) for item in self._value]
         else:
             lines = [format_value(self._value)]
-        folded = (
-            textwrap.fill(line, VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
-            for line in lines
-        )
-        return "\n".join(folded)
+        fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
+        return "\n".join(map(fold.fill, lines))
 
     def machine_readable(self) -> Any:
         return self._value

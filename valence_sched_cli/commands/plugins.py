@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from valence_sched_cli import base
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import Pairs
 
 if TYPE_CHECKING:
@@ -19,12 +19,10 @@ class ListPlugins(base.Lister):
 
     kind: PluginKind
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--long", action="store_true", help="also list where each comes from")
-        return parser
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "--long: also list where each comes from")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         installed = self.scheduler(parsed_args).plugins(self.kind)
         for name, error in installed.load_errors.items():
             self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")

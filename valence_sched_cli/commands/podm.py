@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Age,
     LinesCell,
@@ -31,26 +32,20 @@ STALE_S = 600.0  # what --stale lists, where --max-age does not say
 class ListPodm(base.Lister):
     """List pod managers and what is free on each."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
-        parser.add_argument(
-            "--capabilities", action="store_true", help="also list capabilities and traits"
+        add_option(parser, "--capabilities: also list capabilities and traits")
+        add_option(parser, "--long: list more columns")
+        add_option(parser, "--zone <zone>: only this availability zone")
+        add_option(parser, "--status: only this status", choices=("Online", "Offline", "Unknown"))
+        add_option(parser, "--driver <driver>: only what this driver read")
+        add_option(
+            parser,
+            "--stale: only those read longer ago than --max-age (default: 10m), or nobody knows "
+            "when",
         )
-        parser.add_argument("--long", action="store_true", help="list more columns")
-        parser.add_argument("--zone", metavar="<zone>", help="only this availability zone")
-        parser.add_argument(
-            "--status", choices=("Online", "Offline", "Unknown"), help="only this status"
-        )
-        parser.add_argument("--driver", metavar="<driver>", help="only what this driver read")
-        parser.add_argument(
-            "--stale",
-            action="store_true",
-            help="only those read longer ago than --max-age (default: 10m), or nobody knows when",
-        )
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
         from valence_sched.model.age import age_s
@@ -81,11 +76,10 @@ class ListPodm(base.Lister):
         def rows() -> Iterator[tuple[Any, ...]]:
             for one in podms:
                 podm = one.podm
-                if parsed_args.zone not in (None, podm.zone):
-                    continue
-                if parsed_args.status not in (None, podm.status):
-                    continue
-                if parsed_args.driver not in (None, podm.driver):
+                if any(
+                    getattr(parsed_args, word) not in (None, getattr(podm, word))
+                    for word in ("zone", "status", "driver")
+                ):
                     continue
                 age = age_s(podm.read_at, now)
                 if parsed_args.stale and age is not None and age <= limit:
@@ -115,13 +109,11 @@ class ListPodm(base.Lister):
 class ShowPodm(base.ShowOne):
     """Show one pod manager: what it is, its pools, and what is free in each."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
-        parser.add_argument("podm", metavar="<podm>", help="pod manager (ID or name)")
-        return parser
+        add_option(parser, "<podm>: pod manager (ID or name)")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
         selection = self.selection(parsed_args)

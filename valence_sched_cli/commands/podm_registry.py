@@ -11,6 +11,7 @@ from valence_sched.errors import SchedulerError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.types import add_option
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
@@ -22,32 +23,22 @@ UNSET_FLAGS = {
     "zone": "leave its availability zone",
     "location": "forget where it stands",
 }
-UNSET_NAMES = {
-    "aggregate": "aggregates",
-    "capability": "capabilities",
-    "trait": "traits",
-    "fact": "facts",
-}
+UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
+               "fact": "facts"}  # fmt: skip
 
 
 class UnsetPodm(base.Command):
     """Take back what is registered of a pod manager."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>: registered pod manager")
         for flag, words in UNSET_FLAGS.items():
-            parser.add_argument(f"--{flag}", action="store_true", help=words)
+            add_option(parser, f"--{flag}: {words}")
         for option in UNSET_NAMES:
-            parser.add_argument(
-                f"--{option}",
-                metavar=f"<{'key' if option in ('capability', 'fact') else option}>",
-                action="append",
-                default=[],
-                help=f"{option} to take back (repeat for several)",
-            )
+            value = "key" if option in ("capability", "fact") else option
+            words = f"{option} to take back (repeat for several)"
+            add_option(parser, f"--{option} <{value}>...: {words}")
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
@@ -97,18 +88,16 @@ class CreatePodm(base.ShowOne):
     It is not asked anything yet. Its password is never kept beside it, only where it is.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="<name>", help="name, its ID in every inventory")
-        parser.add_argument("url", metavar="<url>", help="where it is: https://HOST[:PORT]")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<name>: name, its ID in every inventory")
+        add_option(parser, "<url>: where it is: https://HOST[:PORT]")
         registration.add_registration_options(parser)
         inventory.add_state_option(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return registration.COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
         from valence_sched.model.podm_url import strip_service_root, url_problem
         from valence_sched.model.registration import Registration
@@ -119,9 +108,8 @@ class CreatePodm(base.ShowOne):
         if wrong := url_problem(parsed_args.url):
             raise UsageError(f"url: found {wrong}")
         registry = self.scheduler_app.registry(parsed_args.state)
-        registered = registration.with_options(
-            Registration(name=name, url=strip_service_root(parsed_args.url)), parsed_args
-        )
+        plain = Registration(name=name, url=strip_service_root(parsed_args.url))
+        registered = registration.with_options(plain, parsed_args)
         registry.check_new(registered)
         registry.create(registered, registration.prompt_password(parsed_args, name))
         self.closing += registration.warnings_on(registered, registry.registrations())
@@ -131,13 +119,11 @@ class CreatePodm(base.ShowOne):
 class SetPodm(base.Command):
     """Change what is registered of a pod manager; aggregates and the like are added."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
-        parser.add_argument("--url", metavar="<url>", type=nonempty_name, help="where it is now")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>: registered pod manager")
+        add_option(parser, "--url <url>: where it is now", type=nonempty_name)
         registration.add_registration_options(parser)
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
@@ -162,13 +148,9 @@ class SetPodm(base.Command):
 class DeletePodm(base.Command):
     """Take pod managers out of the registry; refused while claims or nodes of one exist."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "podm", metavar="<podm>", nargs="+", help="registered pod manager (repeat for several)"
-        )
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>...: registered pod manager (repeat for several)")
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         registry = self.scheduler_app.registry(parsed_args.state)

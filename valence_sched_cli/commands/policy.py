@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import Absent, LinesCell, PairLines, Sentence, WordLines
 
 if TYPE_CHECKING:
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 class ListPolicy(base.Lister):
     """List policies: the built-in ones, your own, and those of --policy-file."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_policy_file_option(parser)
-        parser.add_argument("--long", action="store_true", help="list more columns")
-        return parser
+        add_option(parser, "--long: list more columns")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Name", "Description", "Scheduler", "Weighers"]
         if parsed_args.long:
             columns += ["Filters", "Unknown", "Best Of"]
@@ -41,13 +39,11 @@ class ListPolicy(base.Lister):
 class ShowPolicy(base.ShowOne):
     """Show one policy with every filter, weigher and option."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_policy_file_option(parser)
-        parser.add_argument("policy", metavar="<policy>", help="policy (name)")
-        return parser
+        add_option(parser, "<policy>: policy (name)")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UnknownName
 
         known = self.scheduler_app.config.policies(parsed_args.policy_file)
@@ -79,20 +75,17 @@ def _overrides(use: WeigherUse) -> dict[str, Any]:
 class ValidatePolicy(base.Lister):
     """Check files of policies; exits 1 when one is not what it must be."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("file", metavar="<file>", nargs="+", help="YAML file")
-        return parser
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<file>...: YAML file")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import SchedulerError
 
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append(
-                    (file, True, len(self.scheduler_app.config.policies_in(file)), Absent())
-                )
+                policies = self.scheduler_app.config.policies_in(file)
+                rows.append((file, True, len(policies), Absent()))
             except SchedulerError as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1

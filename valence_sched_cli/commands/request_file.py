@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import RequestError, UnknownName, UsageError
-from valence_sched_cli.options import group, location, placement, proximity
+from valence_sched_cli.options import group, location, placement
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output import decision
 from valence_sched_cli.output.decision import nodes_text
 
@@ -24,18 +25,17 @@ COLUMNS = ("Request", *decision.COLUMNS)
 _COMMON_OPTIONS = ("policy", "seed")
 _FILE_ONLY_OPTIONS = (
     "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
-    *location.OPTION_DESTS, *group.OPTION_DESTS, *proximity.OPTION_DESTS, *placement.OPTION_DESTS,
+    *location.OPTION_DESTS, *group.OPTION_DESTS, *placement.OPTION_DESTS,
     "nova_flavor",
 )  # fmt: skip
 
 
 def add_request_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that names a file of requests."""
-    parser.add_argument(
-        "--request-file",
-        metavar="<file>",
-        help="YAML or JSON file of one or more requests, placed together or not at all, "
-        "or - for standard input; instead of --flavor",
+    add_option(
+        parser,
+        "--request-file <file>: YAML or JSON file of one or more requests, placed together or not "
+        "at all, or - for standard input; instead of --flavor",
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose, request_file
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import natural, positive
+from valence_sched_cli.options.types import add_options, natural, positive
 from valence_sched_cli.output.decision import (
     COLUMNS,
     EXIT_CODES,
@@ -40,35 +40,25 @@ class SchedulePodm(base.Lister):
     could not be verified.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_request_options(parser, many=False)
         request_file.add_request_file_option(parser)
-        parser.add_argument(
-            "--count", metavar="<n>", type=positive, help="how many nodes (default: 1)"
+        add_options(
+            parser,
+            """
+            --count <n>: how many nodes (default: 1)
+            --min-count <m>: place fewer nodes, but at least so many (default: all or nothing)
+            --alternates <k>: also name the next best pod managers for each node
+            --explain: every pod manager, every reason and the scores; and on stderr the funnel, the
+                runner-up, near misses, and what would change the choice
+            --report <file>: write the whole decision as JSON
+            """,
+            count={"type": positive},
+            min_count={"type": natural},
+            alternates={"type": natural},
         )
-        parser.add_argument(
-            "--min-count",
-            metavar="<m>",
-            type=natural,
-            help="place fewer nodes, but at least so many (default: all or nothing)",
-        )
-        parser.add_argument(
-            "--alternates",
-            metavar="<k>",
-            type=natural,
-            help="also name the next best pod managers for each node",
-        )
-        parser.add_argument(
-            "--explain",
-            action="store_true",
-            help="every pod manager, every reason and the scores; and on stderr the funnel, the "
-            "runner-up, near misses, and what would change the choice",
-        )
-        parser.add_argument("--report", metavar="<file>", help="write the whole decision as JSON")
         claim_compose.add_claim_compose_options(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.request_file is not None:
@@ -76,7 +66,7 @@ class SchedulePodm(base.Lister):
         decided = EXPLAIN_COLUMNS if parsed_args.explain else COLUMNS
         return (*decided, *claim_compose.result_columns(parsed_args))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
 
         if parsed_args.report in ("-", ""):
@@ -111,18 +101,14 @@ class SchedulePodm(base.Lister):
             self.closing.append(f"plan written: podm apply {parsed_args.plan} does it")
         return planned.decision
 
-    def _dispatch(
-        self, parsed_args: argparse.Namespace, result: DecisionResult
-    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def _dispatch(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         self._write_report(parsed_args, result.report)
         rows = claim_compose.dispatch(self, parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
         self.closing += summary_lines(result, explain=parsed_args.explain)
         return claim_compose.DISPATCH_COLUMNS, rows
 
-    def _compose(
-        self, parsed_args: argparse.Namespace, request: Request
-    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
         with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
             result = scheduler.compose(
                 request,
@@ -138,9 +124,7 @@ class SchedulePodm(base.Lister):
         claim_compose.describe_result(self, result, request, waits=parsed_args.wait > 0)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
-    def _show_decision(
-        self, parsed_args: argparse.Namespace, result: DecisionResult
-    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         explain = parsed_args.explain
         self.exit_code = EXIT_CODES[result.report.outcome]
         if parsed_args.dry_run == "server":
@@ -156,7 +140,7 @@ class SchedulePodm(base.Lister):
         self.closing += summary_lines(result, explain=explain)
         return without_redundant(EXPLAIN_COLUMNS if explain else COLUMNS, rows, parsed_args)
 
-    def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
         requests = request_file.read_requests(self.scheduler_app, parsed_args)
         decisions = request_file.decide(self.scheduler(parsed_args), requests, parsed_args)
         self.exit_code = EXIT_CODES[decisions.report.outcome]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from valence_sched_cli import base
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import PairLines, or_absent
 from valence_sched_cli.output.columns import STRUCTURED
 from valence_sched_cli.output.decision import warning_lines
@@ -28,14 +29,10 @@ class ExplainScheduler(base.Lister):
     per pod manager.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "report", metavar="<report>", help="report of a decision: a file, or - for stdin"
-        )
-        return parser
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<report>: report of a decision: a file, or - for stdin")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         self._document, warnings = self.scheduler_app.read_report(parsed_args.report)
         self.closing += warning_lines((*warnings, *self._document.warnings))
         if reports := reports_by_name(self._document):
@@ -58,8 +55,7 @@ class ExplainScheduler(base.Lister):
             return super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter in STRUCTURED:
             fields = _document_fields(self._document)
-            names, values = list(fields), list(fields.values())
-            self.formatter.emit_one(names, values, self.app.stdout, parsed_args)
+            self.formatter.emit_one([*fields], [*fields.values()], self.app.stdout, parsed_args)
             return 0
         if parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)
@@ -100,11 +96,9 @@ def _rows(report: Report) -> Iterator[tuple[Any, ...]]:
     misses = {one.podm: one.text for one in (explanation.nearest_misses if explanation else ())}
     for verdict in report.podms:
         reason = verdict.reason
-        why = (
-            (reason.filter, reason.label, reason.need, reason.have, reason.unit)
-            if reason
-            else ((None,) * 5)
-        )
+        why: tuple[Any, ...] = (None,) * 5
+        if reason:
+            why = (reason.filter, reason.label, reason.need, reason.have, reason.unit)
         yield (
             verdict.podm, verdict.pool, verdict.outcome, or_absent(verdict.score),
             or_absent(verdict.behind), PairLines(parts.get(verdict.podm, {})),

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import argparse
 
-from cliff.command import Command
-
 from valence_sched_cli import base
-from valence_sched_cli.options.types import natural
+from valence_sched_cli.options.types import add_option, add_options, natural
 
 
-class ServePodm(base.PodmCommand, Command):
+class ServePodm(base.Command):
     """Serve every pod manager of an inventory as a live Redfish service with state.
 
     Each listens on a port of its own on 127.0.0.1. A line with its id and its URL is printed for
@@ -19,8 +17,7 @@ class ServePodm(base.PodmCommand, Command):
     exits 0. Fault rules make it answer wrong on purpose; they are listed below.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = _IndentedLinesFormatter
         parser.add_argument(
             "source",
@@ -28,46 +25,23 @@ class ServePodm(base.PodmCommand, Command):
             nargs="+",
             help="file, directory, archive of recorded pod managers, or - for standard input",
         )
-        parser.add_argument(
-            "--podm",
-            metavar="<id>",
-            action="append",
-            default=[],
-            help="serve only this pod manager (repeat for several, in the order of their ports)",
+        add_options(
+            parser,
+            """
+            --podm <id>...: serve only this pod manager (repeat for several, in the order of their
+                ports)
+            --port <port>: port of the first pod manager, the others follow; 0 takes free ones
+                (default: 8000)
+            --latency-ms <ms>: answer every request so much later
+            --fail <rule>...: do something wrong (repeat for several); the rules are listed below
+            --page-size <n>: show collections in pages of so many members (default: whole)
+            --strict: serve nothing when any document had to be skipped, and exit 5
+            """,
+            port={"type": natural, "default": 8000},
+            latency_ms={"type": _milliseconds, "default": 0.0},
+            page_size={"type": natural, "default": 0},
         )
-        parser.add_argument(
-            "--port",
-            metavar="<port>",
-            type=natural,
-            default=8000,
-            help="port of the first pod manager, the others follow; 0 takes free ones "
-            "(default: 8000)",
-        )
-        parser.add_argument(
-            "--latency-ms",
-            metavar="<ms>",
-            type=_milliseconds,
-            default=0.0,
-            help="answer every request so much later",
-        )
-        parser.add_argument(
-            "--fail",
-            metavar="<rule>",
-            action="append",
-            default=[],
-            help="do something wrong (repeat for several); the rules are listed below",
-        )
-        parser.add_argument(
-            "--page-size",
-            metavar="<n>",
-            type=natural,
-            default=0,
-            help="show collections in pages of so many members (default: whole)",
-        )
-        parser.add_argument("--strict", action="store_true", help="serve nothing when any "
-                            "document had to be skipped, and exit 5")  # fmt: skip
         _add_login_options(parser)
-        return parser
 
     def get_epilog(self) -> str:
         """List the fault rules."""
@@ -113,38 +87,25 @@ class _IndentedLinesFormatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         parts = text.split("\n\n")
+        fill = super()._fill_text
         return "\n\n".join(
-            part
-            if part.startswith("  ")
-            else super(_IndentedLinesFormatter, self)._fill_text(part, width, indent)
-            for part in parts
+            part if part.startswith("  ") else fill(part, width, indent) for part in parts
         )
 
 
 def _add_login_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--username", metavar="<name>", help="ask for a login as this user (default: ask for none)"
-    )
+    add_option(parser, "--username <name>: ask for a login as this user (default: ask for none)")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--password-env", metavar="<variable>", help="environment variable with the password"
+    add_option(where, "--password-env <variable>: environment variable with the password")
+    add_option(where, "--password-file <file>: file with the password, of mode 0600")
+    add_option(
+        parser, "--session-limit <n>: sessions at a time (default: 64)", type=natural, default=64
     )
-    where.add_argument(
-        "--password-file", metavar="<file>", help="file with the password, of mode 0600"
-    )
-    parser.add_argument(
-        "--session-limit",
-        metavar="<n>",
-        type=natural,
-        default=64,
-        help="sessions at a time (default: 64)",
-    )
-    parser.add_argument(
-        "--session-timeout",
-        metavar="<s>",
+    add_option(
+        parser,
+        "--session-timeout <s>: seconds until a session that is not used ends (default: 300)",
         type=_seconds,
         default=300.0,
-        help="seconds until a session that is not used ends (default: 300)",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import Age, PairLines, or_absent
 
 
@@ -19,19 +20,15 @@ class SetStats(base.ShowOne):
     manager are facts. An empty report only says that it is alive.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("podm", metavar="<podm>", help="pod manager (ID, or host/node)")
-        parser.add_argument(
-            "file", metavar="<file>", help="JSON or YAML object, or - for standard input"
-        )
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>: pod manager (ID, or host/node)")
+        add_option(parser, "<file>: JSON or YAML object, or - for standard input")
         inventory.add_state_option(parser)
-        return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Podm", "Generation")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         stats = self._read_stats(parsed_args.file)
         scheduler = self.scheduler(parsed_args)
         generation = scheduler.update_resource_stats(parsed_args.podm, stats)
@@ -58,14 +55,9 @@ class SetStats(base.ShowOne):
 class UnsetStats(base.Command):
     """Forget what pod managers have reported, and those whole that were never read."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "podm", metavar="<podm>", nargs="+",
-            help="pod manager (ID, or host/node; repeat for several)",
-        )  # fmt: skip
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>...: pod manager (ID, or host/node; repeat for several)")
         inventory.add_state_option(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.errors import SchedulerError
@@ -82,13 +74,11 @@ class UnsetStats(base.Command):
 class ShowStats(base.ShowOne):
     """Show what a pod manager has reported by itself."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("podm", metavar="<podm>", help="pod manager (ID, or host/node)")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<podm>: pod manager (ID, or host/node)")
         inventory.add_state_option(parser)
-        return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         report = self.scheduler(parsed_args).reported_stats(parsed_args.podm)
         age = or_absent(None if report.age_s is None else Age(report.age_s))
         return ("Podm", "Age", "Stats"), (parsed_args.podm, age, PairLines(report.stats))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.options.types import positive
+from valence_sched_cli.options.types import add_option, positive
 
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
@@ -27,21 +27,20 @@ _RULES = (
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
-    parser.add_argument("--owner", metavar="<owner>", type=_name, help="for whom the nodes are")
-    parser.add_argument(
-        "--group",
-        metavar="<group>",
+    add_option(parser, "--owner <owner>: for whom the nodes are", type=_name)
+    add_option(
+        parser,
+        "--group <group>: group that the nodes join (default: the flavor's name, where a rule is "
+        "given); a domain of a rule is podm, zone, location, aggregate or facts.NAME",
         type=_name,
-        help="group that the nodes join (default: the flavor's name, where a rule is given); "
-        "a domain of a rule is podm, zone, location, aggregate or facts.NAME",
     )
     for option, words in _RULES:
-        _add_option(parser, option, "<domain>", _domain, f"{words} {_REPEAT}")
+        add_option(parser, f"{option} <domain>...: {words} {_REPEAT}", type=_domain)
     words = f"at most n nodes of the group at one value of this domain {_REPEAT}"
-    _add_option(parser, "--at-most", "<domain=n>", _at_most, words)
+    add_option(parser, f"--at-most <domain=n>...: {words}", type=_at_most)
     for option, start in (("--spread", "spread"), ("--soft-spread", "better spread")):
         words = f"{start} the group evenly over this domain, its counts at most skew (1) apart"
-        _add_option(parser, option, "<domain[=skew]>", _spread, f"{words} {_REPEAT}")
+        add_option(parser, f"{option} <domain[=skew]>...: {words} {_REPEAT}", type=_spread)
 
 
 def request_fields(parsed_args: argparse.Namespace, flavor: str) -> dict[str, Any]:
@@ -49,25 +48,18 @@ def request_fields(parsed_args: argparse.Namespace, flavor: str) -> dict[str, An
     return {"owner": parsed_args.owner, "group": _group(parsed_args, flavor)}
 
 
-def _add_option(
-    parser: argparse.ArgumentParser, option: str, metavar: str, kind: Any, words: str
-) -> None:
-    parser.add_argument(option, metavar=metavar, type=kind, action="append", default=[], help=words)
-
-
 def _group(parsed_args: argparse.Namespace, flavor: str) -> Group | None:
     from valence_sched.model.group import Group, Spread
 
     spread = [Spread(over, skew) for over, skew in parsed_args.spread]
     spread += [Spread(over, skew, soft=True) for over, skew in parsed_args.soft_spread]
-    at_most = _once("--at-most", parsed_args.at_most)
     group = Group(
         name=parsed_args.group or flavor,
         affinity=tuple(dict.fromkeys(parsed_args.affinity)),
         anti_affinity=tuple(dict.fromkeys(parsed_args.anti_affinity)),
         soft_affinity=tuple(dict.fromkeys(parsed_args.soft_affinity)),
         soft_anti_affinity=tuple(dict.fromkeys(parsed_args.soft_anti_affinity)),
-        at_most=at_most,
+        at_most=_once("--at-most", parsed_args.at_most),
         spread=_distinct(spread),
     )
     return group if parsed_args.group or group.domains else None

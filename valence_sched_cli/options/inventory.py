@@ -5,127 +5,91 @@ from __future__ import annotations
 
 import argparse
 
-from valence_sched_cli.options.types import age, positive, seconds
+from valence_sched_cli.options.types import add_option, add_options, age, positive, seconds
 
 
 def add_inventory_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what to read."""
-    parser.add_argument(
-        "--inventory",
-        metavar="<path>",
-        action="append",
-        default=[],
-        help="inventory to decide on: a file, a directory or archive of recorded Redfish "
-        "documents, or - for standard input; repeat for several "
-        "(default: VALENCE_SCHED_INVENTORY, else the pod managers that are registered)",
+    add_option(
+        parser,
+        "--inventory <path>...: inventory to decide on: a file, a directory or archive of recorded "
+        "Redfish documents, or - for standard input; repeat for several (default: "
+        "VALENCE_SCHED_INVENTORY, else the pod managers that are registered)",
     )
     add_live_options(parser)
-    add_liveness_option(parser)
+    add_option(
+        parser,
+        "--liveness <name[:argument]>: how to know whether pod managers are alive that are not "
+        "read in this run: read:<age> (last read), file:<folder> (a file each, by its age), "
+        "store:<age> (last report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what "
+        "they say)",
+    )
     add_resource_file_option(parser)
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit 5 when a pod manager could not be read or any document had to be skipped, and "
-        "fail when a plug-in does",
+    add_option(
+        parser,
+        "--strict: exit 5 when a pod manager could not be read or any document had to be skipped, "
+        "and fail when a plug-in does",
     )
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which live pod managers to read, and how."""
-    parser.add_argument(
-        "--podm-file",
-        metavar="<file>",
-        action="append",
-        default=[],
-        help="YAML file of pod managers to read, in place of those that are registered; beside "
-        "--inventory it adds them (repeat for several)",
+    add_option(
+        parser,
+        "--podm-file <file>...: YAML file of pod managers to read, in place of those that are "
+        "registered; beside --inventory it adds them (repeat for several)",
     )
     add_state_option(parser)
-    parser.add_argument(
-        "--from-catalog",
-        action="store_true",
-        help="read the pod managers of the cloud's service catalogue, service type podm (only "
-        "inside openstack)",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="<seconds>",
-        type=seconds,
-        default=30.0,
-        help="how long to wait for each pod manager, all of them at once (default: 30)",
-    )
-    parser.add_argument(
-        "--parallel",
-        metavar="<requests>",
-        type=positive,
-        default=4,
-        help="how many requests at once each pod manager gets at most (default: 4)",
-    )
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="read everything anew, not only what can have changed since the last time",
-    )
-    parser.add_argument(
-        "--max-age",
-        metavar="<age>",
-        type=age,
-        help="exit 5 when a pod manager was read longer ago than this, such as 30s, 10m, 2h or "
-        "1d, or nobody knows when",
-    )
-
-
-def add_liveness_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how it is known whether those are alive that are not read."""
-    parser.add_argument(
-        "--liveness",
-        metavar="<name[:argument]>",
-        help="how to know whether pod managers are alive that are not read in this run: "
-        "read:<age> (last read), file:<folder> (a file each, by its age), store:<age> (last "
-        "report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what they say)",
+    add_options(
+        parser,
+        """
+        --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
+            (only inside openstack)
+        --timeout <seconds>: how long to wait for each pod manager, all of them at once (default:
+            30)
+        --parallel <requests>: how many requests at once each pod manager gets at most (default: 4)
+        --full: read everything anew, not only what can have changed since the last time
+        --max-age <age>: exit 5 when a pod manager was read longer ago than this, such as 30s, 10m,
+            2h or 1d, or nobody knows when
+        """,
+        timeout={"type": seconds, "default": 30.0},
+        parallel={"type": positive, "default": 4},
+        max_age={"type": age},
     )
 
 
 def add_state_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where pod managers are registered."""
-    parser.add_argument(
-        "--state",
-        metavar="<url>",
-        help="state with the registered pod managers: a file, or the URL of a database without a "
-        "password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state "
-        "directory)",
+    add_option(
+        parser,
+        "--state <url>: state with the registered pod managers: a file, or the URL of a database "
+        "without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the "
+        "state directory)",
     )
 
 
 def add_resource_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for resources that no pod manager tells."""
-    parser.add_argument(
-        "--resource-file",
-        metavar="<file>",
-        action="append",
-        default=[],
-        help="YAML file of resources that pod managers have and do not tell, such as power "
-        "(repeat for several)",
+    add_option(
+        parser,
+        "--resource-file <file>...: YAML file of resources that pod managers have and do not tell, "
+        "such as power (repeat for several)",
     )
 
 
 def add_flavor_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for flavors of one's own."""
-    parser.add_argument(
-        "--flavor-file",
-        metavar="<file>",
-        action="append",
-        default=[],
-        help="YAML or JSON file of flavors, beside the built-in ones (repeat for several)",
+    add_option(
+        parser,
+        "--flavor-file <file>...: YAML or JSON file of flavors, beside the built-in ones (repeat "
+        "for several)",
     )
 
 
 def add_policy_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for policies of one's own."""
-    parser.add_argument(
-        "--policy-file",
-        metavar="<file>",
-        action="append",
-        default=[],
-        help="YAML file of policies, beside the built-in ones (repeat for several)",
+    add_option(
+        parser,
+        "--policy-file <file>...: YAML file of policies, beside the built-in ones (repeat for "
+        "several)",
     )

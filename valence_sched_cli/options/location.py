@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that limit a request to aggregates, traits, capabilities, locations or an expression."""
+"""Options that say where nodes go: aggregates, traits, locations, near an external resource."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.options.types import add_option, add_options
+
 if TYPE_CHECKING:
     from valence_sched.model.request import NameRequirements
 
 OPTION_DESTS = (
     "aggregate", "exclude_aggregate", "trait", "exclude_trait", "capability", "location", "where",
+    "near", "prefer_near",
 )  # fmt: skip
 
 _NAMES = (
@@ -25,39 +28,31 @@ _NAMES = (
 def add_location_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where."""
     for option, words in _NAMES:
-        parser.add_argument(
-            option,
-            metavar=f"<{option.rpartition('-')[2]}>",
-            type=_names,
-            action="append",
-            default=[],
-            help=words,
-        )
-    parser.add_argument(
-        "--capability",
-        metavar="<key=value>",
-        type=_capabilities,
-        action="append",
-        default=[],
-        help="only with this capability: os=linux, or with semicolons one of several values "
-        "(repeat for several keys; takes the place of the flavor's of that key)",
+        add_option(parser, f"{option} <{option.rpartition('-')[2]}>...: {words}", type=_names)
+    add_options(
+        parser,
+        """
+        --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
+            several values (repeat for several keys; takes the place of the flavor's of that key)
+        --location <location>...: only at this location or below it (repeat: at any of them; takes
+            the place of the flavor's)
+        --where <expression>...: only where this expression in JSON holds: '[">=", "$facts.year",
+            2022]' (repeat: all must hold, the flavor's too)
+        """,
+        capability={"type": _capabilities},
     )
-    parser.add_argument(
-        "--location",
-        metavar="<location>",
-        action="append",
-        default=[],
-        help="only at this location or below it (repeat: at any of them; takes the place of the "
-        "flavor's)",
-    )
-    parser.add_argument(
-        "--where",
-        metavar="<expression>",
-        action="append",
-        default=[],
-        help='only where this expression in JSON holds: \'[">=", "$facts.year", 2022]\' '
-        "(repeat: all must hold, the flavor's too)",
-    )
+
+
+def add_proximity_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about external resources, such as volumes."""
+    for start in (
+        "--near <kind=name>...: only near this thing, such as volume=db-1",
+        "--prefer-near <kind=name>...: rather near this thing",
+    ):
+        where = "where a map says that it is, or, within openstack, the cloud"
+        add_option(parser, f"{start}: {where} (repeat for several)", type=_external_resource)
+    words = "YAML map that says where things are, or RESOLVER:SOURCE (repeat for several)"
+    add_option(parser, f"--near-map <file>...: {words}")
 
 
 def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -74,6 +69,8 @@ def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
         "capabilities": _merge_capabilities(args.capability),
         "locations": tuple(args.location),
         "where": _conjunction(args.where),
+        "near": _by_kind(args.near),
+        "prefer_near": _by_kind(args.prefer_near),
     }
 
 
@@ -145,3 +142,17 @@ def _json(text: str, name: str) -> object:
     except InputError as error:
         hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
         raise InputError(name, error.document_path, error.found, error.expected, hint) from None
+
+
+def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    names: dict[str, tuple[str, ...]] = {}
+    for kind, name in dict.fromkeys(named):
+        names[kind] = (*names.get(kind, ()), name)
+    return names
+
+
+def _external_resource(text: str) -> tuple[str, str]:
+    kind, equals, name = (part.strip() for part in text.partition("="))
+    if not equals or not kind or not name:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not KIND=NAME, as in volume=db-1")
+    return kind, name

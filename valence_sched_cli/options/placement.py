@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from valence_sched_cli.options.types import add_option
+
 if TYPE_CHECKING:
     from valence_sched.model.request import NameRequirements, Request
 
@@ -27,20 +29,18 @@ class NameConstraints(NamedTuple):
 def add_placement_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; each may be repeated, and all of them must hold."""
     group = parser.add_argument_group("in the words of Placement (all repeatable, all must hold)")
-    for option, metavar, type_, words in (
-        ("--resource", "<class=n>", parse_resource,
+    for usage, type_, words in (
+        ("--resource <class=n>", parse_resource,
          "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=8192, "
          "DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
-        ("--required", "<trait>", parse_traits,
+        ("--required <trait>", parse_traits,
          "only where this trait is: A, A,B for both, !A for not, in:A,B for one of them"),
-        ("--forbidden", "<trait>", parse_forbidden, "only where this trait is not"),
-        ("--member-of", "<aggregate>", parse_aggregates,
+        ("--forbidden <trait>", parse_forbidden, "only where this trait is not"),
+        ("--member-of <aggregate>", parse_aggregates,
          "only members of this aggregate; in:a,b for one of them, !a for none, !in:a,b for "
          "neither"),
     ):  # fmt: skip
-        group.add_argument(
-            option, metavar=metavar, type=type_, action="append", default=[], help=words
-        )
+        add_option(group, f"{usage}...: {words}", type=type_)
 
 
 def request_fields(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
@@ -102,12 +102,7 @@ def parse_resource(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not CLASS=N, as in VCPU=4")
     if wrong := resource_class_problem(name):
         raise argparse.ArgumentTypeError(wrong)
-    if (
-        not amount.isdecimal()
-        or not amount.isascii()
-        or not 1 <= len(amount) <= 15
-        or int(amount) == 0
-    ):
+    if not re.fullmatch(r"[0-9]{1,15}", amount) or int(amount) == 0:
         raise argparse.ArgumentTypeError(f"{name}: {amount[:40]!r} is no whole number from 1 on")
     return name, int(amount)
 

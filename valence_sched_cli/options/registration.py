@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, UsageError, one_line
 from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:
@@ -35,62 +36,46 @@ class _RefusePassword(argparse.Action):
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a pod manager is reached, and what it counts as."""
-    parser.add_argument(
-        "--driver", metavar="<driver>", type=nonempty_name, help="what it speaks (default: auto)"
-    )
-    parser.add_argument("--username", metavar="<name>", type=nonempty_name, help="who logs in")
+    add_option(parser, "--driver <driver>: what it speaks (default: auto)", type=nonempty_name)
+    add_option(parser, "--username <name>: who logs in", type=nonempty_name)
     parser.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
     password = parser.add_mutually_exclusive_group()
-    password.add_argument(
-        "--password-env", metavar="<variable>", help="environment variable with the password"
+    add_option(password, "--password-env <variable>: environment variable with the password")
+    add_option(
+        password, "--password-file <file>: file with the password, which its owner alone can read"
     )
-    password.add_argument(
-        "--password-file",
-        metavar="<file>",
-        help="file with the password, which its owner alone can read",
+    add_option(
+        password,
+        "--password-prompt: ask for the password, and keep it in a file for you alone, beside the "
+        "state",
     )
-    password.add_argument(
-        "--password-prompt",
-        action="store_true",
-        help="ask for the password, and keep it in a file for you alone, beside the state",
-    )
-    parser.add_argument(
-        "--auth",
+    add_option(
+        parser,
+        "--auth: how to log in (default: auto, a session where there are any)",
         choices=("auto", "session", "basic"),
-        help="how to log in (default: auto, a session where there are any)",
     )
     trust = parser.add_mutually_exclusive_group()
-    trust.add_argument("--cacert", metavar="<file>", help="certificates to trust, in PEM")
-    trust.add_argument("--insecure", action="store_true", help="do not check its certificate")
+    add_option(trust, "--cacert <file>: certificates to trust, in PEM")
+    add_option(trust, "--insecure: do not check its certificate")
     _add_descriptions(parser)
 
 
 def _add_descriptions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--zone", metavar="<zone>", type=nonempty_name, help="availability zone it is in"
-    )
-    for option, metavar, words in (
-        ("--aggregate", "<aggregate>", "aggregate it belongs to"),
-        ("--trait", "<trait>", "trait of all its pools"),
-        ("--location", "<location>", "where it stands, such as dc1/row-3/rack-7"),
+    add_option(parser, "--zone <zone>: availability zone it is in", type=nonempty_name)
+    for words in (
+        "--aggregate <aggregate>...: aggregate it belongs to",
+        "--trait <trait>...: trait of all its pools",
+        "--location <location>...: where it stands, such as dc1/row-3/rack-7",
     ):
-        parser.add_argument(
-            option,
-            metavar=metavar,
-            type=nonempty_name,
-            action="append",
-            default=[],
-            help=f"{words} (repeat for several)",
-        )
-    for option, metavar, words in (
-        ("--capability", "<key=value;value>", "capability, with its values"),
-        ("--fact", "<key=value>", "fact about it: a number, a text, or texts with ; between"),
+        add_option(parser, f"{words} (repeat for several)", type=nonempty_name)
+    for words in (
+        "--capability <key=value;value>...: capability, with its values",
+        "--fact <key=value>...: fact about it: a number, a text, or texts with ; between",
     ):
-        parser.add_argument(option, metavar=metavar, type=_pair, action="append", default=[],
-                            help=f"{words} (repeat for several)")  # fmt: skip
+        add_option(parser, f"{words} (repeat for several)", type=_pair)
     enabled = parser.add_mutually_exclusive_group()
-    enabled.add_argument("--enable", action="store_true", help="nodes may be placed on it")
-    enabled.add_argument("--disable", action="store_true", help="place nothing on it")
+    add_option(enabled, "--enable: nodes may be placed on it")
+    add_option(enabled, "--disable: place nothing on it")
 
 
 def with_options(registration: Registration, args: argparse.Namespace) -> Registration:

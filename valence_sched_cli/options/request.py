@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from valence_sched_cli import cloud
-from valence_sched_cli.options import group, inventory, location, placement, proximity
-from valence_sched_cli.options.types import whole
+from valence_sched_cli.options import group, inventory, location, placement
+from valence_sched_cli.options.types import add_option, whole
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
@@ -31,36 +31,28 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     cloud.add_nova_options(parser)
     placement.add_placement_options(parser)
     inventory.add_flavor_file_option(parser)
-    parser.add_argument(
-        "--policy",
-        metavar="<policy>",
+    add_option(
+        parser,
+        "--policy <policy>: policy (default: the flavor's, else default)",
         type=nonempty_name,
-        help="policy (default: the flavor's, else default)",
     )
     inventory.add_policy_file_option(parser)
-    for option, words in (
-        ("--podm", "only this pod manager, by ID or name (repeat for several)"),
-        ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
-    ):
-        parser.add_argument(option, metavar="<podm>", action="append", default=[], help=words)
-    parser.add_argument(
-        "--zone", metavar="<zone>", type=nonempty_name, help="only this availability zone"
+    add_option(
+        parser, "--podm <podm>...: only this pod manager, by ID or name (repeat for several)"
     )
+    words = "not this pod manager, by ID or name (repeat for several)"
+    add_option(parser, f"--exclude-podm <podm>...: {words}")
+    add_option(parser, "--zone <zone>: only this availability zone", type=nonempty_name)
     location.add_location_options(parser)
-    parser.add_argument(
-        "--attribute",
-        metavar="<name=expression>",
+    add_option(
+        parser,
+        "--attribute <name=expression>...: only where this attribute of the pod manager is so: "
+        "facts.year='>= 2022' (repeat for several; takes the place of the flavor's)",
         type=_attribute,
-        action="append",
-        default=[],
-        help="only where this attribute of the pod manager is so: facts.year='>= 2022' "
-        "(repeat for several; takes the place of the flavor's)",
     )
     group.add_group_options(parser)
-    proximity.add_proximity_options(parser)
-    parser.add_argument(
-        "--seed", metavar="<n>", type=whole, help="decides between equals (default: 0)"
-    )
+    location.add_proximity_options(parser)
+    add_option(parser, "--seed <n>: decides between equals (default: 0)", type=whole)
 
 
 def make_request(
@@ -78,11 +70,7 @@ def make_request(
 
     args = parsed_args
     flavor = _flavor(command, args, flavor_name)
-    fields = (
-        location.request_fields(args)
-        | group.request_fields(args, flavor.name)
-        | proximity.request_fields(args)
-    )
+    fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
         flavor=flavor.name,
         count=getattr(args, "count", None) or 1,
@@ -96,10 +84,8 @@ def make_request(
         seed=args.seed,
         **placement.request_fields(args, fields),
     )
-    config = command.scheduler_app.config
-    return placement.with_resources(
-        config.compile_request(spec, flavor, args.near_map), args.resource
-    )
+    request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
+    return placement.with_resources(request, args.resource)
 
 
 @contextlib.contextmanager
@@ -131,8 +117,8 @@ def _flavor(
         return cloud.nova_flavor(command.scheduler_app, manager, parsed_args.nova_flavor)
     if parsed_args.resource:
         return Flavor(name="")
-    words = "name --flavor, --resource CLASS=N, or --request-file"
-    raise UsageError(f"what is the node made of? {words}")
+    raise UsageError("what is the node made of? name --flavor, --resource CLASS=N, or "
+                     "--request-file")  # fmt: skip
 
 
 def _attribute(text: str) -> tuple[str, str]:

@@ -1,27 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of option values: whole numbers, seconds and ages."""
+"""Options written as in a usage text, and types of their values: numbers, seconds and ages."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+
+def add_option(parser: argparse._ActionsContainer, text: str, **settings: Any) -> None:
+    """Add an option or argument by its usage and help, as in ``--podm <podm>...: only this``.
+
+    An option without a value or ``settings`` is a flag; one with dots is a list.
+    """
+    usage, _, words = text.partition(": ")
+    name, _, value = usage.partition(" ")
+    several = usage.endswith("...")
+    if not name.startswith("-"):
+        settings |= {"metavar": name.removesuffix("...")} | ({"nargs": "+"} if several else {})
+        name = settings["metavar"].strip("<>")
+    elif value:
+        settings["metavar"] = value.removesuffix("...")
+        settings |= {"action": "append", "default": []} if several else {}
+    elif not settings:
+        settings["action"] = "store_true"
+    parser.add_argument(name, help=words, **settings)
+
+
+def add_options(
+    parser: argparse._ActionsContainer, text: str, **settings: Mapping[str, Any]
+) -> None:
+    """Add an option for each line of a text, with its settings; indented lines continue one."""
+    for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
+        name = re.match(r"[-<]*([\w-]+)", line)
+        assert name is not None, line
+        add_option(parser, line, **settings.get(name[1].replace("-", "_"), {}))
 
 
 def whole(text: str) -> int:
     """Parse a whole number of at most 18 digits."""
-    digits = text.removeprefix("-")
-    if not digits.isdecimal() or not text.isascii() or len(digits) > 18:
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at most 18 digits")
     return int(text)
 
 
 def positive(text: str) -> int:
     """Parse a whole number from 1 on."""
-    if (
-        not text.isdecimal()
-        or not text.isascii()
-        or len(text) > 7
-        or not 1 <= int(text) <= 1_000_000
-    ):
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not 1 <= int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
     return int(text)
 
