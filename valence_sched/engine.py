@@ -45,14 +45,13 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
-from valence_sched.model.plugin import PluginKind, PluginList
 from valence_sched.model.podm_overview import (
     BlockUsage,
     PodmOverview,
     StatsReport,
     block_usage,
 )
-from valence_sched.model.policy import Policy
+from valence_sched.model.policy import PluginKind, PluginList, Policy
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request

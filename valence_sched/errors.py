@@ -50,8 +50,7 @@ class SchedulerError(Exception):
 class InputError(SchedulerError):
     """An invalid document: the file, the path in it, what was found and expected, and a hint."""
 
-    code = "input_invalid"
-    http_status = 400
+    code, http_status = "input_invalid", 400
 
     def __init__(
         self,
@@ -88,31 +87,25 @@ class DuplicateId(InputError):
 class UsageError(SchedulerError):
     """A command line that lacks an argument, has too many, or contradicts itself."""
 
-    code = "usage"
-    exit_code = 2
-    http_status = 400
+    code, exit_code, http_status = "usage", 2, 400
 
 
 class UnknownName(SchedulerError):
     """An unknown name; the message has the nearest known one."""
 
-    code = "name_unknown"
-    http_status = 404
+    code, http_status = "name_unknown", 404
 
     def __init__(self, kind: str, name: str, known: Iterable[str], location: str = "") -> None:
         self.kind, self.name = kind, name
         names = sorted(known)
         text = f"{location}: " if location else ""
-        text += f"no {kind} named {name!r}"
-        text += f" ({suggest(name, names)})"
-        super().__init__(one_line(text))
+        super().__init__(one_line(f"{text}no {kind} named {name!r} ({suggest(name, names)})"))
 
 
 class RequestError(SchedulerError):
     """A request without needs, or with parts that contradict each other."""
 
-    code = "request_invalid"
-    http_status = 400
+    code, http_status = "request_invalid", 400
 
 
 class PluginError(SchedulerError):
@@ -124,50 +117,43 @@ class PluginError(SchedulerError):
 class CloudError(SchedulerError):
     """OpenStack must be asked, and there is no cloud, or it refuses."""
 
-    code = "cloud_failed"
-    http_status = 502
+    code, http_status = "cloud_failed", 502
 
 
 class PodmError(SchedulerError):
     """A live pod manager does not answer, refuses, or gives an answer that cannot be parsed."""
 
-    code = "podm_failed"
-    http_status = 502
+    code, http_status = "podm_failed", 502
 
 
 class CredentialError(SchedulerError):
     """The password that a reference names is missing, or other users can read it."""
 
-    code = "credential_invalid"
-    http_status = 401
+    code, http_status = "credential_invalid", 401
 
 
 class StoreError(SchedulerError):
     """The state cannot be opened, read or written; nothing was written in part."""
 
-    code = "store_failed"
-    http_status = 503
+    code, http_status = "store_failed", 503
 
 
 class NameTaken(SchedulerError):
     """A name or a key that is already in use for something else."""
 
-    code = "name_taken"
-    http_status = 409
+    code, http_status = "name_taken", 409
 
 
 class InUse(SchedulerError):
     """A pod manager that cannot be removed because it still has claims or nodes."""
 
-    code = "in_use"
-    http_status = 409
+    code, http_status = "in_use", 409
 
 
 class ClaimState(SchedulerError):
     """A claim whose state does not, or no longer, allow the operation."""
 
-    code = "claim_state"
-    http_status = 409
+    code, http_status = "claim_state", 409
 
 
 class ClaimLost(SchedulerError):
@@ -176,9 +162,7 @@ class ClaimLost(SchedulerError):
     ``podm`` is the pod manager, ``claim`` the other claim if it is known.
     """
 
-    code = "claim_lost"
-    exit_code = 6
-    http_status = 409
+    code, exit_code, http_status = "claim_lost", 6, 409
 
     def __init__(self, text: str, podm: str = "", claim: str = "") -> None:
         self.podm, self.claim = podm, claim
@@ -188,8 +172,7 @@ class ClaimLost(SchedulerError):
 class ComposeFailed(SchedulerError):
     """A pod manager did not compose what was chosen; no part of the node remains."""
 
-    code = "compose_failed"
-    http_status = 502
+    code, http_status = "compose_failed", 502
 
     def __init__(self, text: str, podm: str = "") -> None:
         self.podm = podm
@@ -199,8 +182,7 @@ class ComposeFailed(SchedulerError):
 class DispatchFailed(SchedulerError):
     """The external composer refused the decision, or did not answer."""
 
-    code = "dispatch_failed"
-    http_status = 502
+    code, http_status = "dispatch_failed", 502
 
     def __init__(self, text: str) -> None:
         super().__init__(one_line(text))
@@ -209,9 +191,7 @@ class DispatchFailed(SchedulerError):
 class Unverified(SchedulerError):
     """The effect of a write on a pod manager could not be read back, or not be undone."""
 
-    code = "unverified"
-    exit_code = 7
-    http_status = 502
+    code, exit_code, http_status = "unverified", 7, 502
 
 
 class StillComposing(Unverified):
@@ -227,9 +207,7 @@ class StillComposing(Unverified):
 class InventoryIncomplete(SchedulerError):
     """Documents or pod managers are missing, so the answer cannot be trusted."""
 
-    code = "inventory_incomplete"
-    exit_code = 5
-    http_status = 503
+    code, exit_code, http_status = "inventory_incomplete", 5, 503
 
 
 class InventoryStale(InventoryIncomplete):

@@ -83,9 +83,8 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
         return
     temporary = ""
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as stream:
+        prefix = f".{path.name}."
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as stream:
             temporary = stream.name
             yield stream
             stream.flush()
@@ -102,11 +101,7 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
 
 @contextlib.contextmanager
 def _output(file: str) -> Iterator[IO[bytes]]:
-    """Open a file that a person named, as :func:`atomic`.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Open a file that a person named, as :func:`atomic`; InputError if it cannot be written."""
     try:
         with atomic(file) as stream:
             yield stream

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,14 +12,15 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.batch import Batch, place
-from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluate import context_of
 from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
-from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.ranking import rank_rows
 from valence_sched.model.need import Alternative
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
 from valence_sched.view.view import Mask
+
+Schedule = Callable[[EvaluationContext], Batch]
 
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
@@ -31,9 +33,7 @@ class Attempt:
     batch: Batch
 
 
-def try_anchors(
-    context: EvaluationContext, schedule: Callable[[EvaluationContext], Batch]
-) -> Attempt:
+def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
     """Place the nodes of a request; of a group that stays together, where most of them fit."""
     best = tried = Attempt(context, schedule(context))
     if not needs_anchor(context.request):
@@ -76,9 +76,7 @@ def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContex
     return replace(context, evaluation=evaluation)
 
 
-def try_alternatives(
-    context: EvaluationContext, schedule: Callable[[EvaluationContext], Batch]
-) -> list[Attempt]:
+def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Attempt]:
     """Return an attempt for each alternative, in order, up to the one that places the last node.
 
     Where a group that must stay together does not fit where one alternative fits best, the next
@@ -100,9 +98,7 @@ def try_alternatives(
 
 
 def _try_in_order(
-    context: EvaluationContext,
-    schedule: Callable[[EvaluationContext], Batch],
-    open_rows: Mask | None = None,
+    context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
 ) -> list[Attempt]:
     """Try each alternative once; with ``open_rows`` the first node can only go to these rows."""
     attempts: list[Attempt] = []
@@ -110,13 +106,14 @@ def _try_in_order(
         missing = context.request.count - _count_nodes(attempts)
         if not missing:
             break
-        current = (
-            context if alternative is None else _next_context(attempts[-1], alternative, missing)
-        )
+        current = context
+        if alternative is not None:
+            current = _next_context(attempts[-1], alternative, missing)
         if open_rows is None:
             attempts.append(try_anchors(current, schedule))
             continue
-        current = current if _count_nodes(attempts) else with_anchor_rows(current, open_rows)
+        if not _count_nodes(attempts):
+            current = with_anchor_rows(current, open_rows)
         attempts.append(Attempt(current, schedule(current)))
     return attempts
 
@@ -127,17 +124,12 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 def _next_context(last: Attempt, alternative: Alternative, count: int) -> EvaluationContext:
     """Return the context of an alternative on what the last one left, with its group state."""
-    view = last.batch.view
+    needs, bonds = alternative.needs, alternative.bonds
     request = msgspec.structs.replace(
-        last.batch.request,
-        needs=alternative.needs,
-        bonds=alternative.bonds,
-        count=count,
-        min_count=None,
+        last.batch.request, needs=needs, bonds=bonds, count=count, min_count=None
     )
-    evaluation = evaluate(view, request, last.context.bound, strict=last.context.strict)
-    fitter = Fitter(request.needs, view.kinds, request.bonds)
-    return replace(last.context, view=view, request=request, evaluation=evaluation, fitter=fitter)
+    return context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
+                      other_nodes=last.context.other_nodes)  # fmt: skip
 
 
 def count_fits(context: EvaluationContext, most: int) -> Iterator[tuple[int, int]]:
@@ -146,11 +138,6 @@ def count_fits(context: EvaluationContext, most: int) -> Iterator[tuple[int, int
     At most ``most`` a podm. Placing one after another, least waste first, gives a lower bound:
     packing a whole pod at its best is a harder problem.
     """
-    first_row = context.view.first_row.tolist()
-    for podm, (first, last) in enumerate(itertools.pairwise(first_row)):
-        attempts = try_alternatives(context.window(first, last, most), _place_best_first)
-        yield podm, _count_nodes(attempts)
-
-
-def _place_best_first(context: EvaluationContext) -> Batch:
-    return place(context, rank_rows)
+    best_first = functools.partial(place, order=rank_rows)
+    for podm, (first, last) in enumerate(itertools.pairwise(context.view.first_row.tolist())):
+        yield podm, _count_nodes(try_alternatives(context.window(first, last, most), best_first))

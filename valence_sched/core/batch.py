@@ -73,9 +73,8 @@ def place(
     fits: FitFinder = functools.partial(context.fitter.fit, context.view)
     for turn in range(request.count):
         rows = order(batch.view, batch.evaluation.cost, request, turn)
-        fit = choose_fit(
-            batch.view, rows, fits, request, context.bound, turn, batch.rows_without_fit
-        )
+        best_of, unfit = context.bound.policy.pick.best_of, batch.rows_without_fit
+        fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit)
         if fit is None:
             break
         others: list[Fit] = []
@@ -105,11 +104,8 @@ def _spare_alternates(context: EvaluationContext) -> int:
 
 
 def _placed_node(evaluation: Evaluation, fit: Fit, others: list[Fit]) -> PlacedNode:
-    return PlacedNode(
-        fit,
-        *_cost_and_scores(evaluation, fit.row),
-        tuple([(other, *_cost_and_scores(evaluation, other.row)) for other in others]),
-    )
+    alternates = tuple([(other, *_cost_and_scores(evaluation, other.row)) for other in others])
+    return PlacedNode(fit, *_cost_and_scores(evaluation, fit.row), alternates)
 
 
 def _cost_and_scores(evaluation: Evaluation, row: int) -> tuple[int, tuple[float, ...]]:

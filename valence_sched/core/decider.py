@@ -80,24 +80,15 @@ class Decider:
         return list(self._policies.values())
 
     def select_destinations(self, request: Request) -> Decision:
-        """Choose pool and blocks for every node of a request.
+        """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
 
-        Returns a decision even when nothing fits: the reasons are in it.
-
-        Raises:
-            RequestError: the request asks for nothing, contradicts itself, or sets a field that
-                no plug-in of its policy reads.
-            UnknownName: no such policy or pod manager, or the name of an amount written wrongly.
-            PluginError: a plug-in broke its contract and the decider is strict.
+        Errors as for :class:`valence_sched.model.scheduler.Scheduler`; and PluginError if a plug-in
+        broke its contract and the decider is strict.
         """
         return Decision(try_alternatives(self._context(request), schedule), self._skipped)
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
-        """Choose for several requests, each as if the nodes of those before it were composed.
-
-        All or nothing: a request for which fewer nodes fit than it must have fails them all.
-        Errors as for one request.
-        """
+        """Choose for several requests, each as if those before it were composed: all or nothing."""
         sealed_requests = []
         for number, request in enumerate(requests, 1):
             try:
@@ -141,11 +132,7 @@ class Decider:
         return [(self._view.podms[podm].id, number) for podm, number in fits]
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:
-        """Replace a podm by a newer reading of it; the next decision sees it.
-
-        Raises:
-            InputError: the podm is invalid; the View stays as it was.
-        """
+        """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
         builder = self._builder.empty_copy()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
@@ -158,14 +145,11 @@ class Decider:
         return self._evaluate(request, bound)
 
     def _prepare(self, request: Request) -> tuple[Request, BoundPolicy]:
-        """Return a request sealed under its policy, and the policy."""
         bound = self._policy(request.policy)
         for reader in missing_readers(request, bound):
-            raise RequestError(
-                f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
-                f"request says about it would be ignored: add the {reader.kind} or choose "
-                "another policy"
-            )
+            lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
+            raise RequestError(f"{lack}, so what the request says about it would be ignored: "
+                               f"add the {reader.kind} or choose another policy")  # fmt: skip
         self._check_names(request)
         request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
@@ -179,10 +163,8 @@ class Decider:
     def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass all filters that read neither free capacity nor the group."""
         context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
-        fixed = [
-            filter_.name not in context.evaluation.availability_readers
-            for filter_ in context.bound.filters
-        ]
+        readers = context.evaluation.availability_readers
+        fixed = [filter_.name not in readers for filter_ in context.bound.filters]
         passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
         return passing
 
@@ -193,17 +175,15 @@ class Decider:
         return self._without_idle_readers[key]
 
     def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
-        """Return the request with the usual mix, if its policy reads one and it has none."""
         if request.mix.shares or "mix" not in bound.fields_read:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
 
     def _policy(self, name: str) -> BoundPolicy:
+        if name not in self._policies:
+            raise UnknownName("policy", name, self._policies)
         if name not in self._bound:
-            policy = self._policies.get(name)
-            if policy is None:
-                raise UnknownName("policy", name, self._policies)
-            self._bound[name] = bind(policy)
+            self._bound[name] = bind(self._policies[name])
         return self._bound[name]
 
     def _check_names(self, request: Request) -> None:
@@ -222,7 +202,6 @@ def _check_countable(request: Request) -> None:
     apart = (*group.anti_affinity, *group.at_most)
     firm = [rule.over for rule in group.spread if not rule.soft]
     if group.affinity or firm or any(domain != "podm" for domain in apart):
-        raise RequestError(
-            f"group {group.name!r}: each pod manager is counted by itself, so only "
-            "anti-affinity and at most per podm can be counted: leave the other rules out"
-        )
+        raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so only "
+                           "anti-affinity and at most per podm can be counted: leave the other "
+                           "rules out")  # fmt: skip

@@ -43,17 +43,14 @@ class Decision:
 
     @property
     def context(self) -> EvaluationContext:
-        """Return what the main attempt was decided from."""
         return self.main_attempt.context
 
     @property
     def batch(self) -> Batch:
-        """Return the outcome of the main attempt."""
         return self.main_attempt.batch
 
     @property
     def request(self) -> Request:
-        """Return the request as it was decided on."""
         return self.attempts[0].context.request
 
     @property
@@ -80,20 +77,14 @@ class Decision:
     def _with_free_alternates(self, attempt: Attempt, node: PlacedNode) -> PlacedNode:
         if not node.alternates:
             return node
-        podms_with_nodes = self.podms_of_others.union(self.fit_count_by_podm)
-        alternates = [
-            other for other in node.alternates if self._podm(other[0]) not in podms_with_nodes
-        ]
+        taken = self.podms_of_others.union(self.fit_count_by_podm)
+        others = [other for other in node.alternates if self._podm(other[0]) not in taken]
         group = self.request.group
-        if alternates and group is not None and group.hard and self.fit_count > 1:
-            rows = [fit.row for fit, *_ in alternates]
-            allowed_rows = substitute_rows(
-                attempt.context, self._with_all_members, node.chosen.row, rows
-            )
-            alternates = [other for other in alternates if other[0].row in allowed_rows]
-        return msgspec.structs.replace(
-            node, alternates=tuple(alternates[: self.request.alternates])
-        )
+        if others and group is not None and group.hard and self.fit_count > 1:
+            rows, counted = [fit.row for fit, *_ in others], self._with_all_members
+            allowed = substitute_rows(attempt.context, counted, node.chosen.row, rows)
+            others = [other for other in others if other[0].row in allowed]
+        return msgspec.structs.replace(node, alternates=tuple(others[: self.request.alternates]))
 
     @functools.cached_property
     def _with_all_members(self) -> Request:
@@ -103,7 +94,6 @@ class Decision:
 
     @property
     def view(self) -> View:
-        """Return the snapshot that was decided on."""
         return self.attempts[0].context.view
 
     def exclude_alternates_on(self, podms: frozenset[int]) -> None:
@@ -119,14 +109,12 @@ class Decision:
 
     @property
     def outcome(self) -> Outcome:
-        """Return whether all nodes were placed, some, or none."""
         if not self.placed_nodes:
             return "nothing_fits"
         return "placed" if len(self.placed_nodes) == self.request.count else "placed_in_part"
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """Return the nodes in the order in which they were placed."""
         return tuple(
             Placement(
                 node=number,
@@ -146,7 +134,6 @@ class Decision:
         return self._candidate(fit, cost, self.context.evaluation.scores_of(row))
 
     def row_of(self, podm: str, pool: str) -> int:
-        """Return the row of a pool."""
         first, last = self.view.rows_of(podm)
         return next(row for row in range(first, last) if self.view.pools[row].id == pool)
 
@@ -168,10 +155,8 @@ class Decision:
 
     @functools.cached_property
     def fit_count_by_podm(self) -> Counter[int]:
-        """Return how many nodes fit on each podm."""
-        return Counter(
-            self._podm(node.chosen) for attempt in self.attempts for node in attempt.batch.nodes
-        )
+        nodes = (node for attempt in self.attempts for node in attempt.batch.nodes)
+        return Counter(self._podm(node.chosen) for node in nodes)
 
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])
@@ -179,6 +164,7 @@ class Decision:
     def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> Candidate:
         table = self.view.block_tables[self.view.podm_of[fit.row]]
         kinds = self.view.kinds.kinds
+        blocks = [(table.uris[block], kinds[table.kinds[block]].types) for block in fit.blocks]
         stocks = [(table.stocks[number], amount) for number, amount in fit.grants]
         names = [weigher.name for weigher in self.context.bound.weighers]
         return Candidate(
@@ -187,9 +173,7 @@ class Decision:
             score=self.score(cost),
             cost=cost,
             scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
-            blocks=tuple(
-                BlockRef(uri=table.uris[b], type=kinds[table.kinds[b]].types) for b in fit.blocks
-            ),
+            blocks=tuple(BlockRef(uri=uri, type=types) for uri, types in blocks),
             grants=tuple(
                 GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
                 for s, amount in stocks

@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from valence_sched.core.costs import CostTotal, row_weights, write_costs
-from valence_sched.core.evaluation import Evaluation
+from valence_sched.core.evaluation import (
+    CostTotal,
+    Evaluation,
+    EvaluationContext,
+    row_weights,
+    write_costs,
+)
+from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.errors import PluginError, describe_error, one_line
 from valence_sched.model.request import Request
@@ -55,6 +61,15 @@ def evaluate(
     return evaluation
 
 
+def context_of(
+    view: View, request: Request, bound: BoundPolicy, *, strict: bool = False, other_nodes: int = 0
+) -> EvaluationContext:
+    """Return what a decision on a request is made from, with all pools evaluated."""
+    evaluation = evaluate(view, request, bound, strict=strict)
+    fitter = Fitter(request.needs, view.kinds, request.bonds)
+    return EvaluationContext(view, request, bound, evaluation, fitter, strict, other_nodes)
+
+
 class _ReadTracker:
     """Notes which plug-ins read what placing nodes changes: free capacity, and the group state."""
 
@@ -67,7 +82,6 @@ class _ReadTracker:
         self.group_state_readers: set[str] = set()
 
     def note(self, name: str) -> None:
-        """Note what the plug-in that was called last has read."""
         if self.view.was_read:
             self.availability_readers.add(name)
             self.view.was_read = False
@@ -77,12 +91,7 @@ class _ReadTracker:
 
 
 def reevaluate(
-    view: View,
-    request: Request,
-    bound: BoundPolicy,
-    evaluation: Evaluation,
-    *,
-    strict: bool = False,
+    view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> None:
     """Call again the plug-ins that read free capacity, and write over the same rows."""
     readers = evaluation.availability_readers - evaluation.failed_plugins
@@ -97,12 +106,7 @@ def reevaluate(
 
 
 def reevaluate_group_state(
-    view: View,
-    request: Request,
-    bound: BoundPolicy,
-    evaluation: Evaluation,
-    *,
-    strict: bool = False,
+    view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> Mask:
     """Call again the plug-ins that read the group state; return the rows with another answer.
 
@@ -130,7 +134,8 @@ def _verdict(
     try:
         answer: Any = filter_.evaluate(view, request)
     except (Exception, SystemExit) as error:
-        _note_failure("filter", filter_.name, error, evaluation, strict)
+        text = f"filter {filter_.name!r} failed: {describe_error(error)}"
+        _mark_failed(filter_.name, one_line(text), evaluation, strict, error)
         return np.zeros(len(view), dtype=bool)
     is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
     if is_whole and answer.dtype == BOOL:
@@ -146,7 +151,8 @@ def _score(
     try:
         answer: Any = weigher.evaluate(view, request)
     except (Exception, SystemExit) as error:
-        _note_failure("weigher", weigher.name, error, evaluation, strict)
+        text = f"weigher {weigher.name!r} failed: {describe_error(error)}"
+        _mark_failed(weigher.name, one_line(text), evaluation, strict, error)
         return np.zeros(len(view))
     if type(answer) is np.ndarray and answer.shape == evaluation.cost.shape:
         if answer.dtype == FLOAT:
@@ -159,7 +165,6 @@ def _score(
 
 
 def _clamp_scores(evaluation: Evaluation, bound: BoundPolicy, strict: bool) -> None:
-    """Clamp the scores that are outside 0..1, and note whose they are."""
     if _all_within(evaluation.scores):
         return
     for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
@@ -170,8 +175,7 @@ def _clamp_scores(evaluation: Evaluation, bound: BoundPolicy, strict: bool) -> N
 def _clamped_score(
     score: Floats, weigher: BoundWeigher, evaluation: Evaluation, strict: bool
 ) -> Floats:
-    text = f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0"
-    _note(text, evaluation, strict)
+    _note(f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0", evaluation, strict)
     return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
 
 
@@ -186,23 +190,18 @@ def _all_within(scores: Floats) -> bool:
     return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 
 
-def _note_failure(
-    kind: str, name: str, error: BaseException, evaluation: Evaluation, strict: bool
+def _mark_failed(
+    name: str, text: str, evaluation: Evaluation, strict: bool, cause: BaseException | None = None
 ) -> None:
-    text = one_line(f"{kind} {name!r} failed: {describe_error(error)}")
-    if strict:
-        raise PluginError(text) from error
-    _mark_failed(name, text, evaluation, strict)
-
-
-def _mark_failed(name: str, text: str, evaluation: Evaluation, strict: bool) -> None:
-    _note(text, evaluation, strict)
+    _note(text, evaluation, strict, cause)
     evaluation.failed_plugins.add(name)
 
 
-def _note(text: str, evaluation: Evaluation, strict: bool) -> None:
+def _note(
+    text: str, evaluation: Evaluation, strict: bool, cause: BaseException | None = None
+) -> None:
     if strict:
-        raise PluginError(text)
+        raise PluginError(text) from cause
     if text not in evaluation.notes:
         evaluation.notes.append(text)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluate import context_of, evaluate
 from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy
@@ -77,19 +77,20 @@ class EvaluationCache:
         if cached is None or cached.version < self._snapshot.version:
             cached = cached and self._catch_up(cached, request, strict)
             cached = cached or self._evaluate(request, bound, strict)
+            self._entries[key] = cached
             if cached.evaluation.notes:  # a plug-in failed: it is called again next time
-                self._entries.pop(key, None)
-            else:
-                self._remember(key, cached)
+                del self._entries[key]
+            elif len(self._entries) > self._most:
+                self._entries.popitem(last=False)
         evaluation, fitter = cached.evaluation, cached.fitter
         return EvaluationContext(self._snapshot.view, request, bound, evaluation, fitter, strict)
 
     def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
         view = self._snapshot.uncached_view()
-        evaluation = evaluate(view, request, bound, strict=strict)
-        fitter = Fitter(request.needs, view.kinds, request.bonds)
+        context = context_of(view, request, bound, strict=strict)
         self.rows_evaluated += len(view)
-        return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
+        version = self._snapshot.version
+        return CachedEvaluation(bound, context.evaluation, context.fitter, version)
 
     def _catch_up(
         self, cached: CachedEvaluation, request: Request, strict: bool
@@ -100,11 +101,6 @@ class EvaluationCache:
         self.rows_evaluated += rows
         cached.version = self._snapshot.version
         return cached
-
-    def _remember(self, key: tuple[int, bytes], cached: CachedEvaluation) -> None:
-        self._entries[key] = cached
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
 
 
 class SplicedSnapshot:
@@ -122,11 +118,9 @@ class SplicedSnapshot:
         self._splices.append(splice)
 
     def uncached_view(self) -> View:
-        """Return the View: whatever it has memoised is of the rows that it has."""
-        return self.view
+        return self.view  # whatever it has memoised is of the rows that it has
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
-        """Evaluate the rows of podms that were replaced since; return how many."""
         lag = self.version - cached.version
         if lag > MOST_LAG:
             return None

@@ -8,7 +8,7 @@ batch places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +18,7 @@ from valence_sched.core.evaluate import reevaluate_group_state
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.group import Group, GroupState, check_domain
-from valence_sched.model.inventory import LeanPodm, Node
+from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_values
 from valence_sched.view.view import Mask, View
@@ -53,19 +53,19 @@ def with_group_state(
     """
     group = request.group
     if group is None and request.owner is None:
-        return (
-            msgspec.structs.replace(request, company=GroupState()) if request.company else request
-        )
+        if not request.company:
+            return request
+        return msgspec.structs.replace(request, company=GroupState())
     nodes = view.memoise(("nodes",), lambda: _count_nodes(view))
     group_counts = Counter(nodes.by_group.get(group.name, {}) if group else {})
     owner_counts = Counter(nodes.by_owner.get(request.owner, {}) if request.owner else {})
     for other, podm in earlier:
-        group_counts[podm] += _same_name(other.group, group)
+        group_counts[podm] += bool(group and other.group and other.group.name == group.name)
         owner_counts[podm] += request.owner is not None and other.owner == request.owner
     state = GroupState(
         members=_members(view, group, +group_counts) if group else {},
-        owned=_by_podm_id(view, +owner_counts),
-        open=_open_values(view, group, eligible) if group and group.spread else {},
+        owned={view.podms[podm].id: number for podm, number in (+owner_counts).items()},
+        open=_open_values(view, group, eligible()) if group and group.spread else {},
     )
     return msgspec.structs.replace(request, company=state)
 
@@ -86,7 +86,6 @@ def with_members(view: View, request: Request, rows: Sequence[int]) -> Request:
 
 
 def _add_counts(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
-    """Return a copy of the counts with ``more`` counted."""
     counts = counts.copy()
     for value in more:
         counts[value] = counts.get(value, 0) + 1
@@ -130,40 +129,23 @@ def _members(view: View, group: Group, nodes: CountByPodm) -> dict[str, dict[str
     return members
 
 
-def _same_name(one: Group | None, other: Group | None) -> bool:
-    return one is not None and other is not None and one.name == other.name
-
-
-def _by_podm_id(view: View, counts: CountByPodm) -> dict[str, int]:
-    return {view.podms[podm].id: number for podm, number in counts.items()}
-
-
-def _open_values(
-    view: View, group: Group, eligible: Callable[[], Mask]
-) -> dict[str, tuple[str, ...]]:
-    podms = [view.podms[podm] for podm in sorted(set(view.podm_of[eligible()].tolist()))]
-    return {
-        rule.over: tuple(
-            sorted({value for podm in podms for value in domain_values(podm, rule.over)})
-        )
+def _open_values(view: View, group: Group, eligible: Mask) -> dict[str, tuple[str, ...]]:
+    podms = [view.podms[podm] for podm in sorted(set(view.podm_of[eligible].tolist()))]
+    values = {
+        rule.over: {value for podm in podms for value in domain_values(podm, rule.over)}
         for rule in group.spread
     }
+    return {domain: tuple(sorted(some)) for domain, some in values.items()}
 
 
 def _count_nodes(view: View) -> _NodeCounts:
     nodes = _NodeCounts({}, {})
-    for podm, node in _nodes_by_podm(view):
+    for podm, node in ((i, node) for i, one in enumerate(view.podms) for node in one.nodes):
         for name, table in ((node.group, nodes.by_group), (node.owner, nodes.by_owner)):
             if name is not None:
                 counts = table.setdefault(name, {})
                 counts[podm] = counts.get(podm, 0) + 1
     return nodes
-
-
-def _nodes_by_podm(view: View) -> Iterator[tuple[int, Node]]:
-    for number, podm in enumerate(view.podms):
-        for node in podm.nodes:
-            yield number, node
 
 
 def substitute_rows(
@@ -174,14 +156,11 @@ def substitute_rows(
     ``with_all_members`` is the request with a group state that counts all its nodes, the replaced
     one included.
     """
-    request = msgspec.structs.replace(
-        context.request, company=_without_member(with_all_members, context.view.podm(replaced_row))
-    )
+    state = _without_member(with_all_members, context.view.podm(replaced_row))
+    request = msgspec.structs.replace(context.request, company=state)
     index = np.unique(rows)
-    evaluation = context.evaluation.select(index)
-    reevaluate_group_state(
-        context.view.take(index), request, context.bound, evaluation, strict=context.strict
-    )
+    evaluation, view = context.evaluation.select(index), context.view.take(index)
+    reevaluate_group_state(view, request, context.bound, evaluation, context.strict)
     # what is free was checked when the alternates were found
     fixed = evaluation.group_state_readers - evaluation.availability_readers
     fixed_filters = [filter_.name in fixed for filter_ in context.bound.filters]
@@ -189,7 +168,6 @@ def substitute_rows(
 
 
 def _without_member(request: Request, podm: LeanPodm) -> GroupState:
-    """Return the group state without one node on a podm."""
     state = request.company
     members = state.members.copy()
     for domain in request.group.domains if request.group else ():

@@ -44,25 +44,16 @@ class Ledger:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return what a decision on a sealed request is made from, as of now.
-
-        Raises:
-            PluginError: with ``strict``, the first plug-in that broke its contract.
-        """
+        """Return what a decision on a sealed request is made from; errors as for the cache."""
         return self._cache.context(request, bound, strict=strict)
 
     def take(self, fit: Fit) -> None:
-        """Take the blocks and amounts of a fit."""
         self._snapshot.overlay.allocate(fit.row, fit.blocks, fit.grants)
         self._usage[self._usage_key(fit)] += 1
         self._snapshot.note_change(fit.row)
 
     def give_back(self, fit: Fit) -> None:
-        """Give back what was taken.
-
-        Raises:
-            UsageError: it was not taken, or given back before.
-        """
+        """Give back what was taken; UsageError if it was not taken, or given back before."""
         key = self._usage_key(fit)
         if not self._usage[key]:
             podm = self.view.podm(fit.row).id
@@ -96,20 +87,16 @@ class _UsedSnapshot:
 
     @property
     def view(self) -> View:
-        """Return the View with what is free now."""
         return self.overlay.view
 
     def note_change(self, row: int) -> None:
-        """Note that more or less of the podm of a row is used."""
         self.version += 1
         self._last_change[self.view.podm_of[row]] = self.version
 
     def uncached_view(self) -> View:
-        """Return all rows as they are now, in a View that has memoised nothing yet."""
-        return self.overlay.window(0, len(self.view))
+        return self.overlay.window(0, len(self.view))  # it has memoised nothing yet
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
-        """Evaluate again the rows of podms that changed since; return how many."""
         dirty: Ints = (self._last_change > cached.version)[self.view.podm_of].nonzero()[0]
         part = cached.evaluation.select(dirty)
         every = len(dirty) == len(self.view)

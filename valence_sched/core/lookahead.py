@@ -14,9 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from valence_sched.core.costs import row_weights, write_costs
 from valence_sched.core.evaluate import reevaluate, reevaluate_group_state
-from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
+from valence_sched.core.evaluation import (
+    INFINITE_COST,
+    Evaluation,
+    EvaluationContext,
+    row_weights,
+    write_costs,
+)
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.ranking import order_by_lot
@@ -104,12 +109,10 @@ class Lookahead:
 
     def _reevaluate_group_state(self, first: int, last: int) -> Ints:
         """Evaluate every row again with the present group state; return which costs changed."""
-        view: View = self._context.view
-        if self._reads_both:
-            view = self.view.without_memo()
         context, evaluation = self._context, self.evaluation
+        view = self.view.without_memo() if self._reads_both else context.view
         changed = reevaluate_group_state(
-            view, self.request, context.bound, evaluation, strict=context.strict
+            view, self.request, context.bound, evaluation, context.strict
         )
         changed[first:last] = True
         rows = changed.nonzero()[0]
@@ -125,12 +128,9 @@ class Lookahead:
 
     def _adapt(self, podm: int) -> None:
         """Look twice as far ahead when that paid, or when pods take turns; else half as far."""
-        paid = (
-            self._hits * 2 >= self._count_ahead - 1 if self._count_ahead > 1 else podm != self._last
-        )
-        self._count_ahead = (
-            min(self._most_ahead, self._count_ahead * 2) if paid else max(1, self._count_ahead // 2)
-        )
+        count = self._count_ahead
+        paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
+        self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)
         self._hits = 0
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
@@ -165,18 +165,11 @@ class Lookahead:
         self._reevaluate(view, fits, evaluation, rows)
         low = 0
         for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
-            high = low + last - first
-            self._ahead[change[0]] = _NextNode(
-                fit,
-                change,
-                evaluation.verdicts[:, low:high],
-                evaluation.scores[:, low:high],
-                evaluation.cost[low:high],
-            )
-            low = high
+            part = evaluation.window(low, low + last - first)
+            self._ahead[change[0]] = _NextNode(fit, change, part.verdicts, part.scores, part.cost)
+            low += last - first
 
     def _reevaluate(self, view: View, fits: list[Fit], evaluation: Evaluation, rows: Ints) -> None:
-        """Evaluate ``rows`` as they are in ``view`` after these fits were taken."""
         bound, strict = self._context.bound, self._context.strict
         reevaluate(view, self.request, bound, evaluation, strict=strict)
         if evaluation.group_state_readers and self._own_podm_only:

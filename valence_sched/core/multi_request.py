@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from valence_sched.core.alternatives import Attempt, try_alternatives
+from valence_sched.core.alternatives import Attempt, Schedule, try_alternatives
 from valence_sched.core.batch import Batch
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
@@ -17,6 +18,8 @@ from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
+
+Part = TypeVar("Part", EvaluationContext, Batch)
 
 
 @dataclass
@@ -34,24 +37,20 @@ class Decisions:
     @property
     def failure(self) -> Decision | None:
         """Return the decision for which fewer nodes fit than must be placed."""
-        latest = self.decisions[-1] if self.decisions else None
-        return (
-            latest if latest and len(latest.placed_nodes) < latest.request.required_count else None
-        )
+        failed = (one for one in self.decisions[-1:]
+                  if len(one.placed_nodes) < one.request.required_count)  # fmt: skip
+        return next(failed, None)
 
     @property
     def requested_count(self) -> int:
-        """Return how many nodes are asked for in all."""
         return sum(request.count for request in self.requests)
 
     @property
     def placed_count(self) -> int:
-        """Return how many nodes are placed in all."""
         return 0 if self.failure else sum(len(decision.placed_nodes) for decision in self.decisions)
 
     @property
     def outcome(self) -> Outcome:
-        """Return whether all nodes were placed, some, or none."""
         if not self.placed_count:
             return "nothing_fits"
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
@@ -61,7 +60,7 @@ def decide_all(
     view: View,
     requests: Sequence[Request],
     context_of: Callable[[Ledger, Request, EarlierNodes], EvaluationContext],
-    schedule: Callable[[EvaluationContext], Batch],
+    schedule: Schedule,
     skipped: Sequence[str] = (),
 ) -> Decisions:
     """Decide on requests in order, up to the first for which fewer nodes fit than it must have."""
@@ -99,18 +98,9 @@ def _drop_conflicting_alternates(decisions: Sequence[Decision]) -> None:
 def _with_copies(attempts: Sequence[Attempt], current: View) -> list[Attempt]:
     """Return attempts with copies of all that later requests change, for a later explanation."""
     frozen_view = Overlay(current).view
-    return [
-        Attempt(
-            replace(
-                attempt.context,
-                view=frozen_view if attempt.context.view is current else attempt.context.view,
-                evaluation=attempt.context.evaluation.copy(),
-            ),
-            replace(
-                attempt.batch,
-                view=frozen_view if attempt.batch.view is current else attempt.batch.view,
-                evaluation=attempt.batch.evaluation.copy(),
-            ),
-        )
-        for attempt in attempts
-    ]
+
+    def with_copies(part: Part) -> Part:
+        view = frozen_view if part.view is current else part.view
+        return replace(part, view=view, evaluation=part.evaluation.copy())
+
+    return [Attempt(with_copies(one.context), with_copies(one.batch)) for one in attempts]

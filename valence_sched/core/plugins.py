@@ -13,7 +13,7 @@ from typing import Any
 import stevedore
 
 from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error, one_line
-from valence_sched.model.plugin import PluginKind, PluginList, PluginSummary
+from valence_sched.model.policy import PluginKind, PluginList, PluginSummary
 
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
@@ -114,11 +114,7 @@ def _is_ours(source: str) -> bool:
 
 @contextmanager
 def plugin_errors(source: str) -> Iterator[None]:
-    """Name a plug-in that raises an error of another class than ours.
-
-    Raises:
-        PluginError: the plug-in raised it.
-    """
+    """Turn an error of a plug-in that is not of our classes into a PluginError that names it."""
     try:
         yield
     except SchedulerError:
@@ -129,12 +125,8 @@ def plugin_errors(source: str) -> Iterator[None]:
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the options of a filter or weigher: its keyword-only parameters."""
-    signature = inspect.signature(plugin)
-    return {
-        name: parameter
-        for name, parameter in signature.parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    parameters = inspect.signature(plugin).parameters
+    return {name: one for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
 def summary(plugin: Callable[..., Any]) -> str:

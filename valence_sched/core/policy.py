@@ -60,10 +60,8 @@ class BoundWeigher:
         by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
         zones = [by_zone.get(zone, self.weight) for zone in view.zone.values]
         weights: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
-        by_name = self.overrides.aggregate
-        named = [
-            [by_name[name] for name in has if name in by_name] for has in view.aggregates.values
-        ]
+        own = self.overrides.aggregate
+        named = [[own[name] for name in has if name in own] for has in view.aggregates.values]
         if any(named):
             least = [round(min(some) * WEIGHT_UNITS) if some else -1 for some in named]
             ours = np.array(least, dtype=np.int64)[view.aggregates.codes]
@@ -148,12 +146,9 @@ def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
     """Yield the weigher that a policy needs to penalise unknown attributes, heavier than all."""
     if policy.unknown != "penalise":
         return
-    installed = plugins.load(plugins.WEIGHERS)
-    penalties = [
-        name
-        for name in installed.ours_first()
-        if getattr(installed.by_name[name], "penalises_unknown", False)
-    ]
+    loaded = plugins.load(plugins.WEIGHERS)
+    names, weighers = loaded.ours_first(), loaded.by_name
+    penalties = [name for name in names if getattr(weighers[name], "penalises_unknown", False)]
     if penalties and all(use.name not in penalties for use in policy.weighers):
         weight = max(1.0, 2 * sum(use.max_weight for use in policy.weighers))
         yield WeigherUse(penalties[0], min(1000.0, weight))
@@ -164,39 +159,28 @@ def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
     check_declarations(function, "filter", use.name, where)
     options = _check_options(function, use.name, use.options, where)
     explain = getattr(function, "terms", None)
-    return BoundFilter(
-        use.name,
-        functools.partial(function, **options),
-        functools.partial(explain, **options) if explain else None,
-        declarations(function),
-    )
+    terms = functools.partial(explain, **options) if explain else None
+    evaluate = functools.partial(function, **options)
+    return BoundFilter(use.name, evaluate, terms, declarations(function))
 
 
 def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
     function = plugins.load(plugins.WEIGHERS).get(use.name, where)
     check_declarations(function, "weigher", use.name, where)
     options = _check_options(function, use.name, use.options, where)
-    return BoundWeigher(
-        use.name,
-        round(use.weight * WEIGHT_UNITS),
-        functools.partial(function, **options),
-        use.overrides,
-        declarations(function),
-    )
+    weight, evaluate = round(use.weight * WEIGHT_UNITS), functools.partial(function, **options)
+    return BoundWeigher(use.name, weight, evaluate, use.overrides, declarations(function))
 
 
 def _check_options(
     function: Callable[..., Any], name: str, options: dict[str, Any], where: str
 ) -> dict[str, Any]:
-    known = plugins.options(function)
-    hints = _hints(function)
-    checked = {}
+    known, types, checked = plugins.options(function), _hints(function), {}
     for option, value in options.items():
-        option_path = f"option {option!r} of {name!r}"
+        path = f"option {option!r} of {name!r}"
         if option not in known:
-            raise InputError(where, option_path, "no such option", hint=suggest(option, known))
-        hint = hints.get(option, Any)
-        checked[option] = convert(value, hint, where, option_path)
+            raise InputError(where, path, "no such option", hint=suggest(option, known))
+        checked[option] = convert(value, types.get(option, Any), where, path)
     return checked
 
 
@@ -223,9 +207,7 @@ def _is_needed(reader: RequestReader, request: Request) -> bool:
 
 def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReader]:
     """Return the plug-ins of a policy that a request gives no work."""
-    return frozenset([
-        reader for reader in bound.idle_candidates if not reader.is_active(request)
-    ])  # fmt: skip
+    return frozenset([one for one in bound.idle_candidates if not one.is_active(request)])
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
@@ -251,12 +233,9 @@ def resolve_unknown(request: Request, policy: Policy) -> Request:
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
     if {need.unknown for ask in request.alternatives for need in ask.needs} <= {unknown}:
         return request
-    fallbacks = tuple(
-        Alternative(_with_unknown(ask.needs, unknown), ask.bonds) for ask in request.fallbacks
-    )
-    needs = _with_unknown(request.needs, unknown)
-    return msgspec.structs.replace(request, needs=needs, fallbacks=fallbacks)
 
+    def resolved(needs: tuple[Need, ...]) -> tuple[Need, ...]:
+        return tuple(msgspec.structs.replace(need, unknown=unknown) for need in needs)
 
-def _with_unknown(needs: tuple[Need, ...], unknown: UnknownRule) -> tuple[Need, ...]:
-    return tuple(msgspec.structs.replace(need, unknown=unknown) for need in needs)
+    fallbacks = tuple(Alternative(resolved(one.needs), one.bonds) for one in request.fallbacks)
+    return msgspec.structs.replace(request, needs=resolved(request.needs), fallbacks=fallbacks)

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, View
 
@@ -92,13 +91,13 @@ def choose_fit(
     rows: Iterator[int],
     find_fit: FitFinder,
     request: Request,
-    bound: BoundPolicy,
+    best_of: int,
     turn: int,
     rows_without_fit: set[int],
 ) -> Fit | None:
     """Return the fit of the first of ``rows`` that makes the node, None when none does.
 
-    With ``pick.best_of`` K, one of the first K by lot. Rows that passed all filters but have no
+    With ``best_of`` K, one of the first K by lot. Rows that passed all filters but have no
     set of blocks that makes the node are added to ``rows_without_fit``, and rows in it are skipped.
     """
     fits: list[Fit] = []
@@ -108,7 +107,7 @@ def choose_fit(
             rows_without_fit.add(row)
             continue
         fits.append(fit)
-        if len(fits) == bound.policy.pick.best_of:
+        if len(fits) == best_of:
             break
     if len(fits) < 2:
         return fits[0] if fits else None
@@ -119,16 +118,10 @@ def choose_fit(
 def alternate_fits(
     view: View, rows: Iterator[int], find_fit: FitFinder, chosen: Fit, most: int
 ) -> list[Fit]:
-    """Return the fits of the next best pools, each on a podm of its own other than the chosen.
-
-    At most ``most`` of them.
-    """
+    """Return the fits of the ``most`` next best pools, each on another podm, not the chosen one."""
     fits: list[Fit] = []
     podms = {int(view.podm_of[chosen.row])}
-    while len(fits) < most:
-        row = next(rows, None)
-        if row is None:
-            break
+    while len(fits) < most and (row := next(rows, None)) is not None:
         podm = int(view.podm_of[row])
         fit = find_fit(row) if podm not in podms else None
         if fit is not None:

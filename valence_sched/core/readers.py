@@ -38,11 +38,7 @@ class RequestReader:
     optional: tuple[ReadField, ...]
 
     def is_active(self, request: Request) -> bool:
-        """Return whether a request asks for something that the plug-in has to read.
-
-        Raises:
-            PluginError: what the plug-in declares of a field failed.
-        """
+        """Return whether a request gives the plug-in work; PluginError if its declaration fails."""
         try:
             for field, when in self.required:
                 value = getattr(request, field, None)
@@ -85,15 +81,9 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
 def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
     for name in installed.ours_first():
         if declared := declarations(installed.by_name[name]):
-            required, optional = (
-                tuple(
-                    (field, one.when)
-                    for one in declared
-                    for field in one.fields
-                    if one.optional is optional
-                )
-                for optional in (False, True)
-            )
+            fields = [(field, one) for one in declared for field in one.fields]
+            required = tuple((field, one.when) for field, one in fields if not one.optional)
+            optional = tuple((field, one.when) for field, one in fields if one.optional)
             yield RequestReader(kind, name, required, optional)
 
 
@@ -114,10 +104,8 @@ def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where:
     known = _fields_of(Request)
     for field in (field for declared in declarations(plugin) for field in declared.fields):
         if field not in known:
-            declared_field = f"{kind} {name!r} reads {field!r}"
-            raise InputError(
-                where, declared_field, "no such field of a request", hint=suggest(field, known)
-            )
+            path, hint = f"{kind} {name!r} reads {field!r}", suggest(field, known)
+            raise InputError(where, path, "no such field of a request", hint=hint)
 
 
 def _fields_of(kind: type[Request]) -> set[str]:

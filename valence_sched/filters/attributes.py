@@ -24,16 +24,13 @@ def attributes(view: View, request: Request) -> Iterator[Term]:
 
 
 def _attribute(view: View, root: str, name: str) -> Labels:
-    """Return an attribute per row, as it was reported."""
     if root == "facts":
         return view.text(name)
     if root == "capabilities":
         values = [has.get(name, ()) for has in view.capabilities.values]
         return Labels(values, view.capabilities.codes)
-    if root == "zone":
-        return view.zone
-    if root == "status":
-        return view.status
+    if root in ("zone", "status"):
+        return view.zone if root == "zone" else view.status
     return Labels([getattr(podm, root) for podm in view.podms], view.podm_of)
 
 

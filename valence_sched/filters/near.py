@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.proximity import proximity_terms
 from valence_sched.view.reads import reads
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import Term, proximity_terms, terms
 from valence_sched.view.view import View
 
 

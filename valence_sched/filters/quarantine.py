@@ -41,6 +41,5 @@ def quarantine(
 def _is_clear(reported: object) -> bool:
     values = reported if isinstance(reported, tuple) else (reported,)
     return all(
-        not item.strip() or item.strip().lower() in _NO if isinstance(item, str) else not item
-        for item in values
+        item.strip().lower() in _NO if isinstance(item, str) else not item for item in values
     )

@@ -31,11 +31,8 @@ def spread(view: View, request: Request) -> Iterator[Term]:
     name = f"group {group.name}"
     for domain in group.affinity:
         counts = members.get(domain, {})
-        have, need = (
-            domain_index(view, domain).largest_count(counts),
-            max(counts.values(), default=0),
-        )
-        yield Term(f"{name}: all at one {domain}", need, have)
+        have = domain_index(view, domain).largest_count(counts)
+        yield Term(f"{name}: all at one {domain}", max(counts.values(), default=0), have)
     limits = dict.fromkeys(group.anti_affinity, 1)
     for domain, most in (*limits.items(), *group.at_most.items()):
         yield _fewer_than(view, request, domain, most, f"{name}: at most {most} per {domain}")

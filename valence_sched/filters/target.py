@@ -17,19 +17,15 @@ from valence_sched.view.view import Labels, Mask, View
 @terms
 def target(view: View, request: Request) -> Iterator[Term]:
     """Keeps the named pod managers, by id or name, and drops the excluded ones."""
+    have = Labels(view.podm_ids, view.podm_of)
     if request.podms:
         named = _name_mask(view, request.podms)
-        yield Term("pod manager", " or ".join(request.podms), _podm_labels(view), holds=named)
+        yield Term("pod manager", " or ".join(request.podms), have, holds=named)
     if request.exclude_podms:
         others = ~_name_mask(view, request.exclude_podms)
-        yield Term("pod manager", "not " + ", ".join(request.exclude_podms), _podm_labels(view),
-                   holds=others)  # fmt: skip
+        yield Term("pod manager", "not " + ", ".join(request.exclude_podms), have, holds=others)
 
 
 def _name_mask(view: View, names: tuple[str, ...]) -> Mask:
     hits = [podm.id in names or podm.name in names for podm in view.podms]
     return np.array(hits, dtype=bool)[view.podm_of]
-
-
-def _podm_labels(view: View) -> Labels:
-    return Labels(view.podm_ids, view.podm_of)

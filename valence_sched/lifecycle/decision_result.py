@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.digest import digest
 from valence_sched.core.explain.report import (
     decision_report,
     decision_warnings,
     decisions_report,
     decisions_warnings,
+    digest,
     funnel_steps,
 )
 from valence_sched.core.explain.verdicts import Verdicts

@@ -87,7 +87,6 @@ class Claim(Noun, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """Return the number of nodes of the claim."""
         return sum(len(part.shares) for part in self.parts)
 
 
@@ -103,22 +102,13 @@ def build_claim_parts(
     shares: dict[str, list[NodeAllocation]] = {}
     for placement in placements:
         chosen = placement.chosen
-        share = NodeAllocation(
-            node=placement.node,
-            pool=chosen.pool,
-            blocks=tuple(block.uri for block in chosen.blocks),
-            grants=tuple(Grant(grant.uri, grant.amount) for grant in chosen.grants),
-        )
+        blocks = tuple(block.uri for block in chosen.blocks)
+        grants = tuple(Grant(grant.uri, grant.amount) for grant in chosen.grants)
+        share = NodeAllocation(node=placement.node, pool=chosen.pool, blocks=blocks, grants=grants)
         shares.setdefault(chosen.podm, []).append(share)
-    supplies_by_podm = supplies or {}
-    return tuple(
-        ClaimPart(
-            podm=podm,
-            generation=generations[podm],
-            shares=tuple(shares[podm]),
-            supplies=tuple(
-                Grant(*supply) for supply in sorted(supplies_by_podm.get(podm, {}).items())
-            ),
-        )
-        for podm in sorted(shares)
-    )
+    parts = []
+    for podm in sorted(shares):
+        free = tuple(Grant(*supply) for supply in sorted((supplies or {}).get(podm, {}).items()))
+        held, generation = tuple(shares[podm]), generations[podm]
+        parts.append(ClaimPart(podm=podm, generation=generation, shares=held, supplies=free))
+    return tuple(parts)

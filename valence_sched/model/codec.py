@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -17,6 +19,7 @@ from valence_sched.errors import InputError, NewerSchema, suggest
 T = TypeVar("T")
 
 MAX_HUMAN_BYTES = 1 << 20
+_ENDLESS = "nesting without end"
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
@@ -40,9 +43,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
-        raise InputError(
-            file, document_path, "nesting without end", "JSON of modest depth"
-        ) from None
+        raise InputError(file, document_path, _ENDLESS, "JSON of modest depth") from None
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
@@ -56,9 +57,7 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
     except msgspec.ValidationError as error:
         raise _input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
-        raise InputError(
-            file, document_path, "nesting without end", "a document of modest depth"
-        ) from None
+        raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None
 
 
 def load_yaml(data: bytes, file: str) -> Any:
@@ -83,7 +82,7 @@ def load_yaml(data: bytes, file: str) -> Any:
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:
-        raise InputError(file, "", "nesting without end", "YAML of modest depth") from None
+        raise InputError(file, "", _ENDLESS, "YAML of modest depth") from None
 
 
 def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
@@ -120,14 +119,11 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[object] = set()
         for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                problem = "a list or map as a key"
+            plain = isinstance(key_node, yaml.ScalarNode)
+            if not plain or key_node.value in keys:
+                problem = f"the key {key_node.value!r} twice" if plain else "a list or map as a key"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            key = key_node.value
-            if key in keys:
-                problem = f"the key {key!r} twice"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            keys.add(key)
+            keys.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 
@@ -138,7 +134,8 @@ def _input_error(
     inner = inner.rstrip("`")
     where = document_path + inner
     if unknown := re.match(r"Object contains unknown field `(.+)`", text):
-        hint = suggest(unknown[1], _fields_at(type_, inner) or _field_names(type_))
+        fields = _fields_at(type_, inner) or set().union(*_fields_by_type(type_, {}).values())
+        hint = suggest(unknown[1], fields)
         return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, "no such field", f"field {missing[1]!r}")
@@ -171,19 +168,21 @@ def _decode_untyped(data: bytes) -> object:
         return None
 
 
-def _walk(type_: Any, visited: set[Any]) -> None:
+def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[str]]:
+    """Add the field names of a type, and of all types within it, to those ``visited``."""
     if type_ in visited:
-        return
-    visited.add(type_)
+        return visited
+    visited[type_] = set()
     for argument in get_args(type_):
-        try:
-            _walk(argument, visited)
-        except TypeError:  # an unhashable annotation holds no nouns
-            continue
+        with contextlib.suppress(TypeError):  # an unhashable annotation holds no nouns
+            _fields_by_type(argument, visited)
     origin = getattr(type_, "__origin__", type_)
     if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-        for field in msgspec.structs.fields(type_):
-            _walk(field.type, visited)
+        fields = msgspec.structs.fields(type_)
+        visited[type_].update(field.encode_name for field in fields)
+        for field in fields:
+            _fields_by_type(field.type, visited)
+    return visited
 
 
 def _fields_at(type_: Any, path: str) -> set[str]:
@@ -201,13 +200,8 @@ def _literals_at(type_: Any, path: str) -> set[str]:
 def _types_at(type_: Any, path: str) -> list[inspect.Type]:
     kinds = _union_members([inspect.type_info(type_)])
     for key, index in _STEP.findall(path):
-        kinds = _union_members(
-            inner
-            for kind in kinds
-            for inner in (
-                _types_of_key(kind, key) if key else _types_of_item(kind, int(index or 0))
-            )
-        )
+        below = (_types_below(kind, key, int(index or 0)) for kind in kinds)
+        kinds = _union_members(itertools.chain.from_iterable(below))
     return kinds
 
 
@@ -215,29 +209,16 @@ def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
     return [member for kind in kinds for member in getattr(kind, "types", (kind,))]
 
 
-def _types_of_key(kind: inspect.Type, key: str) -> list[inspect.Type]:
-    if isinstance(kind, inspect.StructType):
-        return [field.type for field in kind.fields if field.encode_name == key]
-    return [kind.value_type] if isinstance(kind, inspect.DictType) else []
-
-
-def _types_of_item(kind: inspect.Type, number: int) -> list[inspect.Type]:
-    if isinstance(kind, inspect.TupleType):
-        return list(kind.item_types[number : number + 1])
+def _types_below(kind: inspect.Type, key: str, number: int) -> Sequence[inspect.Type]:
+    """Return the types at a key, or without one those of an item."""
     if isinstance(kind, inspect.DictType):  # "[...]": one of the values; msgspec does not say which
         return [kind.value_type]
-    return [kind.item_type] if isinstance(kind, (inspect.ListType, inspect.VarTupleType)) else []
-
-
-def _field_names(type_: Any) -> set[str]:
-    visited: set[Any] = set()
-    _walk(type_, visited)
-    names: set[str] = set()
-    for type_found in visited:
-        origin = getattr(type_found, "__origin__", type_found)
-        if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-            names.update(field.encode_name for field in msgspec.structs.fields(type_found))
-    return names
+    if isinstance(kind, inspect.StructType):
+        return [field.type for field in kind.fields if key and field.encode_name == key]
+    if isinstance(kind, inspect.TupleType) and not key:
+        return kind.item_types[number : number + 1]
+    lists = (inspect.ListType, inspect.VarTupleType)
+    return [kind.item_type] if isinstance(kind, lists) and not key else []
 
 
 def _text_position(data: bytes, offset: int | None, document_path: str) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
@@ -84,25 +84,20 @@ def node_allocations(claim: Claim) -> Iterator[tuple[ClaimPart, NodeAllocation]]
 
 def node_name(claim: Claim, allocation: NodeAllocation) -> str:
     """Return the name of a node, by which a later run finds it again."""
-    return (
-        f"{NODE_NAME_PREFIX}{claim.id}"
-        if claim.nodes == 1
-        else f"{NODE_NAME_PREFIX}{claim.id}-{allocation.node}"
-    )
+    number = "" if claim.nodes == 1 else f"-{allocation.node}"
+    return f"{NODE_NAME_PREFIX}{claim.id}{number}"
 
 
 def composition_request(
     claim: Claim, allocation: NodeAllocation, podm: FullPodm | None
 ) -> CompositionRequest:
     """Return the composition of one node, with the devices of its blocks as they were last read."""
-    chosen = [block for block in podm.blocks if block.uri in allocation.blocks] if podm else []
+    blocks, grants = allocation.blocks, allocation.grants
+    devices = [one.devices for one in podm.blocks if one.uri in blocks] if podm else []
     return CompositionRequest(
-        name=node_name(claim, allocation),
-        pool=allocation.pool,
-        blocks=allocation.blocks,
-        grants=allocation.grants,
-        devices=_merge_devices([block.devices for block in chosen if block.devices]),
-    )
+        name=node_name(claim, allocation), pool=allocation.pool, blocks=blocks, grants=grants,
+        devices=_merge_devices([one for one in devices if one]),
+    )  # fmt: skip
 
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:
@@ -128,10 +123,8 @@ def composed_node(
 
 
 def _merge_devices(blocks: list[Devices]) -> Devices:
-    return Devices(
-        processors=tuple(device for block in blocks for device in block.processors),
-        accelerators=tuple(device for block in blocks for device in block.accelerators),
-        memory=tuple(device for block in blocks for device in block.memory),
-        drives=tuple(device for block in blocks for device in block.drives),
-        nics=tuple(device for block in blocks for device in block.nics),
-    )
+    merged: dict[str, Any] = {
+        field: tuple(device for block in blocks for device in getattr(block, field))
+        for field in Devices.__struct_fields__
+    }
+    return Devices(**merged)

@@ -12,7 +12,7 @@ import msgspec
 from valence_sched.errors import one_line, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Amount, Name, Podm, Stock
-from valence_sched.model.measures import MEASURES
+from valence_sched.model.need import MEASURES
 from valence_sched.model.stock import free_amount
 
 DECLARED_SCHEME = "declared:"  # with which the URIs of declared stocks begin
@@ -70,9 +70,8 @@ class DeclaredStocks:
             uri = DECLARED_SCHEME + resource.name
             stocks = [stock for stock in stocks if stock.uri.partition("#")[0] != uri]
             if any(stock.resource == resource.name for stock in stocks):
-                self._remark(
-                    podm.id, f"tells {resource.name!r} itself: its declaration is not used"
-                )
+                text = f"tells {resource.name!r} itself: its declaration is not used"
+                self._remark(podm.id, text)
             else:
                 stocks += self._stocks(resource, podm)
         return tuple(stocks)
@@ -80,20 +79,16 @@ class DeclaredStocks:
     def unmatched_remarks(self) -> Iterator[str]:
         """Yield a remark on each pod manager that a declaration names and no inventory has."""
         for resource in self._resources:
-            for name in resource.podms:
-                if name not in self._podm_names:
-                    hint = suggest(name, self._podm_names)
-                    yield one_line(
-                        f"resource {resource.name!r}: no pod manager named {name!r} ({hint})"
-                    )  # fmt: skip
+            for name in (one for one in resource.podms if one not in self._podm_names):
+                text = f"no pod manager named {name!r} ({suggest(name, self._podm_names)})"
+                yield one_line(f"resource {resource.name!r}: {text}")
 
     def _stocks(self, resource: CustomResource, podm: Podm[Any, Any]) -> Iterator[Stock]:
         total = self._total(resource, podm)
         if total is None:
             return
         used = self._fact_amount(resource.used_fact, podm) or 0.0
-        pools = tuple(pool.id for pool in podm.pools)
-        uri = DECLARED_SCHEME + resource.name
+        pools, uri = tuple(pool.id for pool in podm.pools), DECLARED_SCHEME + resource.name
         shares = [(uri, pools)]
         if resource.per == "pool" and pools:
             shares = [(f"{uri}#{pool}", (pool,)) for pool in pools]
@@ -110,7 +105,6 @@ class DeclaredStocks:
         return resource.total if amount is None else amount
 
     def _fact_amount(self, fact: str | None, podm: Podm[Any, Any]) -> float | None:
-        """Return a fact that is an amount; None if it is missing or not an amount."""
         value = podm.facts.get(fact) if fact is not None else None
         if value is None:
             return None

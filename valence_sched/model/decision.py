@@ -85,9 +85,8 @@ class Reason(Struct, frozen=True, kw_only=True):
         unit = f" {self.unit}" if self.unit else ""
         elsewhere = ""
         if self.podm_have is not None:
-            elsewhere = (
-                f" ({format_value(self.podm_have)} in all its pools, but a node is made in one)"
-            )
+            total = format_value(self.podm_have)
+            elsewhere = f" ({total} in all its pools, but a node is made in one)"
         what = self.filter if self.label == self.filter else f"{self.filter}: {self.label}"
         need, have = format_value(self.need), format_value(self.have)
         return f"{what}: needs {need}{unit}, has {have}{unit}{elsewhere}"

@@ -66,7 +66,6 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 
     @property
     def results(self) -> tuple[DecisionResult, ...]:
-        """Return each decision with its details."""
         return tuple(
             DecisionResult(report=report, details=details)
             for report, details in zip(self.report.decisions, self.details, strict=True)

@@ -37,7 +37,6 @@ class Diagnostics:
         self._diagnostics.append(Diagnostic("skipped", str(text)))
 
     def unread(self, text: str) -> None:
-        """Note that a pod manager could not be read."""
         self._diagnostics.append(Diagnostic("unread", text))
 
     def remark(self, text: str) -> None:
@@ -45,7 +44,6 @@ class Diagnostics:
         self._diagnostics.append(Diagnostic("remark", text))
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Add the diagnostics of another reader."""
         self._diagnostics.extend(diagnostics)
 
     def clear(self) -> None:

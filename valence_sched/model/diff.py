@@ -7,9 +7,8 @@ byte are never decoded, and of the others only the blocks that differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -36,7 +35,7 @@ _ITEM_LISTS: tuple[tuple[ItemKind, str, str], ...] = (
     ("stock", "stocks", "uri"),
     ("node", "nodes", "uri"),
 )
-T = TypeVar("T")
+_Item = tuple[str, ItemKind, str]  # pod manager, kind and name
 
 
 class Difference(NamedTuple):
@@ -89,11 +88,18 @@ def podm_differences(old: LeanPodm, new: LeanPodm) -> Iterator[Difference]:
     item_fields = {field for _, field, _ in _ITEM_LISTS}
     for field in old.__struct_fields__:
         if field not in _IGNORED_FIELDS and field not in item_fields:
-            yield from _field_differences(new.id, "podm", new.id, field, old, new)
+            yield from _field_differences((new.id, "podm", new.id), [field], old, new)
     for kind, field, key in _ITEM_LISTS:
         compare = _block_differences if kind == "block" else _item_differences
-        mine, theirs = getattr(old, field), getattr(new, field)
-        yield from _list_differences(new.id, kind, attrgetter(key), mine, theirs, compare)
+        old_by_key = {getattr(one, key): one for one in getattr(old, field)}
+        for one in getattr(new, field):
+            item: _Item = new.id, kind, getattr(one, key)
+            if item[2] in old_by_key:
+                yield from compare(item, old_by_key.pop(item[2]), one)
+            else:
+                yield Difference(*item, ADDED, None, _to_builtins(one))
+        for name, one in old_by_key.items():
+            yield Difference(new.id, kind, name, REMOVED, _to_builtins(one), None)
 
 
 def _by_id(texts: Iterable[PodmDocument]) -> Iterator[tuple[str, PodmDocument]]:
@@ -105,9 +111,8 @@ def _by_id(texts: Iterable[PodmDocument]) -> Iterator[tuple[str, PodmDocument]]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             id_ = _decode_podm(text).id  # raises an InputError that says what is wrong
         if id_ in ids:
-            raise DuplicateId(
-                text.file, f"{text.document_path}.id", f"{id_!r} again", "an id of its own"
-            )
+            path = f"{text.document_path}.id"
+            raise DuplicateId(text.file, path, f"{id_!r} again", "an id of its own")
         ids.add(id_)
         yield id_, text
 
@@ -120,52 +125,25 @@ def _counts(podm: LeanPodm) -> dict[str, int]:
     return {field: len(getattr(podm, field)) for _, field, _ in _ITEM_LISTS}
 
 
-def _list_differences(
-    podm: str,
-    kind: ItemKind,
-    key: Callable[[T], str],
-    old: Iterable[T],
-    new: Iterable[T],
-    compare: Callable[[str, ItemKind, str, T, T], Iterable[Difference]],
-) -> Iterator[Difference]:
-    """Yield the differences between two lists of items that a key identifies."""
-    old_by_key = {key(item): item for item in old}
-    for item in new:
-        name = key(item)
-        old_item = old_by_key.pop(name, None)
-        if old_item is None:
-            yield Difference(podm, kind, name, ADDED, None, _to_builtins(item))
-        else:
-            yield from compare(podm, kind, name, old_item, item)
-    for name, item in old_by_key.items():
-        yield Difference(podm, kind, name, REMOVED, _to_builtins(item), None)
+def _item_differences(item: _Item, old: Any, new: Any) -> Iterator[Difference]:
+    return _field_differences(item, old.__struct_fields__, old, new)
 
 
-def _item_differences(
-    podm: str, kind: ItemKind, name: str, old: Any, new: Any
-) -> Iterator[Difference]:
-    for field in old.__struct_fields__:
-        yield from _field_differences(podm, kind, name, field, old, new)
-
-
-def _block_differences(
-    podm: str, kind: ItemKind, name: str, old: LeanBlock, new: LeanBlock
-) -> Iterator[Difference]:
-    for field in ("name", "type", "pools", "places"):
-        yield from _field_differences(podm, kind, name, field, old, new)
+def _block_differences(item: _Item, old: LeanBlock, new: LeanBlock) -> Iterator[Difference]:
+    yield from _field_differences(item, ("name", "type", "pools", "places"), old, new)
     if _bytes(old.status) != _bytes(new.status):
-        yield from _item_differences(podm, kind, name, _status(old), _status(new))
+        yield from _item_differences(item, _status(old), _status(new))
     if _bytes(old.devices) != _bytes(new.devices):
-        yield from _item_differences(podm, kind, name, _devices(old), _devices(new))
+        yield from _item_differences(item, _devices(old), _devices(new))
 
 
 def _field_differences(
-    podm: str, kind: ItemKind, name: str, field: str, old: Any, new: Any
-) -> list[Difference]:
-    before, after = getattr(old, field), getattr(new, field)
-    if before == after:
-        return []
-    return [Difference(podm, kind, name, field, _to_builtins(before), _to_builtins(after))]
+    item: _Item, fields: Iterable[str], old: Any, new: Any
+) -> Iterator[Difference]:
+    for field in fields:
+        before, after = getattr(old, field), getattr(new, field)
+        if before != after:
+            yield Difference(*item, field, _to_builtins(before), _to_builtins(after))
 
 
 def _bytes(raw: msgspec.Raw | None) -> bytes:

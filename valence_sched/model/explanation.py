@@ -48,7 +48,6 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it in one line for people."""
         if not self.margin and not any(one.difference for one in self.differences):
             return f"{self.podm} ({self.pool}), equally good: lots decided"
         by = ", ".join(f"{one.weigher} {one.difference:+.6f}" for one in self.differences)
@@ -100,12 +99,9 @@ class NearMiss(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it in one line for people."""
         if self.kind == "word":
-            but = " and ".join(
-                f"{lack.label}: needs {format_value(lack.need)}, has {format_value(lack.have)}"
-                for lack in self.lacks
-            )
+            values = [(one.label, *map(format_value, (one.need, one.have))) for one in self.lacks]
+            but = " and ".join(f"{label}: needs {need}, has {have}" for label, need, have in values)
             return f"{self.podm} would do but for {but} (filter {self.lacks[0].filter})"
         lacks = " and ".join(lack.text for lack in self.lacks)
         return f"{self.podm} lacks {lacks}; {self._remedy}"
@@ -143,7 +139,6 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it in one line for people."""
         return f"{self._change}: {self._effect}" + (" (by lot)" if self.by_lot else "")
 
     @property
@@ -188,9 +183,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
             texts = [miss.text for miss in self.nearest_misses if miss.kind == kind]
             yield from _first_lines(sort, texts, limit)
         for sort, of in (("flips at another weight", "weight"), ("flips at another need", "need")):
-            yield from _first_lines(
-                sort, [flip.text for flip in self.flips if flip.of == of], limit
-            )
+            texts = [flip.text for flip in self.flips if flip.of == of]
+            yield from _first_lines(sort, texts, limit)
         yield from (f"note: {note}" for note in self.notes)
 
 

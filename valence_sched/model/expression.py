@@ -77,7 +77,6 @@ class LogicalOperation(Noun, frozen=True):
 
     @property
     def paths(self) -> Iterator[AttributePath]:
-        """Yield the paths of all parts, from left to right."""
         return (path for part in self.parts for path in part.paths)
 
     def __str__(self) -> str:
@@ -125,16 +124,8 @@ PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "trait
 NAMESPACES = ("capabilities", "facts", "free", "total")
 
 _VARIADIC = ("=", "in")  # of arguments, from two on; the other comparisons take two
-_OPERATOR_ALIASES = {
-    "==": "=",
-    "===": "=",
-    "<>": "!=",
-    "=<": "<=",
-    "=>": ">=",
-    "&&": "and",
-    "||": "or",
-}
-_OPERATOR_ALIASES |= {"&": "and", "|": "or", "!": "not"}
+_OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
+_OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}
 
 
 def parse_expression(value: object, file: str = "where", document_path: str = "$") -> Expression:
@@ -157,9 +148,8 @@ class _Parser:
     def expression(self, value: object, path: str, depth: int) -> Expression:
         self._count(path)
         if not isinstance(value, (list, tuple)):
-            raise self._wrong(
-                path, _format_found(value), "a list", 'as in ["=", "$zone", "east-1"]'
-            )
+            hint = 'as in ["=", "$zone", "east-1"]'
+            raise self._wrong(path, _format_found(value), "a list", hint)
         if not value:
             raise self._wrong(path, "an empty list", "an operator and what it takes")
         if depth > MAX_DEPTH:
@@ -172,7 +162,9 @@ class _Parser:
             return self._logical_operation(operator, arguments, path, depth)
         if operator in COMPARISON_OPERATORS:
             return self._comparison(operator, arguments, path)
-        hint = _operator_hint(operator.lower())
+        word = operator.lower()
+        meant = word if word in LOGICAL_OPERATORS else _OPERATOR_ALIASES.get(word)
+        hint = f"did you mean {meant!r}?" if meant else suggest(word, OPERATORS)
         raise self._wrong(f"{path}[0]", f"no operator {_format_found(operator)}", hint=hint)
 
     def _logical_operation(
@@ -181,24 +173,19 @@ class _Parser:
         if not arguments or (operator == "not" and len(arguments) > 1):
             expected = "one expression" if operator == "not" else "at least one expression"
             raise self._wrong(path, f"{operator!r} of {len(arguments)}", expected)
-        parts = (
-            self.expression(part, f"{path}[{number}]", depth + 1)
-            for number, part in enumerate(arguments, 1)
-        )
-        return LogicalOperation(operator, tuple(parts))
+        parts = enumerate(arguments, 1)
+        parsed = (self.expression(part, f"{path}[{number}]", depth + 1) for number, part in parts)
+        return LogicalOperation(operator, tuple(parsed))
 
     def _comparison(self, operator: str, items: Sequence[Any], path: str) -> Comparison:
         variadic = operator in _VARIADIC
         if len(items) < 2 or (len(items) > 2 and not variadic):
             expected = "two or more arguments" if variadic else "two arguments"
             raise self._wrong(path, f"{operator!r} of {len(items)}", expected)
-        arguments = tuple(
-            self._argument(item, f"{path}[{number}]") for number, item in enumerate(items, 1)
-        )
+        arguments = tuple(self._argument(item, f"{path}[{n}]") for n, item in enumerate(items, 1))
         if not any(isinstance(argument, AttributePath) for argument in arguments):
-            raise self._wrong(
-                path, "no path", "a text that begins with $", _missing_dollar_hint(arguments)
-            )
+            hint = _missing_dollar_hint(arguments)
+            raise self._wrong(path, "no path", "a text that begins with $", hint)
         return Comparison(operator, arguments)
 
     def _argument(self, item: object, path: str) -> Argument:
@@ -241,11 +228,6 @@ class _Parser:
 
     def _wrong(self, path: str, found: str, expected: str = "", hint: str = "") -> InputError:
         return InputError(self._file, path, found, expected, hint)
-
-
-def _operator_hint(word: str) -> str:
-    meant = word if word in LOGICAL_OPERATORS else _OPERATOR_ALIASES.get(word)
-    return f"did you mean {meant!r}?" if meant else suggest(word, OPERATORS)
 
 
 def _path_hint(root: str, dot: str) -> str:

@@ -169,7 +169,6 @@ def as_number(value: Any) -> float:
 
 
 def _or_values(words: list[str]) -> tuple[str, ...]:
-    """Return the values that ``<or>`` separates."""
     values, separators = words[::2], words[1::2]
     if "<or>" in (*values, words[-1]):
         raise ValueError("operator '<or>' without a value")
@@ -184,11 +183,8 @@ def _unknown_operator(word: str, sign: str) -> str:
         return one_line(f"no space between operator {sign!r} and its value in {word!r}")
     if sign.startswith("<") and len(sign) > 2:
         return one_line(f"no operator named {sign!r} ({suggest(sign.lower(), WORD_OPERATORS)})")
-    family = (
-        [known for known in TEXT_OPERATORS if known[0] == "s"]
-        if sign[0] == "s"
-        else [*NUMBER_OPERATORS]
-    )
+    texts = [known for known in TEXT_OPERATORS if known[0] == "s"]
+    family = texts if sign[0] == "s" else [*NUMBER_OPERATORS]
     best = max(family, key=lambda known: _similarity(sign, known))
     return one_line(f"no operator named {sign!r} (did you mean {best!r}?)")
 

@@ -1,17 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors: named request templates, a superset of the Valence flavor."""
+"""Flavors: named request templates, a superset of the Valence flavor, compiled into needs."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from valence_sched.model.base import Noun
-from valence_sched.model.compile import compile_properties
-from valence_sched.model.flavor_properties import Properties, Word
+from valence_sched.model.flavor_properties import (
+    AcceleratorSpec,
+    CpuSpec,
+    DeviceGroupSpec,
+    DriveSpec,
+    MemoryModuleSpec,
+    MemorySpec,
+    NicSpec,
+    ProcessorSpec,
+    Properties,
+    Word,
+)
 from valence_sched.model.inventory import capability_map
-from valence_sched.model.need import Alternative, Need
+from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 from valence_sched.model.request import NameRequirements
 
 MAX_ALTERNATIVES = 16  # alternatives of one flavor
@@ -55,10 +67,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
     def alternatives(self) -> tuple[Alternative, ...]:
         """Return the alternatives to make a node, in the order in which they are tried."""
         common = compile_properties(self.properties)
-        others = [
-            compile_properties(properties, preceding=self.properties)
-            for properties in self.first_of
-        ]
+        others = [compile_properties(one, preceding=self.properties) for one in self.first_of]
         return tuple(
             Alternative(common.needs + other.needs, common.bonds + other.bonds) for other in others
         ) or (common,)
@@ -67,3 +76,129 @@ class Flavor(Noun, frozen=True, kw_only=True):
     def needs(self) -> tuple[Need, ...]:
         """Return the needs of the first alternative, totals first."""
         return self.alternatives[0].needs
+
+
+GIB = 1 << 30
+DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
+
+
+def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
+    """Return the needs and topology constraints of properties.
+
+    The numbers of unnamed groups continue those of the ``preceding`` properties.
+    """
+    groups = tuple(_groups(properties, preceding or Properties()))
+    return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
+
+
+def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[TopologyConstraint]:
+    for name, group in groups:
+        if group.same:
+            yield TopologyConstraint("same", group.same, (name,))
+        if group.apart:
+            yield TopologyConstraint("apart", group.apart, (name,))
+    for bond in properties.bonds:
+        place = bond.same or bond.apart or ""
+        yield TopologyConstraint("same" if bond.same else "apart", place, bond.of)
+
+
+def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
+    """Yield every group with its name: its own, else kind and number if a constraint needs one."""
+    for kind, groups, earlier in (
+        ("processor", properties.cpus, preceding.cpus),
+        ("memory", properties.modules, preceding.modules),
+        ("accelerator", properties.accelerators, preceding.accelerators),
+        ("drive", properties.drives, preceding.drives),
+        ("nic", properties.nics, preceding.nics),
+    ):
+        for number, group in enumerate(groups, 1 + len(earlier)):
+            bound = group.same or group.apart
+            yield group.name or (f"{kind}-{number}" if bound else ""), group
+
+
+def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
+    if properties.processor:
+        yield from _processor_needs(properties.processor)
+    if properties.memory:
+        yield _memory_need(properties.memory)
+    for name, group in groups:
+        yield _group_need(name, group)
+    yield from _pci_needs(properties.pci_device.type if properties.pci_device else ())
+    for stock in properties.stocks:
+        yield _stock_need(stock.resource, stock.amount, stock.count)
+    for resource, amount in properties.resources.items():
+        yield _stock_need(resource, amount, 1)
+    if properties.remote_storage:
+        yield _stock_need("storage_gib", properties.remote_storage.capacity_gib, 1)
+
+
+def _group_need(name: str, group: DeviceGroupSpec) -> Need:
+    if isinstance(group, CpuSpec):
+        same = {"architecture": group.architecture, "instruction_set": group.instruction_set}
+        return _device_need("processor", group.count, name, words=group.model, equal=same,
+                        least={"cores": group.cores, "speed_mhz": group.speed_mhz})  # fmt: skip
+    if isinstance(group, MemoryModuleSpec):
+        return _device_need("memory", group.count, name, equal={"type": group.type},
+                        least={"capacity_mib": group.capacity_mib,
+                               "speed_mhz": group.speed_mhz})  # fmt: skip
+    if isinstance(group, AcceleratorSpec):
+        return _device_need("accelerator", group.count, name, equal={"kind": group.kind},
+                        words=group.model, least={"memory_mib": group.memory_mib})  # fmt: skip
+    if isinstance(group, DriveSpec):
+        size = group.capacity_gib * GIB if group.capacity_gib else None
+        remote = None if group.remote is None else str(group.remote)
+        where = {"media": group.media, "protocol": group.protocol, "remote": remote}
+        return _device_need("drive", group.count, name, words=group.model, equal=where,
+                        least={"capacity_bytes": size, "rpm": group.rpm})  # fmt: skip
+    assert isinstance(group, NicSpec)
+    return _device_need("nic", group.count, name, least={"speed_mbps": group.speed_mbps})
+
+
+def _processor_needs(spec: ProcessorSpec) -> Iterator[Need]:
+    same = {"architecture": spec.architecture, "instruction_set": spec.instruction_set}
+    tests = _tests(words=spec.model, equal=same, least={"speed_mhz": spec.speed_mhz})
+    if spec.total_cores:
+        yield Need(kind="processor", measure="cores", amount=spec.total_cores, tests=tests)
+    if spec.sockets or not spec.total_cores:
+        yield Need(kind="processor", measure="sockets", amount=spec.sockets or 1, tests=tests)
+
+
+def _memory_need(spec: MemorySpec) -> Need:
+    tests = _tests(equal={"type": spec.type}, least={"speed_mhz": spec.speed_mhz})
+    return Need(kind="memory", measure="capacity_mib", amount=spec.capacity_mib, tests=tests)
+
+
+def _pci_needs(types: tuple[str, ...]) -> Iterator[Need]:
+    for type_, count in Counter(types).items():
+        if type_ == "SSD":
+            yield _device_need("drive", count, equal={"media": "SSD"})
+        elif type_ == "NIC":
+            yield _device_need("nic", count)
+        else:
+            yield _device_need("accelerator", count, equal={"kind": type_})
+
+
+def _stock_need(resource: str, amount: float, count: int) -> Need:
+    return Need(kind="stock", measure="amount", amount=amount, count=count, resource=resource)
+
+
+def _device_need(
+    kind: str,
+    count: int,
+    name: str = "",
+    *,
+    words: str | None = None,
+    equal: dict[str, str | None] | None = None,
+    least: dict[str, int | None] | None = None,
+) -> Need:
+    tests = _tests(words=words, equal=equal or {}, least=least or {})
+    return Need(kind=kind, measure="devices", amount=count, tests=tests, name=name)  # type: ignore[arg-type]
+
+
+def _tests(
+    *, words: str | None = None, equal: dict[str, str | None], least: dict[str, int | None]
+) -> tuple[Test, ...]:
+    tests = [Test(name, "equal", text) for name, text in equal.items() if text]
+    tests += [Test("model", "words", words)] if words else []
+    tests += [Test(name, "at_least", bound) for name, bound in least.items() if bound]
+    return tuple(tests)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw
 
 from valence_sched.model.base import Noun
 
@@ -130,11 +130,11 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
             return 0
         if self.state == "Unused" and not self.shareable:
             return 1 if self.compositions == 0 else 0
-        if self.shareable and self.state in ("Unused", "ComposedAndAvailable"):
-            if self.max_compositions is None:
-                return 1
-            return max(0, self.max_compositions - self.compositions)
-        return 0
+        if not self.shareable or self.state not in ("Unused", "ComposedAndAvailable"):
+            return 0
+        if self.max_compositions is None:
+            return 1
+        return max(0, self.max_compositions - self.compositions)
 
     @property
     def release_gain(self) -> int:
@@ -246,30 +246,24 @@ FREE_STATUS = Status()
 NO_DEVICES = Devices()
 
 
-class Inventory(Noun, frozen=True, kw_only=True):
-    """The inventory document: pod managers as they were captured."""
-
-    schema: str
-    version: str = VERSION
-    captured_at: str | None = None
-    podms: tuple[FullPodm, ...] = ()
-
-
-class InventoryEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document with its podms undecoded, so that an invalid podm does not affect the others."""
-
-    schema: str
-    version: str = VERSION
-    captured_at: str | None = None
-    podms: tuple[Raw, ...] = ()
-
-
 class InventoryHeader(Noun, frozen=True, kw_only=True):
     """The first line of a JSON Lines inventory; the podms follow, one a line."""
 
     schema: str
     version: str = VERSION
     captured_at: str | None = None
+
+
+class Inventory(InventoryHeader, frozen=True, kw_only=True):
+    """The inventory document: pod managers as they were captured."""
+
+    podms: tuple[FullPodm, ...] = ()
+
+
+class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
+    """The document with its podms undecoded, so that an invalid podm does not affect the others."""
+
+    podms: tuple[Raw, ...] = ()
 
 
 def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:

@@ -76,7 +76,6 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
 
     @property
     def still_composing(self) -> tuple[UnverifiedNode, ...]:
-        """Return the nodes that a pod manager still works on."""
         return tuple(node for node in self.unverified if node.still_composing)
 
 
@@ -87,11 +86,9 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     state: str
 
 
-class NodeRecord(Struct, frozen=True, kw_only=True):
+class NodeRecord(NodeStatus, frozen=True, kw_only=True):
     """A node, its state, and what happened to its claim, the oldest event first."""
 
-    node: ComposedNode
-    state: str
     events: tuple[Event, ...] = ()
 
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -84,7 +85,6 @@ class TopologyConstraint(Noun, frozen=True):
     of: tuple[str, ...]
 
     def applies_to(self, need: Need) -> bool:
-        """Return whether the constraint names a need."""
         return (need.name or need.kind) in self.of
 
 
@@ -96,6 +96,7 @@ class Alternative(Noun, frozen=True):
 
 
 MAX_CONSTRAINTS = 8  # the exact fit tries every combination of their domain values
+_NeedsByName = dict[str, list[Need]]
 
 
 def constraints_problem(alternative: Alternative) -> str | None:
@@ -104,16 +105,14 @@ def constraints_problem(alternative: Alternative) -> str | None:
         return f"{len(alternative.bonds)} bonds, at most {MAX_CONSTRAINTS}: merge some"
     if not alternative.bonds:
         return None
-    by_name: dict[str, list[Need]] = {}
+    by_name: _NeedsByName = {}
     for need in alternative.needs:
         by_name.setdefault(need.name or need.kind, []).append(need)
     problems = (_constraint_problem(constraint, by_name) for constraint in alternative.bonds)
     return next(filter(None, problems), None) or _contradiction(alternative.bonds, by_name)
 
 
-def _constraint_problem(
-    constraint: TopologyConstraint, by_name: dict[str, list[Need]]
-) -> str | None:
+def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -> str | None:
     names = ", ".join(constraint.of) or "nothing"
     where = f"bond {constraint.relation} {constraint.place or '?'} of {names}"
     if not constraint.place or not constraint.of:
@@ -131,27 +130,22 @@ def _constraint_problem(
     return None
 
 
-def _contradiction(
-    bonds: Sequence[TopologyConstraint], by_name: Mapping[str, Sequence[Need]]
-) -> str | None:
+def _contradiction(bonds: Sequence[TopologyConstraint], by_name: _NeedsByName) -> str | None:
     """Return which constraints require devices to be both together and apart in one domain."""
     for apart in bonds:
         for same in bonds:
             if (same.relation, apart.relation, apart.place) != ("same", "apart", same.place):
                 continue
-            shared_names = [name for name in dict.fromkeys(apart.of) if name in same.of]
-            single = len(set(apart.of)) == 1
-            if len(shared_names) > 1 or (
-                single and shared_names and _several(by_name[shared_names[0]])
-            ):
-                names = ", ".join(shared_names)
+            shared = [name for name in dict.fromkeys(apart.of) if name in same.of]
+            alone = shared and len(set(apart.of)) == 1
+            if len(shared) > 1 or (alone and _several(by_name[shared[0]])):
+                names = ", ".join(shared)
                 return (f"bonds same and apart {apart.place} of {names}: devices cannot "
                         "stand at one place and each at its own: leave one out")  # fmt: skip
     return None
 
 
 def _several(needs: Sequence[Need]) -> bool:
-    """Return whether the needs are for more than one device."""
     return sum(need.amount for need in needs) > 1
 
 
@@ -162,3 +156,43 @@ def _apart_problem(constraint: TopologyConstraint, where: str, first: Sequence[N
     if constraint.place == "zone" and (multiple or _several(first)):
         return f"{where}: all devices of a node stand in one zone: choose a smaller place"
     return None
+
+
+_WORD = re.compile(r"[^\W_]+")
+_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
+
+
+def has_words(text: str, words: str) -> bool:
+    """Return whether the text contains the words whole, in order and side by side.
+
+    Case and the marks (R), (TM) and (C) are ignored. A model name is free text, so that a part of
+    a word must not match::
+
+        has_words("NVIDIA A100-SXM4-80GB", "a100")      True
+        has_words("NVIDIA A100-SXM4-80GB", "A10")       False
+        has_words("NVIDIA A100-SXM4-80GB", "A100 80GB") False, SXM4 is between them
+    """
+    have, want = split_words(text), split_words(words)
+    return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text as they are compared."""
+    return _WORD.findall(_TRADEMARKS.sub(" ", text.casefold()))
+
+
+_GPU = (Test("kind", "equal", "GPU"),)
+#: The amounts that people and expressions name.
+MEASURES = {
+    "cores": Need(kind="processor", measure="cores", amount=0),
+    "memory_mib": Need(kind="memory", measure="capacity_mib", amount=0),
+    "gpus": Need(kind="accelerator", measure="devices", amount=0, tests=_GPU),
+    "accelerators": Need(kind="accelerator", measure="devices", amount=0),
+    "drives": Need(kind="drive", measure="devices", amount=0),
+    "nics": Need(kind="nic", measure="devices", amount=0),
+}
+
+
+def need_for_measure(name: str) -> Need:
+    """Return the need of a measure: one of ``MEASURES``, else the stock of that name."""
+    return MEASURES.get(name) or Need(kind="stock", measure="amount", amount=0, resource=name)

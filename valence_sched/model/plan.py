@@ -56,12 +56,10 @@ class _PlanHead(msgspec.Struct):
 def make_plan(decision: Report, podms: Iterable[FullPodm], decided_at: str | None = None) -> Plan:
     """Return the plan of a decision, with those of the pod managers that take a node."""
     podm_ids = {placement.chosen.podm for placement in decision.placements}
-    chosen_podms = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
+    chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
     bases = tuple(
-        PodmBasis(
-            podm=without_credentials(podm), generation=podm.generation, digest=podm_digest(podm)
-        )
-        for podm in chosen_podms
+        PodmBasis(podm=without_credentials(one), generation=one.generation, digest=podm_digest(one))
+        for one in chosen
     )
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
@@ -98,11 +96,9 @@ def plan_drift(plan: Plan, podms: Mapping[str, FullPodm]) -> Iterator[Difference
 
 def same_placement(placement: Placement | None, other: Placement | None) -> bool:
     """Return whether two placements have the same pod manager, pool, blocks and grants."""
-    return (
-        placement is not None
-        and other is not None
-        and _placement_content(placement) == _placement_content(other)
-    )
+    if placement is None or other is None:
+        return False
+    return _placement_content(placement) == _placement_content(other)
 
 
 def without_credentials(podm: FullPodm) -> FullPodm:

@@ -11,8 +11,20 @@ from msgspec import Struct
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FullPodm, LeanPodm
-from valence_sched.model.measures import PodmSummary
 from valence_sched.model.usage import foreign_blocks
+
+
+class PodmSummary(Struct, frozen=True, kw_only=True):
+    """Free and total amounts of a pod manager or pool, each in the unit of its name."""
+
+    blocks: tuple[int, int]
+    cores: tuple[int, int]
+    memory_mib: tuple[int, int]
+    gpus: tuple[int, int]
+    accelerators: tuple[int, int]
+    drives: tuple[int, int]
+    nics: tuple[int, int]
+    stocks: dict[str, tuple[float, float]]
 
 
 class PodmOverview(Struct, frozen=True, kw_only=True):

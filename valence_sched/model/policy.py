@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: filters and weighers with weights and options, and how the winner is picked."""
+"""Policies: filters and weighers with weights and options, and the plug-ins they may name."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from valence_sched.model.base import Noun
 from valence_sched.model.need import Unknown
@@ -80,11 +80,30 @@ class PolicyText(Noun, frozen=True, kw_only=True):
 
     def policy(self) -> Policy:
         """Return the policy with every filter and weigher written out."""
+        filters = tuple(FilterUse(use) if isinstance(use, str) else use for use in self.filters)
+        weighers = tuple(WeigherUse(use) if isinstance(use, str) else use for use in self.weighers)
         fields = msgspec.structs.asdict(self)
-        fields["filters"] = tuple(
-            FilterUse(use) if isinstance(use, str) else use for use in self.filters
-        )
-        fields["weighers"] = tuple(
-            WeigherUse(use) if isinstance(use, str) else use for use in self.weighers
-        )
-        return Policy(**fields)
+        return Policy(**(fields | {"filters": filters, "weighers": weighers}))
+
+
+PluginKind = Literal["filters", "weighers"]
+
+
+class PluginSummary(Struct, frozen=True, kw_only=True):
+    """One plug-in: what it keeps or prefers, its options with their defaults, and its source."""
+
+    name: str
+    description: str
+    options: dict[str, Any]
+    source: str
+
+
+class PluginList(Struct, frozen=True, kw_only=True):
+    """The plug-ins of one kind; ``kind`` is its noun, such as ``filter``.
+
+    ``load_errors`` says by name why a plug-in could not be loaded.
+    """
+
+    kind: str
+    plugins: tuple[PluginSummary, ...]
+    load_errors: dict[str, str] = {}

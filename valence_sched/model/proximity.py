@@ -52,7 +52,6 @@ class Resolver(Protocol):
     @property
     def where(self) -> str:
         """Return the name of the source, for the message about an unknown resource."""
-        ...
 
     def find(self, kind: str, name: str) -> Place | None:
         """Return the place of a resource; empty if the source has none, None if it is unknown.
@@ -60,15 +59,12 @@ class Resolver(Protocol):
         Raises:
             CloudError: the cloud cannot be asked.
         """
-        ...
 
     def known(self, kind: str) -> Iterable[str]:
         """Return the names of resources of a kind that are at hand, for the hint; or none."""
-        ...
 
     def kinds(self) -> Iterable[str]:
         """Return the kinds of resources that the source has."""
-        ...
 
 
 def external_resources(
@@ -79,15 +75,14 @@ def external_resources(
     Raises:
         RequestError: a kind or a name is empty.
     """
-    resources = [
+    resources = tuple(
         ExternalResource(kind, name, soft)
         for kind, names in names_by_kind.items()
         for name in ([names] if isinstance(names, str) else names)
-    ]
-    for resource in resources:
-        if not resource.kind or not resource.name:
-            raise RequestError("a thing to be near needs a kind and a name, as in volume: db-1")
-    return tuple(resources)
+    )
+    if not all(resource.kind and resource.name for resource in resources):
+        raise RequestError("a thing to be near needs a kind and a name, as in volume: db-1")
+    return resources
 
 
 def is_known(resolvers: Sequence[Resolver], resource: ExternalResource) -> bool:

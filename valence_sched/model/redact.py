@@ -63,10 +63,8 @@ def redact(json: Any, secrets: Collection[str] = ()) -> Any:
 
     The input is not changed. Values that are nested deeper than any JSON that is read are left out.
     """
-    longest_first = sorted(
-        (secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
-    )
-    return _redact_json(json, tuple(longest_first), 200)
+    long = [secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH]
+    return _redact_json(json, tuple(sorted(long, key=len, reverse=True)), 200)
 
 
 def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
@@ -145,16 +143,12 @@ def is_secret_key(key: str) -> bool:
 
 
 def _drop_links(json: Any, private: Collection[str]) -> Any:
-    """Return redacted JSON without links to private documents."""
     if isinstance(json, list):
         return [_drop_links(item, private) for item in json if not _links_to(item, private)]
     if not isinstance(json, dict):
         return json
-    return {
-        key: _drop_links(value, private)
-        for key, value in json.items()
-        if not _links_to(value, private)
-    }
+    public = {key: value for key, value in json.items() if not _links_to(value, private)}
+    return {key: _drop_links(value, private) for key, value in public.items()}
 
 
 def _links_to(json: Any, private: Collection[str]) -> bool:

@@ -60,17 +60,17 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
     if isinstance(kind, inspect.UnionType):
         kind = next((member for member in kind.types if _matches_type(value, member)), None)
     if isinstance(value, dict) and isinstance(kind, inspect.StructType):
-        fields = {field.encode_name: field.type for field in kind.fields}
-        unknown += [f"{path}.{name}" for name in value if name not in fields]
+        types = {field.encode_name: field.type for field in kind.fields}
+        unknown += [f"{path}.{name}" for name in value if name not in types]
+    elif isinstance(value, dict) and isinstance(kind, inspect.DictType):
+        types = dict.fromkeys(value, kind.value_type)
+    else:
+        types = None
+    if types is not None:
         return {
-            name: _drop_unknown_fields(item, fields[name], f"{path}.{name}", unknown)
+            name: _drop_unknown_fields(item, types[name], f"{path}.{name}", unknown)
             for name, item in value.items()
-            if name in fields
-        }
-    if isinstance(value, dict) and isinstance(kind, inspect.DictType):
-        return {
-            name: _drop_unknown_fields(item, kind.value_type, f"{path}.{name}", unknown)
-            for name, item in value.items()
+            if name in types
         }
     if isinstance(value, list) and isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
         return [

@@ -15,13 +15,17 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, one_line
 from valence_sched.model import expression, extra_specs
-from valence_sched.model import need as bonds
 from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
 from valence_sched.model.group import Group, GroupState
 from valence_sched.model.inventory import Fact
-from valence_sched.model.need import Alternative, Need, TopologyConstraint
-from valence_sched.model.words import split_words
+from valence_sched.model.need import (
+    Alternative,
+    Need,
+    TopologyConstraint,
+    constraints_problem,
+    split_words,
+)
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
@@ -80,7 +84,6 @@ class Mix(Noun, frozen=True, dict=True):
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return a digest that identifies the mix."""
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
 
 
@@ -128,15 +131,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def identity(self) -> bytes:
         """Return what the request asks for, as bytes: equal bytes, equal lots."""
-        always = (
-            self.needs,
-            self.podms,
-            self.exclude_podms,
-            self.zone,
-            self.aggregates.required,
-            self.capabilities,
-            self.traits,
-        )
+        places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
+        always = (self.needs, *places, self.capabilities, self.traits)
         # last and only where set: a request without keeps its identity and its lots
         names = _optional_names(type(self))
         optional = {name: value for name in names if (value := getattr(self, name))}
@@ -213,13 +209,10 @@ def sealed(request: Request) -> Request:
 
 def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
-        raise RequestError(
-            f"at least {request.required_count} of {request.count} nodes: ask for more nodes, or "
-            "for fewer at least"
-        )
-    contrary_podms = sorted(set(request.podms) & set(request.exclude_podms))
-    if contrary_podms:
-        raise RequestError(f"pod manager {contrary_podms[0]!r} is both asked for and excluded")
+        counts = f"at least {request.required_count} of {request.count} nodes"
+        raise RequestError(f"{counts}: ask for more nodes, or for fewer at least")
+    if contrary := sorted(set(request.podms) & set(request.exclude_podms)):
+        raise RequestError(f"pod manager {contrary[0]!r} is both asked for and excluded")
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
         if contrary := sorted(set(names.required) & set(names.forbidden)):
             raise RequestError(f"{kind} {contrary[0]!r} is both required and forbidden")
@@ -240,22 +233,17 @@ def _check_requirements(request: Request) -> None:
 def _check_alternative(alternative: Alternative) -> None:
     if not alternative.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
-    if wrong := bonds.constraints_problem(alternative):
+    if wrong := constraints_problem(alternative):
         raise RequestError(one_line(wrong))
     tests = [test for need in alternative.needs for test in need.tests if test.operator == "words"]
     for test in tests:
         if not split_words(str(test.value)):
-            raise RequestError(
-                one_line(
-                    f"{test.attribute} {test.value!r}: without a letter or a "
-                    "number any would do: name one, or leave it out"
-                )
-            )
+            problem = "without a letter or a number any would do: name one, or leave it out"
+            raise RequestError(one_line(f"{test.attribute} {test.value!r}: {problem}"))
     if len(alternative.needs) <= MAX_DEVICE_GROUPS:
         return
     counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
-    for kind, groups in counts.items():
-        if groups > MAX_DEVICE_GROUPS:
-            raise RequestError(
-                f"{groups} groups of {kind}s, at most {MAX_DEVICE_GROUPS}: merge some"
-            )
+    for kind, number in counts.items():
+        if number > MAX_DEVICE_GROUPS:
+            most = f"at most {MAX_DEVICE_GROUPS}: merge some"
+            raise RequestError(f"{number} groups of {kind}s, {most}")

@@ -109,9 +109,8 @@ def _group(group: Group | None, flavor: str) -> Group | None:
 
 def _attributes(flavor: dict[str, str], requested: dict[str, str]) -> dict[str, str]:
     qualified = {extra_specs.qualify(name): text for name, text in requested.items()}
-    return {
-        name: text for name, text in flavor.items() if extra_specs.qualify(name) not in qualified
-    } | qualified
+    others = (name for name in flavor if extra_specs.qualify(name) not in qualified)
+    return {name: flavor[name] for name in others} | qualified
 
 
 def _conjunction(flavor: Any, requested: Any) -> Any:

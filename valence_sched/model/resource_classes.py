@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from valence_sched.errors import one_line, suggest
 from valence_sched.model.flavor_properties import (
@@ -78,21 +78,15 @@ def compile_amounts(amounts: Mapping[str, int]) -> Properties:
     cores = sum(amounts.get(name, 0) for name in CORES)
     sockets = amounts.get(SOCKETS)
     kbps = max(amounts.get(name, 0) for name in BANDWIDTHS)
+    cards = [(kind, amounts[name]) for name, kind in ACCELERATORS.items() if name in amounts]
+    others = [(name, amount) for name, amount in amounts.items() if name not in STANDARD]
     return Properties(
         processor=ProcessorSpec(cores or None, sockets) if cores or sockets else None,
         memory=MemorySpec(amounts[MEMORY]) if MEMORY in amounts else None,
-        accelerators=tuple(
-            AcceleratorSpec(kind=kind, count=amounts[name])
-            for name, kind in ACCELERATORS.items()
-            if name in amounts
-        ),
+        accelerators=tuple(AcceleratorSpec(kind=kind, count=count) for kind, count in cards),
         drives=(DriveSpec(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
         nics=(NicSpec(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
-        resources={
-            stock_name(name): float(amount)
-            for name, amount in amounts.items()
-            if name not in STANDARD
-        },
+        resources={stock_name(name): float(amount) for name, amount in others},
     )
 
 
@@ -108,8 +102,6 @@ def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
         if any(old.measure == need.measure and need.measure in TOTALS for old in before)
     }
     untouched = [old for old in before if old.tests or old.measure not in totals]
-    added = [
-        msgspec.structs.replace(need, amount=need.amount + totals.get(need.measure, 0))
-        for need in needs
-    ]
+    amounts = [need.amount + totals.get(need.measure, 0) for need in needs]
+    added = [replace(need, amount=amount) for need, amount in zip(needs, amounts, strict=True)]
     return Alternative((*untouched, *added), alternative.bonds)

@@ -29,9 +29,8 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
-from valence_sched.model.plugin import PluginKind, PluginList
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
-from valence_sched.model.policy import Policy
+from valence_sched.model.policy import PluginKind, PluginList, Policy
 from valence_sched.model.request import Request
 
 TTL_S = 600.0  # how long a claim is held

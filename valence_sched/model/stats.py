@@ -12,9 +12,8 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
-REPORTED_SCHEME = (
-    "reported:"  # with which the URIs of stocks begin of which only an amount was reported
-)
+#: With it begin the URIs of stocks of which only an amount was reported.
+REPORTED_SCHEME = "reported:"
 
 Stats = dict[str, Any]
 
@@ -86,7 +85,8 @@ def _with_fact(facts: dict[str, Any], word: str, value: Any) -> dict[str, Any]:
 
 
 def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
-    merged = [stock for stock in stocks if not _is_reported_stock(stock["uri"], amounts)]
+    replaced = {REPORTED_SCHEME + resource for resource in amounts}
+    merged = [stock for stock in stocks if stock["uri"] not in replaced]
     for resource, reported in amounts.items():
         fields = reported if isinstance(reported, Mapping) else {"total": reported}
         if reported is not None:
@@ -94,12 +94,8 @@ def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
     return merged
 
 
-def _is_reported_stock(uri: str, amounts: Stats) -> bool:
-    return uri.startswith(REPORTED_SCHEME) and uri.removeprefix(REPORTED_SCHEME) in amounts
-
-
 def _object(stats: Stats, key: str, file: str = "stats") -> Stats:
     value = stats.get(key) or {}
-    if not isinstance(value, dict):
-        raise InputError(file, f"$.{key}", repr(value), "an object")
-    return value
+    if isinstance(value, dict):
+        return value
+    raise InputError(file, f"$.{key}", repr(value), "an object")

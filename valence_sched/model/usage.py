@@ -34,7 +34,6 @@ class Usage(Noun, frozen=True, kw_only=True):
         return bool(self.blocks or self.amounts or self.nodes)
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum of both."""
         blocks, amounts = dict(self.blocks), dict(self.amounts)
         for uri, nodes in other.blocks.items():
             blocks[uri] = blocks.get(uri, 0) + nodes
@@ -63,9 +62,8 @@ class PodmRemainder:
 
     def __init__(self, podm: LeanPodm, usage: Usage) -> None:
         self.podm = subtract_usage(podm, usage)
-        self._block_indexes: dict[str, int] | None = (
-            None  # of blocks, once claims are counted one by one
-        )
+        #: By URI, once claims are subtracted one by one.
+        self._block_indexes: dict[str, int] | None = None
         self._encoded_statuses: dict[tuple[bytes, int], Raw] = {}
 
     def subtract(self, usage: Usage) -> None:
@@ -74,8 +72,8 @@ class PodmRemainder:
             self._block_indexes = {block.uri: index for index, block in enumerate(self.podm.blocks)}
         blocks = list(self.podm.blocks)
         for uri, nodes in usage.blocks.items():
-            index = self._block_indexes.get(uri)
-            if index is not None:  # else the pod manager does not have the block any more
+            if uri in self._block_indexes:  # else the pod manager does not have the block any more
+                index = self._block_indexes[uri]
                 blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
         reduced = subtract_usage(self.podm, Usage(amounts=usage.amounts, nodes=usage.nodes))
         self.podm = msgspec.structs.replace(reduced, blocks=tuple(blocks))

@@ -18,19 +18,12 @@ from valence_sched.view.view import View
 
 
 def view(*podms: dict[str, Any]) -> View:
-    """Return a View of pod managers in the inventory's JSON form.
-
-    Raises:
-        InputError: a podm does not conform to the inventory's schema.
-    """
+    """Return a View of pod managers in the inventory's JSON form; InputError if one is invalid."""
     builder = ViewBuilder()
     for number, podm in enumerate(podms):
-        document_path = f"$.podms[{number}]"
-        builder.add(
-            decode(msgspec.json.encode(podm), LeanPodm, "testing", document_path),
-            "testing",
-            document_path,
-        )
+        path = f"$.podms[{number}]"
+        decoded = decode(msgspec.json.encode(podm), LeanPodm, "testing", path)
+        builder.add(decoded, "testing", path)
     return builder.view()
 
 
@@ -43,12 +36,8 @@ def request(properties: dict[str, Any], **fields: Any) -> Request:
     template |= {name: fields.pop(name) for name in ("first_of", "aggregates") if name in fields}
     flavor = msgspec.convert(template, Flavor, strict=False)
     first, *others = flavor.alternatives
-    compiled = {
-        "needs": first.needs,
-        "bonds": first.bonds,
-        "fallbacks": others,
-        "aggregates": flavor.aggregate_names,
-    }
+    compiled: dict[str, Any] = {"needs": first.needs, "bonds": first.bonds, "fallbacks": others}
+    compiled["aggregates"] = flavor.aggregate_names
     return sealed(msgspec.convert({**fields, **msgspec.to_builtins(compiled)}, Request))
 
 

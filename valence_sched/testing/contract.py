@@ -129,9 +129,8 @@ def _check_terms(
     conjunction = np.ones(len(view), dtype=bool)
     for term in make(view, request, **options):
         _require(bool(term.label), f"{name} compares without a label")
-        _require(
-            term.mask.shape == (len(view),), f"{name}: {term.label} is not one comparison a row"
-        )
+        whole = term.mask.shape == (len(view),)
+        _require(whole, f"{name}: {term.label} is not one comparison a row")
         for row in range(len(view)):
             term.have[row]
         conjunction &= term.mask
@@ -154,9 +153,8 @@ def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
     _require(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, no array")
     array: Answer = answer
     _require(array.shape == (rows,), f"{name} returned shape {array.shape}, there are {rows} rows")
-    _require(
-        np.issubdtype(array.dtype, kind), f"{name} returned {array.dtype}, not {kind.__name__}"
-    )
+    right = bool(np.issubdtype(array.dtype, kind))
+    _require(right, f"{name} returned {array.dtype}, not {kind.__name__}")
     return array
 
 

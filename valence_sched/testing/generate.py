@@ -24,11 +24,9 @@ BUFFER_BYTES = 1 << 20
 def main(argv: Sequence[str] | None = None) -> int:
     """Write an inventory as the command line asks; return the exit code."""
     arguments = _parser().parse_args(argv)
-    lines: Iterable[bytes] = chain(
-        [header()],
-        podms(arguments.podms, arguments.blocks, arguments.seed, arguments.pools, arguments.stocks),
-    )
-    lines = _with_progress(lines, arguments.podms, sys.stderr)
+    count, blocks, stocks = arguments.podms, arguments.blocks, arguments.stocks
+    texts = podms(count, blocks, arguments.seed, arguments.pools, stocks)
+    lines = _with_progress(chain([header()], texts), count, sys.stderr)
     try:
         if arguments.output == "-":
             _print(lines, sys.stdout.buffer)
@@ -49,9 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--podms", type=least_0, required=True, help="how many pod managers")
     parser.add_argument("--blocks", type=least_0, required=True, help="blocks of each of them")
     parser.add_argument("--seed", type=int, default=0, help="a whole number (default: 0)")
-    parser.add_argument(
-        "--pools", type=least_1, default=2, help="pools of each that has blocks (default: 2)"
-    )
+    pools = "pools of each that has blocks (default: 2)"
+    parser.add_argument("--pools", type=least_1, default=2, help=pools)
     parser.add_argument("--stocks", type=least_0, default=0, help="stocks of each (default: 0)")
     parser.add_argument("--output", default="-", metavar="FILE", help="default: -, standard output")
     return parser
@@ -98,9 +95,8 @@ def _print(lines: Iterable[bytes], file: BinaryIO) -> None:
     try:
         _write(lines, file)
     except BrokenPipeError:
-        with Path(os.devnull).open(
-            "wb"
-        ) as nowhere:  # else the interpreter reports the error again when it exits
+        # else the interpreter reports the error again when it exits
+        with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), file.fileno())
 
 

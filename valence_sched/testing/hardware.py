@@ -18,11 +18,8 @@ from valence_sched.model.inventory import (
 )
 
 GB = 10**9
-A100_80GB, A100_40GB, H100 = (
-    "NVIDIA A100-SXM4-80GB",
-    "NVIDIA A100-PCIE-40GB",
-    "NVIDIA H100 80GB HBM3",
-)
+A100_80GB, A100_40GB = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB"
+H100 = "NVIDIA H100 80GB HBM3"
 
 
 class Hardware(NamedTuple):
@@ -35,10 +32,8 @@ class Hardware(NamedTuple):
 
 
 def _cpu(count: int, cores: int, model: str, mib: int | None) -> Hardware:
-    cpus = Processor(count=count, cores=cores, model=model)
-    return Hardware(
-        "CPU", "Compute", Devices(processors=(cpus,), memory=(Memory(capacity_mib=mib),))
-    )
+    cpus, memory = Processor(count=count, cores=cores, model=model), Memory(capacity_mib=mib)
+    return Hardware("CPU", "Compute", Devices(processors=(cpus,), memory=(memory,)))
 
 
 def _card(count: int, model: str | None, mib: int | None, kind: str = "GPU") -> Hardware:

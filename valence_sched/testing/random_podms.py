@@ -70,9 +70,8 @@ def _block_text(kind: Hardware) -> BlockText:
         status = to_json(shared if kind.shared else unshared).decode()
         status_field = "" if status == "{}" else f',"status":{status}'
         tails.append(f'{status_field},"devices":{devices}}}')
-    return BlockText(
-        f'{{"uri":"{BLOCKS_URI}{kind.label}', f'","type":["{kind.type}"],"pools":', tuple(tails)
-    )
+    head, middle = f'{{"uri":"{BLOCKS_URI}{kind.label}', f'","type":["{kind.type}"],"pools":'
+    return BlockText(head, middle, tuple(tails))
 
 
 def _podm(
@@ -98,7 +97,6 @@ def _podm(
 def _bare_podm(
     rng: random.Random, number: int, pools: Sequence[str], busy: int
 ) -> Podm[None, None]:
-    """Draw a pod manager without its blocks and stocks."""
     year = rng.randint(2019, 2025)
     return Podm(
         id=f"podm-{number:05d}",
@@ -146,18 +144,16 @@ def _blocks(
         rng.choices(*_memberships(pools), k=count),
         strict=True,
     )
-    return ",".join(
-        [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in draws]
-    )
+    texts = [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in draws]
+    return ",".join(texts)
 
 
 def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
     """Return the possible pools of a block as JSON, with weights: one pool, or two neighbours."""
     single = [f'["{pool}"]' for pool in pools]
     double = [f'["{one}","{other}"]' for one, other in pairwise(pools)]
-    return single + double, [6 / len(single)] * len(single) + [1 / max(1, len(double))] * len(
-        double
-    )
+    weights = [6 / len(single)] * len(single)
+    return single + double, weights + [1 / max(1, len(double))] * len(double)
 
 
 def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> tuple[Stock, ...]:

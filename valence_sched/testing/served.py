@@ -46,7 +46,6 @@ class ServedPodm:
 
     @property
     def open_sessions(self) -> int:
-        """Return the number of open sessions."""
         return len(self.app.podm.sessions)
 
     @property
@@ -101,7 +100,6 @@ def served(
 
 @contextlib.contextmanager
 def _answering(apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]) -> Iterator[None]:
-    """Answer requests in a thread while the context lasts."""
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
 

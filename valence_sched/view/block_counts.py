@@ -44,12 +44,8 @@ class BlockCounts:
     def window(self, first: int, last: int) -> BlockCounts:
         """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
-        return BlockCounts(
-            self.start[first : last + 1] - low,
-            self.kind[low:high],
-            self.free[low:high],
-            self.total[low:high],
-        )
+        start, part = self.start[first : last + 1] - low, slice(low, high)
+        return BlockCounts(start, self.kind[part], self.free[part], self.total[part])
 
     def take(self, rows: Ints) -> BlockCounts:
         """Return a copy with these rows in this order."""
@@ -59,21 +55,15 @@ class BlockCounts:
         return read_only(start, self.kind[entries], self.free[entries], self.total[entries])
 
     def splice(self, first: int, last: int, other: BlockCounts) -> BlockCounts:
-        """Return a copy in which ``other`` replaces rows ``[first, last)``.
-
-        Unchanged arrays are shared.
-        """
+        """Return a copy with ``other`` for ``[first, last)``; unchanged arrays are shared."""
         low, high = int(self.start[first]), int(self.start[last])
         start = self.start
         if not np.array_equal(start[first : last + 1] - low, other.start):
             growth = len(other.kind) - (high - low)
             start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + growth))
-        return read_only(
-            start,
-            splice_array(self.kind, low, high, other.kind),
-            splice_array(self.free, low, high, other.free),
-            splice_array(self.total, low, high, other.total),
-        )
+        kind = splice_array(self.kind, low, high, other.kind)
+        free = splice_array(self.free, low, high, other.free)
+        return read_only(start, kind, free, splice_array(self.total, low, high, other.total))
 
     def entries(self, rows: Ints, kinds: Ints) -> Ints:
         """Return the numbers of the entries of these rows and kinds, which must exist."""
@@ -101,18 +91,11 @@ def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: i
     """
     keys = np.concatenate((np.arange(size) * kind_count, rows * kind_count + kinds))
     order, inverse = np.unique(keys, return_inverse=True)
-    zeros = np.zeros(size)
-    free_count = np.bincount(inverse, np.concatenate((zeros, free)), minlength=len(order))
-    total_count = np.bincount(
-        inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order)
-    )
+    weights = (np.concatenate((np.zeros(size), each)) for each in (free, np.ones(len(rows))))
+    counts = (np.bincount(inverse, each, minlength=len(order)) for each in weights)
+    free_and_total = (each.astype(np.float32) for each in counts)
     start = np.searchsorted(order, np.arange(size + 1) * kind_count)
-    return read_only(
-        start.astype(np.int64),
-        order % kind_count,
-        free_count.astype(np.float32),
-        total_count.astype(np.float32),
-    )
+    return read_only(start.astype(np.int64), order % kind_count, *free_and_total)
 
 
 def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:

@@ -7,8 +7,8 @@ so that every question about devices is answered once per kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from msgspec import Raw, Struct
 
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import NO_DEVICES, BlockType, Devices, to_json
-from valence_sched.model.need import Need, Test
-from valence_sched.model.words import has_words
-from valence_sched.view.memo import BoundedMemo
+from valence_sched.model.need import Need, Test, has_words
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,13 +28,8 @@ MOST_CACHED = 10_000  # needs whose amounts are remembered
 MOST_MATRICES = 16  # of the needs of a request or a mix
 MOST_DERIVED = 64  # values that other modules compute from the kinds
 
-_GROUPS = {
-    "processor": "processors",
-    "accelerator": "accelerators",
-    "memory": "memory",
-    "drive": "drives",
-    "nic": "nics",
-}
+#: The fields of a block's devices, by kind of need.
+_GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__}
 
 
 class BlockKind(Struct, frozen=True):
@@ -72,11 +65,7 @@ class BlockKinds:
     def number(
         self, types: tuple[BlockType, ...], devices: Raw | None, file: str, document_path: str
     ) -> int:
-        """Return the number of this kind; decode its devices if they are new.
-
-        Raises:
-            InputError: the devices are invalid.
-        """
+        """Return the number of this kind; new devices are decoded, InputError if invalid."""
         key = (types, bytes(devices) if devices else b"")
         if key in self.numbers:
             return self.numbers[key]
@@ -92,13 +81,12 @@ class BlockKinds:
     def _add(self, kind: BlockKind) -> int:
         number = len(self.kinds)
         self.kinds.append(kind)
-        for name, group in _GROUPS.items():
-            for device in getattr(kind.devices, group):
-                line = self._device_numbers.setdefault((name, device), len(self._devices))
-                if line == len(self._devices):
-                    self._devices.append((name, device))
-                self._kind_of.append(number)
-                self._device_of.append(line)
+        for device in self.devices_of(number):
+            line = self._device_numbers.setdefault(device, len(self._devices))
+            if line == len(self._devices):
+                self._devices.append(device)
+            self._kind_of.append(number)
+            self._device_of.append(line)
         return number
 
     def amounts(self, need: Need) -> Floats:
@@ -106,9 +94,7 @@ class BlockKinds:
         remembered = self._amounts.get(need)
         if remembered is not None and len(remembered) == len(self.kinds):
             return remembered
-        per_line = np.array(
-            [device_amount(need, *line) for line in self._devices], dtype=np.float64
-        )
+        per_line = np.array([device_amount(need, *line) for line in self._devices], dtype=float)
         weights = per_line[self._device_of] if self._device_of else None
         sums = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
         amounts: Floats = sums.astype(np.float64)
@@ -144,10 +130,8 @@ class BlockKinds:
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
         """Return the device lines of a kind as ``(need kind, device)``."""
-        devices = self.kinds[number].devices
-        return [
-            (name, device) for name, group in _GROUPS.items() for device in getattr(devices, group)
-        ]
+        all_of = self.kinds[number].devices
+        return [(name, one) for name, group in _GROUPS.items() for one in getattr(all_of, group)]
 
 
 def device_amount(need: Need, kind: str, device: Any) -> int:
@@ -181,23 +165,38 @@ def price(devices: Devices) -> int:
     for module in devices.memory:
         points += module.count * (module.capacity_mib or 0) // MIB_PER_POINT
     for drive in devices.drives:
-        size = (drive.capacity_bytes or 0) // BYTES_PER_POINT
-        points += drive.count * (PRICE_DRIVE + size)
+        points += drive.count * (PRICE_DRIVE + (drive.capacity_bytes or 0) // BYTES_PER_POINT)
     points += sum(card.count for card in devices.accelerators) * PRICE_ACCELERATOR
     points += sum(nic.count for nic in devices.nics) * PRICE_NIC
     return points
 
 
-def _same(value: Any, expected: str | int) -> bool:
-    return str(value).casefold() == str(expected).casefold()
-
-
-def _at_least(value: Any, bound: str | int) -> bool:
-    return float(value) >= float(bound)
-
-
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "words": has_words,
-    "equal": _same,
-    "at_least": _at_least,
+    "equal": lambda value, expected: str(value).casefold() == str(expected).casefold(),
+    "at_least": lambda value, bound: float(value) >= float(bound),
 }
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BoundedMemo(dict[K, V]):
+    """At most ``limit`` values by key; reading one costs what reading a dictionary costs.
+
+    A service that gets ever new requests must not grow without end. Dropping all values at once
+    needs no order of use, so that a hit is a plain ``get``: the caller reads with ``get``, and
+    computes and stores the value if it is missing.
+    """
+
+    def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
+        super().__init__(entries)
+        self._limit = limit
+
+    def store(self, key: K, value: V) -> V:
+        """Store a value under a key and return it; drop all other values first if it is full."""
+        if len(self) >= self._limit:
+            self.clear()
+        self[key] = value
+        return value

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from valence_sched.model.inventory import Stock
 Positions = tuple[int, ...]  # of pools within their podm
 Topology = Mapping[str, str]  # the values of a block by domain
 TopologyValues = tuple[str | None, ...]  # of some domains; None where unknown
+KindAndTopology = tuple[int, TopologyValues]
 
 
 @dataclass(slots=True)
@@ -69,13 +71,10 @@ class BlockTable:
         return sorted(blocks, key=lambda block: not self.shared[block])
 
     def topology_values(self, block: int, names: Sequence[str]) -> TopologyValues:
-        """Return the values of a block in these topology domains."""
         topology = (self.topologies[block] if self.topologies else None) or {}
         return tuple(topology.get(name) for name in names)
 
-    def free_by_topology(
-        self, position: int, names: Sequence[str]
-    ) -> Counter[tuple[int, TopologyValues]]:
+    def free_by_topology(self, position: int, names: Sequence[str]) -> Counter[KindAndTopology]:
         """Count the free blocks of the pool at ``position`` by kind and topology values."""
         return Counter(
             (self.kinds[block], self.topology_values(block, names))
@@ -84,22 +83,18 @@ class BlockTable:
         )
 
     def free_blocks_by_topology(
-        self, position: int, counts: Mapping[tuple[int, TopologyValues], int], names: Sequence[str]
+        self, position: int, counts: Mapping[KindAndTopology, int], names: Sequence[str]
     ) -> list[int]:
         """Return ``counts[kind, values]`` free blocks of a pool, ordered as in ``free_blocks``."""
-        free: dict[tuple[int, TopologyValues], list[int]] = {}
+        free: dict[KindAndTopology, list[int]] = {}
         for kind in {kind for kind, _ in counts}:
             for block in self._in_order(kind, position):
                 if self.slots[block]:
                     free.setdefault((kind, self.topology_values(block, names)), []).append(block)
-        return sorted(
-            block
-            for key, number in counts.items()
-            for block in self._shared_first(free.get(key, []))[:number]
-        )
+        some = (self._shared_first(free.get(key, []))[:number] for key, number in counts.items())
+        return sorted(itertools.chain.from_iterable(some))
 
     def stocks_in(self, position: int) -> list[int]:
-        """Return the numbers of the stocks in the pool at ``position``."""
         return [number for number, pools in enumerate(self.stock_pools) if position in pools]
 
     def stocks_of(self, position: int, resource: str) -> Sequence[int]:
@@ -145,7 +140,6 @@ class BlockTable:
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]
     ) -> BlockTable:
-        """Return the same blocks and stocks in another state."""
         return BlockTable(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
             self.gains, self.topologies, self._ordered, self._stocks_of,

@@ -15,7 +15,8 @@ from valence_sched.errors import DuplicateId, InputError, suggest
 from valence_sched.model import inventory
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanBlock, LeanPodm, Pool, Status, Stock
-from valence_sched.view import block_counts, stocks
+from valence_sched.view import stocks
+from valence_sched.view.block_counts import count_blocks
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
 from valence_sched.view.view import Ints, Labels, View, lot_of
@@ -75,11 +76,11 @@ class ViewBuilder:
         podm_of = np.repeat(np.arange(len(counts)), counts)
         sizes = [len(table.kinds) for table in self.block_tables]
         kind = _flat((table.kinds for table in self.block_tables), sum(sizes))
-        free = (_flat((table.slots for table in self.block_tables), sum(sizes)) > 0).astype(
-            np.float64
-        )
+        slots = _flat((table.slots for table in self.block_tables), sum(sizes))
+        free = (slots > 0).astype(np.float64)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         block, row = self._memberships(first_row, owner)
+        count = len(self.kinds)
         podms = [self.podms[podm] for podm in podm_of]
         rows = range(len(self.pools))
         return View(
@@ -90,12 +91,8 @@ class ViewBuilder:
             first_row=first_row,
             podm_of=podm_of,
             position_of=np.arange(len(podm_of)) - first_row[podm_of],
-            block_counts=block_counts.count_blocks(
-                row, kind[block], free[block], len(podm_of), len(self.kinds)
-            ),
-            podm_block_counts=block_counts.count_blocks(
-                owner, kind, free, len(sizes), len(self.kinds)
-            ),
+            block_counts=count_blocks(row, kind[block], free[block], len(podm_of), count),
+            podm_block_counts=count_blocks(owner, kind, free, len(sizes), count),
             resources=_stock_columns(self.block_tables, first_row, podm_of),
             enabled=np.array([podm.enabled for podm in podms], dtype=bool),
             zone=_labels([podm.zone for podm in podms]),
@@ -139,15 +136,10 @@ class ViewBuilder:
         topologies = list(map(_topology_of, blocks))
         if not any(topologies):
             return None
-        return [
-            self._topologies.setdefault(tuple(sorted(topology.items())), topology)
-            if topology
-            else None
-            for topology in topologies
-        ]
+        intern = self._topologies.setdefault
+        return [intern(tuple(sorted(one.items())), one) if one else None for one in topologies]
 
     def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
-        """Decode every text of a podm that is new."""
         for index, block in enumerate(podm.blocks):
             at = f"{path}.blocks[{index}]"
             self.kinds.number(block.type, block.devices, file, f"{at}.devices")
@@ -165,7 +157,7 @@ class ViewBuilder:
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
             raise InputError(file, f"{path}.pools", "a pool id twice", "an id of its own")
-        everywhere: Layout = {} if names else {(): self._intern((0,))}
+        everywhere: Layout = {} if names else {(): self._positions.setdefault((0,), (0,))}
         return self._layouts.setdefault(names, everywhere)
 
     def _add_to_layout(
@@ -178,10 +170,8 @@ class ViewBuilder:
             if name not in number:
                 raise InputError(file, f"{path}.pools", repr(name),
                                  "a pool of this podm", suggest(name, number))  # fmt: skip
-        layout[pools] = self._intern(tuple(sorted({number[name] for name in pools})))
-
-    def _intern(self, positions: Positions) -> Positions:
-        return self._positions.setdefault(positions, positions)
+        positions = tuple(sorted({number[name] for name in pools}))
+        layout[pools] = self._positions.setdefault(positions, positions)
 
     def _refuse_repeated(self, podm: LeanPodm, file: str, path: str) -> None:
         uris: set[str] = set()
@@ -194,9 +184,8 @@ class ViewBuilder:
     def _memberships(self, first_row: Ints, owner: Ints) -> tuple[Ints, Ints]:
         """Return parallel arrays: the number of a block and the row of a pool that it is in."""
         codes = {positions: code for code, positions in enumerate(self._positions)}
-        code_of = _flat(
-            (list(map(codes.__getitem__, table.pools)) for table in self.block_tables), len(owner)
-        )
+        code_lists = (list(map(codes.__getitem__, table.pools)) for table in self.block_tables)
+        code_of = _flat(code_lists, len(owner))
         blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for positions, code in codes.items():
             members = np.flatnonzero(code_of == code)
@@ -217,12 +206,10 @@ def _flat(lists: Iterable[list[int]], size: int) -> Ints:
     return np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int64, count=size)
 
 
-def _labels(
-    values: Sequence[Hashable], shape: Callable[[Any], Any] = lambda value: value
-) -> Labels:
+def _labels(values: Sequence[Hashable], shape: Callable[[Any], Any] | None = None) -> Labels:
     numbers: dict[Hashable, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in values]
-    return Labels([shape(value) for value in numbers], np.array(codes, dtype=np.int64))
+    return Labels([*map(shape, numbers)] if shape else [*numbers], np.array(codes, dtype=np.int64))
 
 
 def _stock_columns(

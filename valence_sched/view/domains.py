@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import numpy as np
 from valence_sched.model.extra_specs import as_text
 from valence_sched.model.group import FACT_PREFIX, check_domain
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.view.view import Floats, Ints, View
+from valence_sched.view.view import Floats, Ints, View, read_only
 
 
 class _ValueNumbers(dict[str, int]):
@@ -33,7 +34,11 @@ class DomainIndex:
 
     def largest_count(self, counts: Mapping[str, int]) -> Floats:
         """Return per row the largest count among its values; NaN where it has no value."""
-        return self._largest(self._by_value(counts))
+        by_value = self._by_value(counts)
+        if self.numbers.shape[1] == 1:
+            return by_value.take(self.numbers[:, 0])
+        largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
+        return largest
 
     def _by_value(self, counts: Mapping[str, int]) -> Floats:
         size = len(counts)
@@ -45,19 +50,9 @@ class DomainIndex:
         by_value[-1] = np.nan
         return by_value
 
-    def _largest(self, by_value: Floats) -> Floats:
-        if self.numbers.shape[1] == 1:
-            return by_value.take(self.numbers[:, 0])
-        largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
-        return largest
-
 
 def domain_index(view: View, domain: str) -> DomainIndex:
-    """Return the values of a domain by row; the View remembers them.
-
-    Raises:
-        RequestError: there is no such domain.
-    """
+    """Return the values of a domain by row, which the View remembers; RequestError if unknown."""
     return view.memoise(("domain index", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
 
 
@@ -77,14 +72,11 @@ def _domain_index(view: View, domain: str) -> DomainIndex:
     check_domain(domain)
     values_by_podm = [domain_values(podm, domain) for podm in view.podms]
     value_numbers = _ValueNumbers()
-    for values in values_by_podm:
-        for value in values:
-            value_numbers.setdefault(value, len(value_numbers))
+    for value in itertools.chain.from_iterable(values_by_podm):
+        value_numbers.setdefault(value, len(value_numbers))
     width = max(map(len, values_by_podm), default=1) or 1
     table = np.full((len(values_by_podm), width), len(value_numbers), dtype=np.int64)
     for podm, values in enumerate(values_by_podm):
         for column, value in enumerate(values):
             table[podm, column] = value_numbers[value]
-    by_row = table[view.podm_of]
-    by_row.flags.writeable = False
-    return DomainIndex(value_numbers, by_row)
+    return DomainIndex(value_numbers, read_only(table[view.podm_of]))

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from valence_sched.errors import UnknownName
 from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
 from valence_sched.model.extra_specs import as_number, as_text
-from valence_sched.model.measures import MEASURES, need_for_measure
+from valence_sched.model.need import MEASURES, need_for_measure
 from valence_sched.view.view import Floats, Ints, Labels, View
 
 TruthValues = npt.NDArray[np.int8]
@@ -75,8 +75,7 @@ def check_amounts(view: View, expression: Expression) -> None:
         UnknownName: the name is misspelt; the message has the nearest known one.
     """
     names = {*MEASURES, *view.resources}
-    amounts = (path for path in expression.paths if path.root in ("free", "total"))
-    for path in amounts:
+    for path in (path for path in expression.paths if path.root in ("free", "total")):
         if path.name not in names and any(_is_typo(path.name, name) for name in names):
             raise UnknownName("amount", path.name, names, f"where: ${path}")
 
@@ -93,8 +92,8 @@ def argument_values(view: View, argument: Argument) -> RowValues:
     if root == "facts":
         return view.text(name)
     if root == "capabilities":
-        values = [has.get(name) for has in view.capabilities.values]
-        return Labels(values, view.capabilities.codes)
+        labels = view.capabilities
+        return Labels([has.get(name) for has in labels.values], labels.codes)
     if root == "enabled":
         return Labels(_FLAGS, view.enabled.astype(np.int64))
     if root in ("zone", "status", "aggregates", "traits"):
@@ -177,9 +176,8 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
         return sign == "=" and left is right
     if isinstance(left, str) and isinstance(right, str):
         return bool(COMPARATORS[sign](left, right))
-    return bool(
-        COMPARATORS[sign](as_number(left), as_number(right))
-    )  # a text that is no number is NaN
+    # a text that is no number is NaN
+    return bool(COMPARATORS[sign](as_number(left), as_number(right)))
 
 
 class _PathValues(Sequence[Any]):
@@ -195,9 +193,8 @@ class _PathValues(Sequence[Any]):
         values = {str(path): argument_values(self._view, path)[row] for path in self._paths}
         if len(values) == 1:
             (value,) = values.values()
-            amount = isinstance(
-                value, np.generic
-            )  # an amount is printed with thousands separators, a year is not
+            # an amount is printed with thousands separators, a year is not
+            amount = isinstance(value, np.generic)
             return _text(value) if isinstance(value, (int, float)) and not amount else value
         return {path: _words(value) for path, value in values.items()}
 

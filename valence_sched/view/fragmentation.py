@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from valence_sched.model import measures
-from valence_sched.model.need import Need
+from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover
@@ -37,13 +36,7 @@ class MixSupply(NamedTuple):
     free: Floats
 
     def take(self, rows: Ints) -> MixSupply:
-        """Return a copy with these rows in this order."""
-        amounts, fractions, useful = (
-            self.have[:, rows],
-            self.fractions[:, rows],
-            self.useful[:, rows],
-        )
-        return MixSupply(amounts, fractions, useful, self.free[rows])
+        return MixSupply(*(amounts[..., rows] for amounts in self))
 
 
 class FlavorMix:
@@ -77,22 +70,17 @@ class FlavorMix:
         ]
         self._least = np.array([[_count(need)] for need in flat])
         self._first = [0, *itertools.accumulate(len(share_needs) for share_needs in needs)][:-1]
-        smallest = [
-            min(need.amount for need in self._scarce_needs(share)) for share in self._shares
-        ]
+        scarce_needs = [self._scarce_needs(share) for share in self._shares]
+        smallest = [min(need.amount for need in some) for some in scarce_needs]
         amounts = [amount for name, amount in stocks if name == scarce_resource]
         self._unit = [amounts.index(amount) for amount in smallest] if amounts else []
         self.largest_request = float(max(amounts, default=1.0))
-        amounts_per_node = [
-            sum(map(_scarce_amount, self._scarce_needs(share))) for share in self._shares
-        ]
+        amounts_per_node = [sum(map(_scarce_amount, some)) for some in scarce_needs]
+        amounts_per_need = np.repeat(amounts_per_node, [len(share_needs) for share_needs in needs])
         #: The amount of the scarce resource that a unit of each line makes usable.
-        self._rate = np.repeat(amounts_per_node, [len(share_needs) for share_needs in needs])[
-            :, None
-        ] * (LIGHTER_NODES_FACTOR / self._least)
-        scarce = [
-            scarce_resource == ACCELERATORS and need.kind == "accelerator" for need in self._blocks
-        ]
+        self._rate = amounts_per_need[:, None] * (LIGHTER_NODES_FACTOR / self._least)
+        cards = scarce_resource == ACCELERATORS
+        scarce = [cards and need.kind == "accelerator" for need in self._blocks]
         self._endless = np.where(scarce, np.inf, 0.0)[:, None]
 
     def __bool__(self) -> bool:
@@ -100,20 +88,16 @@ class FlavorMix:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Return the stock resources that the mix needs."""
         return tuple(self._stocks)
 
     @property
     def uses_blocks(self) -> bool:
-        """Return whether the mix needs blocks."""
         return bool(self._blocks)
 
     def _scarce_needs(self, share: FlavorShare) -> list[Need]:
         if self.scarce_resource == ACCELERATORS:
             return [need for need in share.needs if need.kind == "accelerator" and need.amount]
-        return [
-            need for need in share.needs if need.resource == self.scarce_resource and need.amount
-        ]
+        return [one for one in share.needs if one.resource == self.scarce_resource and one.amount]
 
     def accepts(self, traits: Labels) -> Mask:
         """Return per share and row whether the row has the traits that the share requires."""
@@ -129,39 +113,28 @@ class FlavorMix:
         have = np.empty((len(self._amounts) + len(self._blocks), leftover.blocks.shape[1]))
         fractions = np.full_like(have, np.inf)
         useful, free = np.zeros((len(self._shares), have.shape[1])), np.zeros(have.shape[1])
+        kinds, blocks = leftover.kinds, leftover.blocks
         if self._blocks:
-            have[len(self._amounts) :] = (
-                leftover.kinds.amount_matrix(self._blocks) @ leftover.blocks
-            )
+            have[len(self._amounts) :] = kinds.amount_matrix(self._blocks) @ blocks
         if self.scarce_resource == ACCELERATORS:
-            useful, free = (
-                self._useful_accelerators(leftover.kinds) @ leftover.blocks,
-                _accelerators_by_kind(leftover.kinds) @ leftover.blocks,
-            )
+            useful = self._useful_accelerators(kinds) @ blocks
+            free = _accelerators_by_kind(kinds) @ blocks
         return self._add_stocks(leftover.stocks, MixSupply(have, fractions, useful, free))
 
-    def supply_after(
-        self, before: MixSupply, leftover: Leftover, needs: Sequence[Need]
-    ) -> MixSupply:
+    def supply_after(self, before: MixSupply, rest: Leftover, needs: Sequence[Need]) -> MixSupply:
         """Return the supply after every row has given the resources of one node."""
         have, fractions = before.have.copy(), before.fractions.copy()
-        useful, free = before.useful, before.free
+        useful, free, kinds = before.useful, before.free, rest.kinds
         if self._blocks:
-            allocated = leftover.blocks_for(needs)
-            kinds = np.flatnonzero(allocated.any(axis=1))
-            allocated_of_kinds = allocated[kinds]
-            have[len(self._amounts) :] -= (
-                leftover.kinds.amount_matrix(self._blocks)[:, kinds] @ allocated_of_kinds
-            )
+            allocated = rest.blocks_for(needs)
+            changed = np.flatnonzero(allocated.any(axis=1))
+            allocated = allocated[changed]
+            have[len(self._amounts) :] -= kinds.amount_matrix(self._blocks)[:, changed] @ allocated
             if self.scarce_resource == ACCELERATORS:
-                useful = (
-                    useful
-                    - self._useful_accelerators(leftover.kinds)[:, kinds] @ allocated_of_kinds
-                )
-                free = free - _accelerators_by_kind(leftover.kinds)[kinds] @ allocated_of_kinds
-        return self._add_stocks(
-            leftover.stocks_after(needs), MixSupply(have, fractions, useful, free)
-        )
+                useful = useful - self._useful_accelerators(kinds)[:, changed] @ allocated
+                free = free - _accelerators_by_kind(kinds)[changed] @ allocated
+        supply = MixSupply(have, fractions, useful, free)
+        return self._add_stocks(rest.stocks_after(needs), supply)
 
     def fragmentation(self, supply: MixSupply, accepts: Mask) -> Floats:
         """Return per row the free amount that the mix is expected to have no use for.
@@ -200,11 +173,9 @@ class FlavorMix:
     def _useful_accelerators(self, kinds: BlockKinds) -> Floats:
         """Return per share and kind of block the number of accelerators that the share can use."""
         if self._useful.shape[1] != len(kinds):
+            needs = map(self._scarce_needs, self._shares)
             serves = [
-                np.logical_or.reduce(
-                    [kinds.amounts(need) > 0.0 for need in self._scarce_needs(share)]
-                )
-                for share in self._shares
+                np.logical_or.reduce([kinds.amounts(n) > 0.0 for n in some]) for some in needs
             ]
             self._useful = _accelerators_by_kind(kinds) * np.array(serves)
         return self._useful
@@ -230,12 +201,10 @@ def _scarce_amount(need: Need) -> float:
 
 
 def _accelerators_by_kind(kinds: BlockKinds) -> Floats:
-    return kinds.amounts(measures.ACCELERATORS)
+    return kinds.amounts(MEASURES[ACCELERATORS])
 
 
 def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
-    return (
-        has.issuperset(names.required)
-        and has.isdisjoint(names.forbidden)
-        and all(not has.isdisjoint(names_) for names_ in names.any_of)
-    )
+    if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):
+        return False
+    return not any(map(has.isdisjoint, names.any_of))

@@ -26,21 +26,19 @@ class Leftover:
     stocks: dict[str, StockGrants]
 
     def take(self, rows: Ints) -> Leftover:
-        """Return a copy with these rows in this order."""
         grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
         return Leftover(self.kinds, self.blocks[:, rows], grants)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the stocks that change when every row grants the needs of one node.
 
-        As in ``core.fit.stock_allocation``, the largest amounts go first, each to the tightest
-        stock.
+        As in ``core.fit.stock_allocation``: the largest amounts first, each to the tightest stock.
         """
-        stock_needs = [need for need in needs if need.resource in self.stocks]
         grants: dict[str, StockGrants] = {}
-        for need in sorted(stock_needs, key=lambda need: -need.amount):
-            remaining = grants.get(need.resource) or self.stocks[need.resource]
-            grants[need.resource] = remaining.after_grants(need.amount, need.count)
+        for need in sorted(needs, key=lambda need: -need.amount):
+            if need.resource in self.stocks:
+                remaining = grants.get(need.resource) or self.stocks[need.resource]
+                grants[need.resource] = remaining.after_grants(need.amount, need.count)
         return grants
 
     def blocks_for(self, needs: Iterable[Need]) -> Floats:
@@ -62,10 +60,8 @@ class Leftover:
         missing = need.amount - amounts @ blocks  # whole numbers: exact in any order
         rows = np.flatnonzero(missing > 0.0)
         for kind in self.kinds.cheapest_first(need):
-            missing_here = missing[rows]
-            extra = np.minimum(
-                np.ceil(missing_here / amounts[kind]), (self.blocks[kind] - blocks[kind])[rows]
-            )
+            missing_here, free = missing[rows], (self.blocks[kind] - blocks[kind])[rows]
+            extra = np.minimum(np.ceil(missing_here / amounts[kind]), free)
             blocks[kind, rows] += extra
             missing_here -= extra * amounts[kind]
             missing[rows] = missing_here

@@ -21,9 +21,8 @@ Blocks = tuple[int, ...]
 StockAmounts = tuple[tuple[int, float], ...]
 Allocation = tuple[int, Blocks, StockAmounts]  # row, blocks and stock amounts
 CountChange = tuple[int, int, int]  # row, kind, and the change of its number of free blocks
-Change = tuple[
-    int, BlockTable, Blocks, StockAmounts
-]  # podm number, its table after the change, blocks and amounts that differ
+#: A podm number, its table after the change, and the blocks and amounts that differ.
+Change = tuple[int, BlockTable, Blocks, StockAmounts]
 
 
 class Overlay:
@@ -35,16 +34,15 @@ class Overlay:
     def __init__(self, view: View) -> None:
         self._base = view
         self._free = view.block_counts.free.copy()
-        self._podm_free = view.podm_block_counts.free.copy()
+        podm_counts = view.podm_block_counts
+        self._podm_free = podm_counts.free.copy()
         self._stocks = {name: _StockOverlay(column) for name, column in view.resources.items()}
         self._block_tables = view.block_tables.copy()
         self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
             block_counts=replace(view.block_counts, free=_read_only_window(self._free)),
-            podm_block_counts=replace(
-                view.podm_block_counts, free=_read_only_window(self._podm_free)
-            ),
+            podm_block_counts=replace(podm_counts, free=_read_only_window(self._podm_free)),
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
@@ -61,9 +59,8 @@ class Overlay:
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> Undo:
         """Allocate blocks and amounts of the podm of ``row``; return what undoes it."""
-        return functools.partial(
-            self.apply, self.allocate_each([(row, tuple(blocks), tuple(grants))])
-        )
+        before = self.allocate_each([(row, tuple(blocks), tuple(grants))])
+        return functools.partial(self.apply, before)
 
     def allocate_each(self, allocations: Iterable[Allocation]) -> list[Change]:
         """Allocate several times, each on another podm; return the changes that undo it."""
@@ -87,7 +84,6 @@ class Overlay:
         self.apply([(podm, after, blocks, grants)])
 
     def rows(self, podm: int) -> tuple[int, int]:
-        """Return the first row of a podm and one past its last."""
         return self._first_row[podm], self._first_row[podm + 1]
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -103,20 +99,18 @@ class Overlay:
                 if difference:
                     kind = after.kinds[block]
                     podms.append((podm, kind, difference))
-                    for position in after.pools[block]:
-                        pools.append((first + position, kind, difference))
+                    pools += [(first + place, kind, difference) for place in after.pools[block]]
             if grants:
                 self._refresh(podm, after, grants)
         _add_counts(self.view.block_counts, self._free, pools)
         _add_counts(self.view.podm_block_counts, self._podm_free, podms)
 
     def _refresh(self, podm: int, after: BlockTable, grants: StockAmounts) -> None:
-        """Update the columns of the resources of which amounts were granted."""
-        positions_by_resource: dict[str, set[int]] = {}
+        changed: dict[str, set[int]] = {}
         for number, _ in grants:
-            changed = positions_by_resource.setdefault(after.stocks[number].resource, set())
-            changed.update(after.stock_pools[number])
-        for resource, positions in positions_by_resource.items():
+            positions = changed.setdefault(after.stocks[number].resource, set())
+            positions.update(after.stock_pools[number])
+        for resource, positions in changed.items():
             self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
 
     def window(self, first: int, last: int) -> View:

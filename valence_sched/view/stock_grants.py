@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from valence_sched.model.inventory import Stock
 from valence_sched.view.block_counts import Floats, Ints
 
 NO_STOCK = (0.0, 0.0, 0.0, 0.0)
@@ -83,13 +81,11 @@ class StockGrants:
         return replace(self, free=np.round(self.free - amounts, 9))
 
     def window(self, first: int, last: int) -> StockGrants:
-        """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
         parts = (array[low:high] for array in self.stock_arrays())
         return StockGrants(self.start[first : last + 1] - low, *parts)
 
     def take(self, rows: Ints) -> StockGrants:
-        """Return a copy with these rows in this order."""
         if len(self.free) == len(self.start) - 1:
             start, entries = np.arange(len(rows) + 1), rows
         else:
@@ -99,7 +95,6 @@ class StockGrants:
         return read_only(start, *(array[entries] for array in self.stock_arrays()))
 
     def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
-        """Return a copy in which ``other`` replaces rows ``[first, last)``."""
         low, high = int(self.start[first]), int(self.start[last])
         growth = len(other.free) - (high - low)
         pieces = (self.start[:first], other.start[:-1] + low, self.start[last:] + growth)
@@ -114,21 +109,15 @@ class StockGrants:
         return self.free, self.min, self.max, self.step
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """Return all arrays, in the order in which they are declared."""
         return (self.start, *self.stock_arrays())
 
 
 def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
-    """Return the grants of rows, each a list of the :func:`stock_bounds` of its stocks."""
+    """Return the grants of rows, each a list of free amount, min, max and step of its stocks."""
     rows = [row or (NO_STOCK,) for row in values]
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
     return read_only(start, *(column.copy() for column in table.T))
-
-
-def stock_bounds(stock: Stock, free: float) -> tuple[float, float, float, float]:
-    """Return the free amount of a stock, and the minimum, maximum and step of its grants."""
-    return free, stock.min, math.inf if stock.max is None else stock.max, stock.step
 
 
 def read_only(start: Ints, *parts: Floats) -> StockGrants:

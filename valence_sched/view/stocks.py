@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import free_amount, largest_grant, to_a_billionth
-from valence_sched.view import stock_grants
 from valence_sched.view.block_counts import Floats, Ints, splice_array
-from valence_sched.view.stock_grants import StockGrants
+from valence_sched.view.stock_grants import StockGrants, build_grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +38,17 @@ class StockColumn:
     by_stock: StockGrants = field(kw_only=True)
 
     def window(self, first: int, last: int) -> StockColumn:
-        """Return rows ``[first, last)`` as windows on the same memory."""
         sums = (array[first:last] for array in self.row_arrays())
         return StockColumn(*sums, by_stock=self.by_stock.window(first, last))
 
     def take(self, rows: Ints) -> StockColumn:
-        """Return a copy with these rows in this order."""
-        return read_only(
-            *(array[rows] for array in self.row_arrays()), by_stock=self.by_stock.take(rows)
-        )
+        sums = (array[rows] for array in self.row_arrays())
+        return read_only(*sums, by_stock=self.by_stock.take(rows))
 
     def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
-        """Return a copy in which ``other`` replaces rows ``[first, last)``."""
-        return read_only(
-            *(
-                splice_array(mine, first, last, theirs)
-                for mine, theirs in zip(self.row_arrays(), other.row_arrays(), strict=True)
-            ),
-            by_stock=self.by_stock.splice(first, last, other.by_stock),
-        )
+        pairs = zip(self.row_arrays(), other.row_arrays(), strict=True)
+        sums = (splice_array(mine, first, last, theirs) for mine, theirs in pairs)
+        return read_only(*sums, by_stock=self.by_stock.splice(first, last, other.by_stock))
 
     def row_arrays(self) -> tuple[Floats, ...]:
         """Return the arrays of one element per row, in the order in which they are declared."""
@@ -85,14 +76,15 @@ def build_column(
     if values:
         table[:, list(values)] = np.array(list(values.values())).T
     free, total, largest, podm_free, podm_total = (row.copy() for row in table)
-    grants = stock_grants.build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
+    grants = build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
     inverses = inverse(total), inverse(podm_total)
     return read_only(free, total, largest, podm_free, podm_total, *inverses, by_stock=grants)
 
 
 def grant_bounds(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
-    """Return the free amount and the grant limits of each stock of a pool."""
-    return [stock_grants.stock_bounds(stock, free_amount(stock)) for stock in pool]
+    """Return the free amount of each stock of a pool, and minimum, maximum, step of its grants."""
+    most = [math.inf if stock.max is None else stock.max for stock in pool]
+    return [(free_amount(one), one.min, top, one.step) for one, top in zip(pool, most, strict=True)]
 
 
 def inverse(total: Floats) -> Floats:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.measures import MEASURES, PodmSummary
-from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.need import MEASURES
+from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.view.view import View
 
 
@@ -21,11 +21,7 @@ def overviews(view: View, live: Container[str] = ()) -> list[PodmOverview]:
 
 
 def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
-    """Return one pod manager, by its id or its name, with the amounts of its pools.
-
-    Raises:
-        UnknownName: there is none of this name.
-    """
+    """Return one pod manager by its id or name, with its pools; UnknownName if there is none."""
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
         raise UnknownName("pod manager", name, [podm.id for podm in view.podms])

@@ -43,7 +43,6 @@ class TrackedView(View):
         return View.free(self, need, by)
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return what :meth:`View.memoise_free` does; a remembered value is recorded, too."""
         self.was_read = True
         return View.memoise_free(self, name, key, make)
 
@@ -74,7 +73,6 @@ class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
         return bool(self.__dict__.get("was_read"))
 
     def reset(self) -> None:
-        """Forget earlier reads."""
         self.__dict__["was_read"] = False
 
 

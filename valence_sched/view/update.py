@@ -49,11 +49,7 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     changed = View(
         kinds=view.kinds,
         podms=_splice_items(view.podms, podm, next_podm, part.podms),
-        block_tables=[
-            *view.block_tables[:podm],
-            *part.block_tables,
-            *view.block_tables[next_podm:],
-        ],
+        block_tables=view.block_tables[:podm] + part.block_tables + view.block_tables[next_podm:],
         pools=_splice_items(view.pools, first, last, part.pools),
         first_row=first_row,
         podm_of=podm_of,

@@ -77,9 +77,8 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     squares: _Squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
     # (free - amount * inverse)**2, multiplied out
     mean_amounts = amounts / max(1, len(needs))
-    squares_mean = weighted_sum(
-        squares.products, np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
-    )
+    weights = np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
+    squares_mean = weighted_sum(squares.products, weights)
     return np.add(squares_mean, squares.mean, out=squares_mean)
 
 
@@ -95,9 +94,8 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
 
 
 def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    subjects = tuple(
-        [need.resource or need for need in needs]
-    )  # of a stock the amount does not matter
+    # of a stock the amount does not matter
+    subjects = tuple([need.resource or need for need in needs])
     table: _ShareTable = view.memoise_free(
         ("shares", by), subjects, lambda: _share_table(view, needs, by)
     )

@@ -14,10 +14,9 @@ import numpy.typing as npt
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import Need
 from valence_sched.view import stocks
-from valence_sched.view.block_counts import BlockCounts
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.block_counts import Array, BlockCounts
+from valence_sched.view.block_kinds import BlockKinds, BoundedMemo
 from valence_sched.view.blocks import BlockTable
-from valence_sched.view.memo import BoundedMemo
 from valence_sched.view.stock_grants import StockGrants
 
 Mask = npt.NDArray[np.bool_]
@@ -112,13 +111,11 @@ class View:
         blocks = tuple(need for need in needs if need.kind != "stock")
         if blocks:
             table = self.kinds.amount_matrix(blocks)
-            pools, podms = (
-                self.block_counts.sums(table),
-                self.podm_block_counts.sums(table)[:, self.podm_of],
-            )
+            pools = self.block_counts.sums(table)
+            podms = self.podm_block_counts.sums(table)[:, self.podm_of]
             for need, pool, podm in zip(blocks, pools, podms, strict=True):
-                self._memo["free", need, "pool"] = _read_only(pool)
-                self._memo["free", need, "podm"] = _read_only(podm)
+                self._memo["free", need, "pool"] = read_only(pool)
+                self._memo["free", need, "podm"] = read_only(podm)
 
     def invalidate_free(self) -> None:
         """Forget all sums of free amounts: the counts that they come from are about to change."""
@@ -153,7 +150,6 @@ class View:
         return self._column(need.resource).by_stock.grant_count(need.amount)
 
     def stocks_of(self, resource: str) -> StockGrants:
-        """Return the individual stocks of a resource."""
         return self._column(resource).by_stock
 
     def number(self, fact: str) -> Floats:
@@ -162,11 +158,9 @@ class View:
 
     def text(self, fact: str) -> Labels:
         """Return a fact per row as it was reported; None if it is unknown."""
-        values = [podm.facts.get(fact) for podm in self.podms]
-        return Labels(values, self.podm_of)
+        return Labels([podm.facts.get(fact) for podm in self.podms], self.podm_of)
 
     def has_fact(self, fact: str) -> bool:
-        """Return whether any pod manager reports a fact."""
         return self._memoise(  # type: ignore[no-any-return]
             ("has fact", fact), lambda: any(fact in podm.facts for podm in self.podms)
         )
@@ -197,10 +191,9 @@ class View:
     def freeze(self) -> View:
         """Make the arrays read-only, those of counts and stocks are already; return the View."""
         labels = (self.zone, self.status, self.aggregates, self.capabilities, self.traits)
-        for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
-            _read_only(array)
-        for label in labels:
-            _read_only(label.codes)
+        arrays = (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot)
+        for array in (*arrays, *(label.codes for label in labels)):
+            read_only(array)
         return self
 
     def window(self, first: int, last: int) -> View:
@@ -248,7 +241,6 @@ class View:
 
     @property
     def podm_ids(self) -> list[str]:
-        """Return the ids of all podms, in order."""
         return [podm.id for podm in self.podms]
 
     def _selection(self, rows: slice | Ints, **parts: Any) -> View:
@@ -288,7 +280,7 @@ class View:
         if value is None:
             value = make(*arguments)
             if isinstance(value, np.ndarray):
-                _read_only(value)
+                read_only(value)
             self._memo.store(key, value)
         return value
 
@@ -297,8 +289,7 @@ def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
     """Return the distinct podms in order, and for each row the number of its podm among them."""
     new = podm_of[1:] != podm_of[:-1]
     if (podm_of[1:] < podm_of[:-1]).any():
-        podms, numbers = np.unique(podm_of, return_inverse=True)
-        return podms, numbers
+        return np.unique(podm_of, return_inverse=True)
     first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
     return podm_of[first], np.cumsum(first) - 1
 
@@ -309,6 +300,7 @@ def lot_of(podm: str, pool: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def read_only(array: Array) -> Array:
+    """Make an array read-only and return it."""
     array.flags.writeable = False
     return array

@@ -40,14 +40,15 @@ def affinity(view: View, request: Request) -> Floats:
 
 def _scores(view: View, request: Request, group: Group) -> Iterator[Floats]:
     """Yield the scores of each rule; NaN where the value is not reported."""
-    members = request.company.members
+    state = request.company
+
+    def count(domain: str) -> Floats:
+        return domain_index(view, domain).largest_count(state.members.get(domain, {}))
+
     for domain in group.soft_affinity:
-        here = domain_index(view, domain).largest_count(members.get(domain, {}))
-        yield here / (1.0 + here)
+        yield (here := count(domain)) / (1.0 + here)
     for domain in group.soft_anti_affinity:
-        yield 1.0 / (1.0 + domain_index(view, domain).largest_count(members.get(domain, {})))
-    for rule in group.spread:
-        if rule.soft:
-            here = domain_index(view, rule.over).largest_count(members.get(rule.over, {}))
-            excess = here + 1.0 - request.company.fewest_members(rule.over) - rule.max_skew
-            yield 1.0 / (1.0 + np.maximum(excess, 0.0))
+        yield 1.0 / (1.0 + count(domain))
+    for rule in (one for one in group.spread if one.soft):
+        excess = count(rule.over) + 1.0 - state.fewest_members(rule.over) - rule.max_skew
+        yield 1.0 / (1.0 + np.maximum(excess, 0.0))

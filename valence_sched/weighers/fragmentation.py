@@ -46,16 +46,14 @@ def fragmentation(
     workload = flavor_mix(view, mix, of)
     if not workload:
         return view.constant(0.5)
-    rows, free, before = _scarce_rows(
-        view, workload, mix.digest, feasible_rows(view, request.needs)
-    )
+    candidates = feasible_rows(view, request.needs)
+    rows, free, before = _scarce_rows(view, workload, mix.digest, candidates)
     if not len(rows):
         return view.constant(0.5)
     accepts = workload.accepts(view.traits)[:, rows]
     after = workload.supply_after(before, free, request.needs)
-    growth = (
-        workload.fragmentation(after, accepts) - workload.fragmentation(before, accepts)
-    ) / workload.largest_request
+    growth = workload.fragmentation(after, accepts) - workload.fragmentation(before, accepts)
+    growth = growth / workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
     score = np.full(len(view), 0.5)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.proximity import proximity_terms
 from valence_sched.view.reads import reads
+from valence_sched.view.terms import proximity_terms
 from valence_sched.view.view import Floats, View
 
 
@@ -19,11 +19,8 @@ def near(view: View, request: Request) -> Floats:
     that the pool has in common with it; of several things the mean; 1 where all of it holds.
     Where nothing is wished for it takes no part in a policy.
     """
-    soft = [
-        [term.mask for term in proximity_terms(view, resource)]
-        for resource in request.near
-        if resource.soft
-    ]
+    places = (proximity_terms(view, resource) for resource in request.near if resource.soft)
+    soft = [[term.mask for term in terms] for terms in places]
     score = np.ones(len(view))
     if reported := [masks for masks in soft if masks]:
         score = np.mean([np.mean(masks, axis=0) for masks in reported], axis=0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from valence_sched.model.need import Need, Test
 from valence_sched.model.request import Request
-from valence_sched.view.view import Floats, View
+from valence_sched.view.view import Floats, View, read_only
 
 
 def scarce(view: View, request: Request) -> Floats:
@@ -31,9 +31,7 @@ def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
         spare += sign * view.free(need, "podm")
     if not spare.any():
         return view.constant(1.0)
-    score: Floats = 1.0 / (1.0 + spare)
-    score.flags.writeable = False
-    return score
+    return read_only(1.0 / (1.0 + spare))
 
 
 def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:

@@ -10,16 +10,14 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.measures import MEASURES
-from valence_sched.model.need import Need
+from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import Request
 from valence_sched.view.view import Floats, View
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]
 
-SCARCITY: Mapping[str, Scale] = MappingProxyType(
-    {"accelerators": 1.0, "cores": 1e3, "memory_mib": 1e7}
-)
+_SCALES = {"accelerators": 1.0, "cores": 1e3, "memory_mib": 1e7}
+SCARCITY: Mapping[str, Scale] = MappingProxyType(_SCALES)
 SCARCE = {name: MEASURES[name] for name in SCARCITY}  # what is no measure is a stock
 
 

@@ -11,7 +11,7 @@ from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import Pairs
 
 if TYPE_CHECKING:
-    from valence_sched.model.plugin import PluginKind
+    from valence_sched.model.policy import PluginKind
 
 
 class ListPlugins(base.Lister):

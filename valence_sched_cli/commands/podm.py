@@ -22,8 +22,7 @@ from valence_sched_cli.output.cells import (
 )
 
 if TYPE_CHECKING:
-    from valence_sched.model.measures import PodmSummary
-    from valence_sched.model.podm_overview import BlockUsage
+    from valence_sched.model.podm_overview import BlockUsage, PodmSummary
     from valence_sched.model.read_options import Selection
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say

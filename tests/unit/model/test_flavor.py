@@ -7,8 +7,7 @@ import msgspec
 
 from valence_sched.errors import InputError
 from valence_sched.model.codec import convert
-from valence_sched.model.compile import GIB
-from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor import GIB, Flavor
 from valence_sched.model.need import Need, Test
 
 

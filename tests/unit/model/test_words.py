@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.model.words import has_words
+from valence_sched.model.need import has_words
 
 
 class TestWords(unittest.TestCase):

@@ -6,7 +6,7 @@ import threading
 from tests.unit.core.deciders import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimer, part, podm
-from valence_sched.core.digest import inventory_digest
+from valence_sched.core.explain.report import inventory_digest
 from valence_sched.model.registration import Registration
 from valence_sched.testing import request
 

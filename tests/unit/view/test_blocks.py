@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from valence_sched.core.digest import inventory_digest
+from valence_sched.core.explain.report import inventory_digest
 from valence_sched.testing import view
 
 BLOCKS = st.fixed_dictionaries({

@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.view.memo import BoundedMemo
+from valence_sched.view.block_kinds import BoundedMemo
 
 
 class TestBoundedMemo(unittest.TestCase):

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from valence_sched.core.alternatives import needs_anchor
 from valence_sched.core.batch import goes_by_cost
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import COST_SCALE
-from valence_sched.core.explain.amount_sensitivity import MOST_TRIES, AmountSearch
 from valence_sched.core.explain.near_misses import NearMissSearch
-from valence_sched.core.explain.weight_sensitivity import (
+from valence_sched.core.explain.sensitivity import (
+    MOST_TRIES,
+    AmountSearch,
     relative_size,
     schedule_one,
     weight_changes,
@@ -90,9 +90,8 @@ def _changes(decision: Decision, chosen: int | None, notes: list[str]) -> Iterat
         notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
     else:
         yield from weight_changes(context, chosen)
-    amounts = AmountSearch(
-        context, chosen, decision.request.alternatives, len(decision.failed_attempts)
-    )
+    alternatives, earlier = decision.request.alternatives, len(decision.failed_attempts)
+    amounts = AmountSearch(context, chosen, alternatives, earlier)
     yield from amounts.changes()
     if amounts.out_of_tries:
         notes.append(f"flips: stopped after {MOST_TRIES} tries of other amounts")
@@ -104,7 +103,7 @@ def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
         podm=context.view.podm(row).id,
         pool=context.view.pools[row].id,
         outcome="chosen" if row == chosen else "fits",
-        score=_score(decision, row),
+        score=decision.score(int(context.evaluation.cost[row])),
         parts=_score_parts(decision, row),
     )
 
@@ -131,23 +130,18 @@ def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
     if len(rows) < 2 or not decision.placed_nodes:
         return None
     first, second = rows[:2]
-    view, first_parts = decision.view, _score_parts(decision, first)
+    view, cost = decision.view, decision.context.evaluation.cost
+    first_score, score = (decision.score(int(cost[row])) for row in (first, second))
     second_parts = {part.weigher: part.part for part in _score_parts(decision, second)}
+    parts = [(one.weigher, one.part) for one in _score_parts(decision, first)]
     differences = [
-        ScoreDifference(
-            weigher=part.weigher, difference=round(part.part - second_parts[part.weigher], 6)
-        )
-        for part in first_parts
+        ScoreDifference(weigher=name, difference=round(part - second_parts[name], 6))
+        for name, part in parts
     ]
     return RunnerUp(
         podm=view.podm(second).id,
         pool=view.pools[second].id,
-        score=_score(decision, second),
-        margin=round(_score(decision, first) - _score(decision, second), 6),
+        score=score,
+        margin=round(first_score - score, 6),
         differences=tuple(sorted(differences, key=lambda one: -abs(one.difference))),
     )
-
-
-def _score(decision: Decision, row: int) -> float:
-    worst = decision.context.bound.worst_cost * COST_SCALE
-    return round(1.0 - int(decision.context.evaluation.cost[row]) / worst, 6) if worst else 1.0

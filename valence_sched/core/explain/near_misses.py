@@ -7,9 +7,11 @@ evaluated again and searched for a fit.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from valence_sched.core.decision import Decision
@@ -36,49 +38,35 @@ class NearMissSearch:
 
     def run(self) -> tuple[NearMiss, ...]:
         """Return the near misses: first those that removing one node resolves, then by nearness."""
-        hardware = list(self._by_hardware())
+        hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         hardware.sort(key=lambda miss: miss.freeing is None)  # stable: else in order of nearness
         if self._fits >= MOST_FITS:
             self.notes.append(f"near misses: the fit of only {MOST_FITS:,} pools was tried")
-        return (*hardware, *self._by_policy())
+        return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
 
     def _by_hardware(self) -> Iterator[NearMiss]:
-        """Yield the nearest of those that only lack free hardware."""
         rows = np.flatnonzero(self._passes_fixed_filters())
         if not len(rows):
             return
         shortfalls = self._missing_share()[rows]
         podms = self.decision.view.podm_of[rows]
-        order = np.lexsort((rows, shortfalls))
         seen_podms = self._chosen_podms()
-        count = 0
-        for index in order.tolist():
+        for index in np.lexsort((rows, shortfalls)).tolist():
             podm, row = int(podms[index]), int(rows[index])
-            if podm in seen_podms:
-                continue
-            seen_podms.add(podm)
-            if self._takes_node(podm):
-                continue
-            yield self._near_miss(podm, row)
-            count += 1
-            if count == MOST_PODMS:
-                return
+            if podm not in seen_podms:
+                seen_podms.add(podm)
+                if not self._takes_node(podm):
+                    yield self._near_miss(podm, row)
 
     def _by_policy(self) -> Iterator[NearMiss]:
         """Yield those that one filter alone rejects, by something else than free hardware."""
         evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
-        seen_podms = self._chosen_podms()
-        count = 0
+        seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
+        other_reasons = evaluation.availability_readers | evaluation.failed_plugins
         for row in np.flatnonzero((~evaluation.verdicts).sum(axis=0) == 1).tolist():
             podm = int(view.podm_of[row])
-            name = self.decision.context.bound.filters[
-                int(evaluation.verdicts[:, row].argmin())
-            ].name
-            if (
-                podm in seen_podms
-                or name in evaluation.availability_readers | evaluation.failed_plugins
-                or self._takes_node(podm)
-            ):
+            name = filters[int(evaluation.verdicts[:, row].argmin())].name
+            if podm in seen_podms or name in other_reasons or self._takes_node(podm):
                 continue
             if self._fits >= MOST_FITS:
                 return
@@ -88,9 +76,6 @@ class NearMissSearch:
             seen_podms.add(podm)
             yield NearMiss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
                        lacks=self._lacks(row))  # fmt: skip
-            count += 1
-            if count == MOST_PODMS:
-                return
 
     def _chosen_podms(self) -> set[int]:
         """Return the podms that were chosen, if all nodes were placed: they lack nothing."""
@@ -99,18 +84,12 @@ class NearMissSearch:
     def _passes_fixed_filters(self) -> Mask:
         """Return per row whether all filters keep it that do not read free capacity."""
         evaluation = self.decision.batch.evaluation
-        passing = np.ones(len(self.decision.view), dtype=bool)
-        for filter_, verdict in zip(self.decision.context.bound.filters, evaluation.verdicts,
-                                    strict=True):  # fmt: skip
-            if (
-                filter_.name not in evaluation.availability_readers
-                or filter_.name in evaluation.failed_plugins
-            ):
-                passing &= verdict
+        readers = evaluation.availability_readers - evaluation.failed_plugins
+        fixed = [filter_.name not in readers for filter_ in self.decision.context.bound.filters]
+        passing: Mask = np.logical_and.reduce(evaluation.verdicts[fixed])
         return passing
 
     def _missing_share(self) -> Floats:
-        """Return per row the sum over the needs of the missing share of each, 0..1."""
         view = self.decision.batch.view
         missing = np.zeros(len(view))
         for need in self.decision.context.request.needs:
@@ -134,12 +113,9 @@ class NearMissSearch:
         return False
 
     def _lacks(self, row: int) -> tuple[Shortfall, ...]:
-        return tuple(
-            Shortfall(
-                filter=one.filter, label=one.label, need=one.need, have=one.have, unit=one.unit
-            )
-            for one in Verdicts(self.decision).reasons(row)
-        )
+        reasons = map(msgspec.structs.asdict, Verdicts(self.decision).reasons(row))
+        names = Shortfall.__struct_fields__
+        return tuple(Shortfall(**{name: reason[name] for name in names}) for reason in reasons)
 
     def _near_miss(self, podm: int, row: int) -> NearMiss:
         view = self.decision.batch.view

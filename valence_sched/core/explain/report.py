@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: decisions as documents, with the evaluations that they were made from in words."""
+"""Reports: decisions as documents, with the evaluations behind them, and the digests in them."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
+from msgspec.structs import replace
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decision import Decision
-from valence_sched.core.digest import digest, inventory_source
 from valence_sched.core.evaluate import funnel
 from valence_sched.core.explain.explain import explain as explain_decision
 from valence_sched.core.explain.unknown_terms import unknown_terms
@@ -15,6 +19,7 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.multi_request import Decisions
 from valence_sched.model.decision import FunnelStep, InventorySummary, Report, Reports
 from valence_sched.model.inventory import to_json
+from valence_sched.view.view import View
 
 
 def decision_report(
@@ -55,10 +60,7 @@ def funnel_steps(decision: Decision, attempt: Attempt | None = None) -> tuple[Fu
         return ()
     context = (attempt or decision.main_attempt).context
     steps = funnel(context.bound, context.evaluation.verdicts, len(context.view))
-    return tuple(
-        FunnelStep(filter=name, came_in=came_in, went_on=went_on)
-        for name, came_in, went_on in steps
-    )
+    return tuple(FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in steps)
 
 
 def decisions_report(decisions: Decisions, *, explain: bool = True) -> Reports:
@@ -85,12 +87,36 @@ def decisions_warnings(decisions: Decisions) -> list[str]:
 
 def _without_placements(report: Report) -> Report:
     """Return the report of a decision that another request has brought to nothing."""
-    return msgspec.structs.replace(
-        report,
-        outcome="nothing_fits",
-        placed=0,
-        placements=(),
-        podms=(),
-        funnel=(),
-        explanation=None,
+    empty: dict[str, Any] = {"placements": (), "podms": (), "funnel": (), "explanation": None}
+    return msgspec.structs.replace(report, outcome="nothing_fits", placed=0, **empty)
+
+
+def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
+    """Return the summary of the inventory that a View was built from, as reports hold it."""
+    return InventorySummary(
+        digest=inventory_digest(view),
+        podms=len(view.podms),
+        pools=len(view),
+        blocks=view.block_count,
+        skipped=tuple(skipped),
     )
+
+
+def inventory_digest(view: View) -> str:
+    """Return a digest of the inventory of a View, from whatever source and whenever it was read."""
+    total = hashlib.blake2b(digest_size=16)
+    order = [kind.sort_key for kind in view.kinds.kinds]
+    for podm, table in zip(view.podms, view.block_tables, strict=True):
+        total.update(to_json(replace(podm, read_at=None)))
+        total.update("\0".join(table.uris).encode())
+        total.update(b"\0".join(order[kind] for kind in table.kinds))
+        total.update(repr((table.slots, table.pools, table.stock_pools)).encode())
+        total.update(to_json(table.stocks))
+        if table.topologies:
+            total.update(to_json(table.topologies))
+    return total.hexdigest()
+
+
+def digest(data: bytes) -> str:
+    """Return a short digest of a document."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -24,9 +24,7 @@ def unknown_device_terms(view: View, request: Request) -> list[str]:
 
     None where an alternative of the request names only known ones: then that one is meant to help.
     """
-    lines = [
-        list(_unknown_in_alternative(view, alternative)) for alternative in request.alternatives
-    ]
+    lines = [list(_unknown_in_alternative(view, one)) for one in request.alternatives]
     return list(dict.fromkeys(itertools.chain.from_iterable(lines))) if all(lines) else []
 
 
@@ -43,7 +41,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
                 yield one_line(f"no {noun} has the {test.attribute} {test.value!r} ({hint})")
     for constraint in alternative.bonds:
         if constraint.place != "zone" and not _is_topology_name(view, constraint.place):
-            hint = suggest(constraint.place, _location_paths(view))
+            hint = suggest(constraint.place, {name for one in _topologies(view) for name in one})
             yield one_line(f"no block tells its place {constraint.place!r} ({hint})")
 
 
@@ -55,19 +53,11 @@ def _hint(value: str, known: Collection[str]) -> str:
 
 
 def _is_topology_name(view: View, name: str) -> bool:
-    is_known = view.memoise(
-        ("is place", name),
-        lambda: any(name in topologies for topologies in _block_topologies(view)),
-    )
-    return bool(is_known)
+    known = view.memoise(("is place", name), lambda: any(name in one for one in _topologies(view)))
+    return bool(known)
 
 
-def _location_paths(view: View) -> set[str]:
-    return {name for topologies in _block_topologies(view) for name in topologies}
-
-
-def _block_topologies(view: View) -> Iterator[Mapping[str, str]]:
-    """Yield the topology of every block that reports any."""
+def _topologies(view: View) -> Iterator[Mapping[str, str]]:
     for table in view.block_tables:
         yield from filter(None, table.topologies or ())
 
@@ -80,27 +70,18 @@ def unknown_terms(view: View, request: Request) -> list[str]:
     devices; and topology names.
     """
     terms = dict.fromkeys(_request_terms(request))
-    lines = [
-        _unknown_line(view, root, name)
-        for root, name in terms
-        if not _is_reported(view, root, name)
-    ]
-    return [
-        *unknown_resources(view, request),
-        *lines,
-        *_unknown_values(view, request),
-        *unknown_device_terms(view, request),
-    ]
+    unknown = [term for term in terms if not _is_reported(view, *term)]
+    lines = [*unknown_resources(view, request), *(_unknown_line(view, *term) for term in unknown)]
+    return [*lines, *_unknown_values(view, request), *unknown_device_terms(view, request)]
 
 
 def unknown_resources(view: View, request: Request) -> list[str]:
     """Return a line for each resource asked for that no pod manager has, with the nearest one."""
-    names = [
-        need.resource for one in request.alternatives for need in one.needs if need.kind == "stock"
-    ]
+    needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
+    names = dict.fromkeys(need.resource for need in needs if need.kind == "stock")
     return [
         one_line(f"no pod manager has a resource named {name!r} ({suggest(name, view.resources)})")
-        for name in dict.fromkeys(names)
+        for name in names
         if name not in view.resources
     ]
 
@@ -131,22 +112,18 @@ def _unknown_line(view: View, root: str, name: str) -> str:
 
 
 def _unknown_values(view: View, request: Request) -> Iterator[str]:
-    """Yield a line for each value of the request that no pod manager has."""
     if request.zone is not None:
         zones = {zone for zone in view.zone.values if zone is not None}
         yield from _unknown_lines("is in the zone", [request.zone], zones)
     if request.locations:
-        yield from _unknown_lines("is at the location", _trim(request.locations), _locations(view))
+        locations = [location.rstrip("/") for location in request.locations]
+        yield from _unknown_lines("is at the location", locations, _locations(view))
     yield from _unknown_names("is in the aggregate", request.aggregates, view.aggregates.values)
     yield from _unknown_names("has the trait", request.traits, view.traits.values)
     for key, names in request.capabilities.items():
         reported = {value for has in view.capabilities.values for value in has.get(key, ())}
         if reported:  # else the key itself is unknown
             yield from _unknown_lines(f"has the capability {key}", names, reported)
-
-
-def _trim(locations: Iterable[str]) -> list[str]:
-    return [location.rstrip("/") for location in locations]
 
 
 def _locations(view: View) -> set[str]:

@@ -44,12 +44,9 @@ class Verdicts:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
         one_row = self.batch.view.take([row])
         reasons: list[Reason] = []
-        for filter_, verdict in zip(
-            self.context.bound.filters, self.batch.evaluation.verdicts, strict=True
-        ):
-            if verdict[row]:
-                continue
-            reasons += self._reasons_of(filter_, one_row)
+        filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
+        for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
+            reasons += [] if passed else self._reasons_of(filter_, one_row)
         if not reasons:
             label, need, have = self.context.fitter.shortfall(self.batch.view, row)
             reasons.append(_reason("fit", label, need, have))
@@ -63,18 +60,16 @@ class Verdicts:
         if filter_.terms is None:
             return [plain]
         try:
-            terms = [
-                term for term in filter_.terms(one_row, self.batch.request) if not term.mask[0]
-            ]
+            terms = filter_.terms(one_row, self.batch.request)
+            failed = [term for term in terms if not term.mask[0]]
         except Exception as error:  # its verdict stands
             text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
             if one_line(text) not in self.batch.evaluation.notes:
                 self.batch.evaluation.notes.append(one_line(text))
             return [plain]
-        return [_reason_from_term(filter_.name, term) for term in terms] or [plain]
+        return [_reason_from_term(filter_.name, term) for term in failed] or [plain]
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
-        """Return the verdict on a podm, by its number."""
         first, last = (int(self.view.first_row[podm]), int(self.view.first_row[podm + 1]))
         passed = int(self.context.evaluation.verdicts[:, first:last].all(axis=0).sum())
         common: dict[str, Any] = {
@@ -89,9 +84,8 @@ class Verdicts:
             verdict = self._fitting_verdict(outcome, row, cost, common)
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
-        cost_, row = min(
-            (int(self.context.evaluation.cost[r]), r) for r in self._rows_with_fit(first, last)
-        )
+        costs = self.context.evaluation.cost
+        cost_, row = min((int(costs[row]), row) for row in self._rows_with_fit(first, last))
         free_now = INFINITE_COST not in (cost_, self.batch.evaluation.cost[row])
         if free_now and self.context.fitter.fit(self.batch.view, row) is not None:
             return self._fitting_verdict("fits", row, cost_, common)
@@ -123,9 +117,8 @@ class Verdicts:
         """Return the pool of a podm that got through most filters before it was rejected."""
         failed = first_failures(self.batch.evaluation.verdicts[:, first:last])
         depth = [math.inf if index < 0 else index for index in failed]
-        return first + max(
-            range(last - first), key=lambda row: (depth[row], self._closeness(first + row))
-        )
+        rows = range(last - first)
+        return first + max(rows, key=lambda row: (depth[row], self._closeness(first + row)))
 
     def _closeness(self, row: int) -> float:
         """Return how many of the needs a pool's free blocks and stocks meet, as a sum of shares."""

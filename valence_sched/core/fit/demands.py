@@ -32,7 +32,6 @@ class Demand(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return the labels of its needs."""
         return " and ".join(need.label for need in self.needs)
 
 

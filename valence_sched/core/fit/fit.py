@@ -180,7 +180,6 @@ class Fitter:
         return useful
 
     def _most_useful(self, kind: int, pool: Pool) -> int:
-        """Return how many blocks of a kind a node of a pool could use at most."""
         pairs = zip(self.demands, self.gives(kind), strict=True)
         useful = [-(-demand.amount // give) for demand, give in pairs if give]
         least = least_blocks(pool.limits).items()

@@ -54,9 +54,8 @@ def cheaper_cover(
     """
     if not any(demand):
         return ([0] * len(items) if ceiling is None or ceiling > 0 else None), 0
-    search = _BranchAndBound(
-        items, tuple(demand), ceiling, IMPROVE_STATES if states is None else states
-    )
+    most = IMPROVE_STATES if states is None else states
+    search = _BranchAndBound(items, tuple(demand), ceiling, most)
     search.run(tuple(demand), tuple(caps))
     if search.best is None:
         return None, search.states
@@ -82,9 +81,8 @@ class _BranchAndBound:
         self, items: Sequence[Item], demand: tuple[int, ...], ceiling: int | None, most: int
     ) -> None:
         self.demands = range(len(demand))
-        self.order = sorted(
-            range(len(items)), key=lambda position: _price_per_share(items[position], demand)
-        )
+        prices = [_price_per_share(item, demand) for item in items]
+        self.order = sorted(range(len(items)), key=prices.__getitem__)
         self.items = [items[position] for position in self.order]
         self.best: tuple[int, ...] | None = None
         self.ceiling = ceiling  # a cover must cost less; the best one so far, once there is one
@@ -153,20 +151,14 @@ class _BranchAndBound:
                 continue
             pairs = zip(demand, item.gives, strict=True)
             unmet = tuple([d - number * g if d > number * g else 0 for d, g in pairs])
-            room = tuple(
-                [cap - number if index in item.caps else cap for index, cap in enumerate(caps)]
-            )
-            yield number, unmet, room, price
+            left = [cap - number if index in item.caps else cap for index, cap in enumerate(caps)]
+            yield number, unmet, tuple(left), price
 
     def _can_improve(
         self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> bool:
-        rest, unit, rooms = (
-            self.remaining_gifts[position],
-            self.least_unit_price[position],
-            self.cap_room(caps),
-        )
-        floor = 0.0
+        rest, unit = self.remaining_gifts[position], self.least_unit_price[position]
+        rooms, floor = self.cap_room(caps), 0.0
         for j in self.demands:
             if demand[j]:
                 if _most_given(rest[j], rooms) < demand[j]:
@@ -179,7 +171,6 @@ class _BranchAndBound:
         return [min([caps[index] for index in group]) if group else None for group in self.groups]
 
     def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
-        """Return how many of an item could help at most."""
         helpful = max([-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g], default=0)
         return max(0, min([item.available, helpful, *[caps[index] for index in item.caps]]))
 

@@ -98,11 +98,8 @@ class _AllocationSearch:
         return _Level(stocks, total, iter(_choices(stocks, self.amounts[depth])), state)
 
     def _is_pruned(self, total: float) -> bool:
-        if self.best is None:
-            return False
-        return (
-            self.states > IMPROVE_STATES or self.best_total <= self.least or total > self.best_total
-        )
+        enough = self.states > IMPROVE_STATES or self.best_total <= self.least
+        return self.best is not None and (enough or total > self.best_total)
 
 
 def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
@@ -119,6 +116,7 @@ def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
 
 
 AmountsByResource = Mapping[str, list[float]]
+Allocated = list[StockAmount] | None  # None where there is too little
 
 
 def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
@@ -130,9 +128,7 @@ def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
     return by_resource
 
 
-def allocate_in_pool(
-    view: View, row: int, by_resource: AmountsByResource
-) -> list[StockAmount] | None:
+def allocate_in_pool(view: View, row: int, by_resource: AmountsByResource) -> Allocated:
     """Return how much of which stock of the podm pool ``row`` gives; None when it cannot."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     grants: list[StockAmount] = []

@@ -34,14 +34,14 @@ from valence_sched.core.fit.topology_groups import (
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.blocks import TopologyValues
+from valence_sched.view.blocks import KindAndTopology
 from valence_sched.view.view import View
 
 #: States visited, over all cases, in search of a cheaper node once one is known.
 IMPROVE_STATES = 20_000
 MOST_ANSWERS = 10_000  # offers whose blocks are remembered per request
 
-BlocksByTopology = dict[tuple[int, TopologyValues], int]  # blocks of each kind and topology
+BlocksByTopology = dict[KindAndTopology, int]  # blocks of each kind and topology
 
 
 @dataclass(slots=True)
@@ -61,13 +61,11 @@ class TopologyFitter:
     ) -> TopologyFitter:
         """Prepare; a constraint on the pool, which all blocks of a node share, requires nothing."""
         constraints = tuple(constraint for constraint in bonds if constraint.place != "zone")
-        return cls(
-            TopologyRules(tuple(n for n in needs if n.kind != "stock"), constraints, demands, kinds)
-        )
+        device_needs = tuple(need for need in needs if need.kind != "stock")
+        return cls(TopologyRules(device_needs, constraints, demands, kinds))
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Return the topology domains that the constraints name."""
         return self.rules.domains
 
     def cheapest_blocks(self, view: View, row: int) -> BlocksByTopology | None:
@@ -133,10 +131,8 @@ class TopologySearch:
         problem = self.rules.cover_problem(case, self.groups, self.pool)
         states_left = self.most - self.states
         is_open = len(case.assigned) < len(self.rules.same)
-        limit = 0 if is_open and self.price is None else states_left
-        counts, states = cheaper_cover(
-            problem.items, problem.amounts, problem.caps, self.price, limit
-        )
+        limit, items = 0 if is_open and self.price is None else states_left, problem.items
+        counts, states = cheaper_cover(items, problem.amounts, problem.caps, self.price, limit)
         if self.price is not None:
             self.states += 1 + states
         if counts is None:
@@ -176,9 +172,8 @@ class TopologySearch:
             for number, constraint in enumerate(self.rules.apart):
                 value = self.groups[use.group].values[self.rules.domain_index(constraint)]
                 if count and value is not None:
-                    used.setdefault((number, value), set()).update(
-                        use.serves.intersection(constraint.of)
-                    )
+                    names = used.setdefault((number, value), set())
+                    names.update(use.serves.intersection(constraint.of))
         return min((key for key, names in used.items() if len(names) > 1), default=None)
 
     def _resolutions(self, case: TopologyCase, number: int, value: int) -> Iterator[TopologyCase]:
@@ -192,39 +187,26 @@ class TopologySearch:
         names = case.allowed_names.get((number, value), tuple(dict.fromkeys(constraint.of)))
         for index, name in enumerate(names):
             allowed = {(number, other): names[index:] for other in interchangeable} if index else {}
-            yield case._replace(
-                allowed_names={**case.allowed_names, **allowed, (number, value): (name,)}
-            )
+            allowed[number, value] = (name,)
+            yield case._replace(allowed_names={**case.allowed_names, **allowed})
 
     def _interchangeable(self, case: TopologyCase, domain: int, value: int) -> list[int]:
         """Return the values that are interchangeable with this one: equal blocks, equal rules."""
-        apart = [
-            n
-            for n, constraint in enumerate(self.rules.apart)
-            if self.rules.domain_index(constraint) == domain
-        ]
-        assigned = self._assigned(case, domain)
+        domains = map(self.rules.domain_index, self.rules.apart)
+        apart = [number for number, other in enumerate(domains) if other == domain]
+        assigned, blocks = self._assigned(case, domain), self._blocks_by_value[domain]
 
         def signature(value: int) -> Hashable:
             allowed = tuple(case.allowed_names.get((number, value)) for number in apart)
-            return (
-                self._blocks_by_value[domain][value],
-                allowed,
-                value if value in assigned else None,
-            )
+            return blocks[value], allowed, value if value in assigned else None
 
-        own_signature = signature(value)
-        return [
-            other
-            for other in self._blocks_by_value[domain]
-            if other != value and signature(other) == own_signature
-        ]
+        own = signature(value)
+        return [other for other in blocks if other != value and signature(other) == own]
 
     def _assigned(self, case: TopologyCase, domain: int) -> set[int]:
-        pairs = zip(self.rules.same, case.assigned, strict=False)
-        return {
-            value for constraint, value in pairs if self.rules.domain_index(constraint) == domain
-        }
+        domains = map(self.rules.domain_index, self.rules.same)
+        pairs = zip(domains, case.assigned, strict=False)
+        return {value for other, value in pairs if other == domain}
 
 
 def topology_shortfall(
@@ -233,22 +215,18 @@ def topology_shortfall(
     """Return the constraint that a pool cannot satisfy: a label, the number needed, the most."""
     for constraint in rules.bonds:
         for need in rules.needs:
-            if need_name(need) in constraint.of and (
-                shortfall := _constraint_shortfall(rules, groups, constraint, need)
-            ):
-                return shortfall
+            if need_name(need) in constraint.of:
+                shortfall = _constraint_shortfall(rules, groups, constraint, need)
+                if shortfall:
+                    return shortfall
     for constraint in rules.bonds:
         alone = TopologyRules(rules.needs, (constraint,), rules.demands, rules.kinds)
         domain = rules.domain_index(constraint)
         projected = tuple(group._replace(values=(group.values[domain],)) for group in groups)
         if TopologySearch(alone, projected, pool).run() is None:
             labels = [need.label for need in rules.needs if need_name(need) in constraint.of]
-            where = (
-                f"on one {constraint.place}"
-                if constraint.relation == "same"
-                else f"apart by {constraint.place}"
-            )
-            return f"{' and '.join(labels)} {where}", 1, 0
+            where = "on one" if constraint.relation == "same" else "apart by"
+            return f"{' and '.join(labels)} {where} {constraint.place}", 1, 0
     return None
 
 

@@ -55,7 +55,6 @@ class CoverProblem(NamedTuple):
 
     @property
     def items(self) -> list[Item]:
-        """Return the items of the cover."""
         return [use.item for use in self.uses]
 
 
@@ -81,18 +80,16 @@ class TopologyRules:
         self.single_apart = [constraint for constraint in apart if len(set(constraint.of)) == 1]
 
     def domain_index(self, constraint: TopologyConstraint) -> int:
-        """Return the position of a constraint's domain among the domains."""
         return self.domains.index(constraint.place)
 
     def device_gives(self, kind: int) -> list[dict[Need, int]]:
         """Return what each device line of a kind gives to the needs, where it gives anything."""
         gives = self._device_gives.get(kind)
         if gives is None:
-            gives = [
-                {need: n for need in self.needs if (n := device_amount(need, *line))}
-                for line in self.kinds.devices_of(kind)
-            ]
-            gives = self._device_gives[kind] = [line for line in gives if line]
+            lines = self.kinds.devices_of(kind)
+            amounts = ({need: device_amount(need, *line) for need in self.needs} for line in lines)
+            useful = ({need: n for need, n in line.items() if n} for line in amounts)
+            gives = self._device_gives[kind] = [line for line in useful if line]
         return gives
 
     def cover_problem(
@@ -117,12 +114,10 @@ class TopologyRules:
             for gives, device_choice, serves in block_uses:
                 own_caps: list[tuple[int, ...]] = list(self._device_caps(group, device_choice))
                 number = 1 if own_caps else group.number
-                if len(block_uses) > 1:
-                    own_caps.append((index,))
-                for cap in own_caps:
-                    if cap not in shared:
-                        shared[cap] = len(caps)
-                        caps.append(group.number if cap == (index,) else 1)
+                own_caps += [(index,)] if len(block_uses) > 1 else []
+                for cap in (one for one in own_caps if one not in shared):
+                    shared[cap] = len(caps)
+                    caps.append(group.number if cap == (index,) else 1)
                 caps_used = tuple(sorted((*item_caps, *(shared[cap] for cap in own_caps))))
                 uses.append(BlockUse(index, serves, Item(number, price, gives, caps_used)))
         return CoverProblem(uses, [d.amount for d in self.demands] + list(least.values()), caps)
@@ -142,45 +137,28 @@ class TopologyRules:
         lines = self.device_gives(group.kind)
         seen = set()
         for chosen_names in self._name_choices(group):
-            accepted = {
-                need
-                for line in lines
-                for need in line
-                if self._accepts(case, group, need, chosen_names)
-            }
-            for device_choice in self._device_choices(lines, accepted):
-                gives = tuple(
-                    self._gives(demand, lines, accepted, device_choice) for demand in self.demands
-                )
-                key = (gives, frozenset(device_choice))
-                if key not in seen:
+            offered = set(itertools.chain.from_iterable(lines))
+            accepted = {one for one in offered if self._accepts(case, group, one, chosen_names)}
+            names = {name for name in map(need_name, accepted) if not self._is_single_apart(name)}
+            for choice in self._device_choices(lines, accepted):
+                gives = tuple(self._gives(one, lines, accepted, choice) for one in self.demands)
+                if (key := (gives, frozenset(choice))) not in seen:
                     seen.add(key)
-                    names = {
-                        name for name in map(need_name, accepted) if not self._is_single_apart(name)
-                    }
-                    yield gives, device_choice, frozenset({*names, *device_choice})
+                    yield gives, choice, frozenset({*names, *choice})
 
     def _name_choices(self, group: BlockGroup) -> Iterator[dict[int, str]]:
         """Yield the name that may use a block without a value, by number of the constraint."""
-        unreported = [
-            n
-            for n, constraint in enumerate(self.apart)
-            if group.values[self.domain_index(constraint)] is None
-        ]
+        values = [group.values[self.domain_index(constraint)] for constraint in self.apart]
+        unreported = [number for number, value in enumerate(values) if value is None]
         for names in itertools.product(*(self.apart[number].of for number in unreported)):
             yield dict(zip(unreported, names, strict=True))
 
     def _accepts(
         self, case: TopologyCase, group: BlockGroup, need: Need, chosen_names: dict[int, str]
     ) -> bool:
-        """Return whether devices of a group may count for a need."""
         name = need_name(need)
-        for constraint in self.bonds:
-            if (
-                name in constraint.of
-                and group.values[self.domain_index(constraint)] is None
-                and (need.unknown == "reject")
-            ):
+        for constraint in self.bonds if need.unknown == "reject" else ():
+            if name in constraint.of and group.values[self.domain_index(constraint)] is None:
                 return False
         for constraint, assigned in zip(self.same, case.assigned, strict=False):
             value = group.values[self.domain_index(constraint)]
@@ -188,14 +166,12 @@ class TopologyRules:
                 return False
         for number, constraint in enumerate(self.apart):
             value = group.values[self.domain_index(constraint)]
-            if name in constraint.of:
-                names = (
-                    (chosen_names[number],)
-                    if value is None
-                    else (case.allowed_names.get((number, value), constraint.of))
-                )
-                if name not in names:
-                    return False
+            if name not in constraint.of:
+                continue
+            if value is None and name != chosen_names[number]:
+                return False
+            if value is not None and name not in case.allowed_names.get((number, value), [name]):
+                return False
         return True
 
     def _device_choices(
@@ -222,11 +198,10 @@ class TopologyRules:
         total = 0
         for number, line in enumerate(lines):
             needs = [need for need in demand.needs if need in line and need in accepted]
-            most = max(
-                (line[n] for n in needs if not self._is_single_apart(need_name(n))), default=0
-            )
+            free = [line[one] for one in needs if not self._is_single_apart(need_name(one))]
             chosen = {name for name in map(need_name, needs) if device_choice.get(name) == number}
-            total += most or min(len(chosen), max((line[n] for n in needs), default=0))
+            most = max((line[one] for one in needs), default=0)
+            total += max(free, default=0) or min(len(chosen), most)
         return total
 
     def _is_single_apart(self, name: str) -> bool:

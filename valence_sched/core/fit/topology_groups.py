@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.blocks import TopologyValues
+from valence_sched.view.blocks import KindAndTopology, TopologyValues
 
 ValueNumbers = tuple[int | None, ...]  # numbers of the domain values, None where unreported
 
@@ -28,11 +28,11 @@ class BlockOffer(NamedTuple):
     """The groups of a pool in a stable order, and their kinds and domain values."""
 
     groups: tuple[BlockGroup, ...]
-    keys: tuple[tuple[int, TopologyValues], ...]
+    keys: tuple[KindAndTopology, ...]
 
 
 def block_offer(
-    free: Mapping[tuple[int, TopologyValues], int],
+    free: Mapping[KindAndTopology, int],
     kinds: BlockKinds,
     useful: Callable[[int], int],
     most: int,
@@ -51,7 +51,7 @@ def block_offer(
     for domain in range(width):
         surplus = _surplus_values([group for group, _ in pairs], domain, most)
         pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
-    pairs.sort(key=lambda pair: (kinds.kinds[pair[0].kind].sort_key, _sort_key(pair[0].values)))
+    pairs.sort(key=lambda pair: _sort_key(pair[0], kinds))
     return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
 
 
@@ -67,7 +67,7 @@ def blocks_by_value(groups: Iterable[BlockGroup], domain: int) -> dict[int, Hash
 
 
 def _number_values(
-    counts: Mapping[tuple[int, TopologyValues], int], domain: int, kinds: BlockKinds
+    counts: Mapping[KindAndTopology, int], domain: int, kinds: BlockKinds
 ) -> dict[str, int]:
     blocks: dict[str, list[tuple[bytes, int]]] = {}
     for (kind, values), number in counts.items():
@@ -79,10 +79,8 @@ def _number_values(
 
 
 def _to_numbers(values: TopologyValues, numbers: list[dict[str, int]]) -> ValueNumbers:
-    return tuple(
-        None if value is None else table[value]
-        for value, table in zip(values, numbers, strict=True)
-    )
+    pairs = zip(values, numbers, strict=True)
+    return tuple(None if value is None else table[value] for value, table in pairs)
 
 
 def _surplus_values(groups: list[BlockGroup], domain: int, most: int) -> set[int | None]:
@@ -95,5 +93,6 @@ def _surplus_values(groups: list[BlockGroup], domain: int, most: int) -> set[int
     return surplus
 
 
-def _sort_key(values: ValueNumbers) -> tuple[int, ...]:
-    return tuple(-1 if value is None else value for value in values)
+def _sort_key(group: BlockGroup, kinds: BlockKinds) -> tuple[bytes, tuple[int, ...]]:
+    numbers = tuple(-1 if value is None else value for value in group.values)
+    return kinds.kinds[group.kind].sort_key, numbers

@@ -13,9 +13,9 @@ from tests.unit.core.deciders import cpu, engine, gpu
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
-from valence_sched.core.explain import weight_sensitivity
-from valence_sched.core.explain.amount_sensitivity import AmountSearch
+from valence_sched.core.explain import sensitivity
 from valence_sched.core.explain.explain import explain
+from valence_sched.core.explain.sensitivity import AmountSearch
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
@@ -92,7 +92,7 @@ class TestWeights(unittest.TestCase):
 
     def test_the_smallest_change_comes_first(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
-        sizes = [weight_sensitivity.relative_size(change) for change in explain(decision).flips]
+        sizes = [sensitivity.relative_size(change) for change in explain(decision).flips]
         self.assertEqual(sorted(sizes), sizes)
 
     def test_a_weight_that_counts_for_nothing_may_be_raised_from_0(self):
@@ -119,9 +119,7 @@ class TestWeights(unittest.TestCase):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
         context = decision.context
         mine = decision.batch.nodes[0].chosen.row
-        self.assertIsNone(
-            weight_sensitivity._verify(context, mine, 0, context.bound.weighers[0].weight)
-        )
+        self.assertIsNone(sensitivity._verify(context, mine, 0, context.bound.weighers[0].weight))
 
     def test_drawn_lots_are_told_and_no_weight_is_blamed(self):
         decision = decided(two_wishes(1, 1, pick=Pick(2)), request(CORES), *self.podms)
