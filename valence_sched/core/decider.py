@@ -35,7 +35,7 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request, sealed
 from valence_sched.view.builder import ViewBuilder
-from valence_sched.view.evaluate import check_amounts
+from valence_sched.view.expression import check_amounts
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from valence_sched.errors import one_line
 from valence_sched.model.expression import conjuncts
 from valence_sched.model.request import Request
-from valence_sched.view.evaluate import reported_values, truth_values
+from valence_sched.view.expression import reported_values, truth_values
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View

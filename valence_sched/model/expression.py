@@ -12,7 +12,7 @@
 
 An argument is a text, a number, true or false; a text that begins with ``$`` is a path, as in
 ``$facts.year``, and ``$$`` at the front stands for the character itself.
-:mod:`valence_sched.view.evaluate` documents how values compare.
+:mod:`valence_sched.view.expression` documents how values compare.
 
 The language is that of the JSON filter of Nova's zone-aware scheduler of 2011, with ``!=`` added
 and two of its mistakes left out: its ``not`` answered with a list, and its 0 was a missing value.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from valence_sched.store.faults import is_disconnect, is_retryable, store_error
+from valence_sched.store.database_errors import is_disconnect, is_retryable, store_error
 from valence_sched.store.url import StoreUrl
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from valence_sched.store import expiry, podms, registry, schema, tables
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Database, WorkCounts
+from valence_sched.store.database_errors import RowRefused
 from valence_sched.store.expiry import PurgeCounts, purge
-from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded racks, and what is read from them once something in them is other."""
 
+import copy
 import random
 
 from tests.unit.drivers.files.test_tree import documents_of, read_map
@@ -55,6 +56,6 @@ class Rack:
             while isinstance(spot, dict | list) and spot:
                 key = rng.choice(list(spot)) if isinstance(spot, dict) else rng.randrange(len(spot))
                 if not isinstance(spot[key], dict | list) or rng.random() < 0.3:
-                    spot[key] = rng.choice(others)
+                    spot[key] = copy.deepcopy(rng.choice(others))  # or a document could hold itself
                     break
                 spot = spot[key]

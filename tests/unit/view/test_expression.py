@@ -11,7 +11,7 @@ from tests.unit.core.deciders import cpu, gpu
 from valence_sched.errors import UnknownName
 from valence_sched.model.expression import parse_expression
 from valence_sched.testing import view
-from valence_sched.view.evaluate import check_amounts, reported_values, truth_values
+from valence_sched.view.expression import check_amounts, reported_values, truth_values
 
 YES, NO, UNKNOWN = 1, -1, 0
 TALL = {
