@@ -35,19 +35,30 @@ class Attempt:
 
 def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
     """Place the nodes of a request; of a group that stays together, where most of them fit."""
-    best = tried = Attempt(context, schedule(context))
+
+    def attempt(open_rows: Mask | None = None) -> list[Attempt]:
+        narrowed = context if open_rows is None else with_anchor_rows(context, open_rows)
+        return [Attempt(narrowed, schedule(narrowed))]
+
+    return _best_by_anchor(context, attempt)[0]
+
+
+def _best_by_anchor(
+    context: EvaluationContext, attempt: Callable[..., list[Attempt]]
+) -> list[Attempt]:
+    """Return the attempts by the anchor at which most nodes fit; tried in the order of cost."""
+    best = attempts = attempt()
     if not needs_anchor(context.request):
         return best
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
-        nodes = tried.batch.nodes
+        nodes = [node for one in attempts for node in one.batch.nodes]
         if len(nodes) in (0, context.request.count):
             break
         open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
-        narrowed = with_anchor_rows(context, open_rows)
-        tried = Attempt(narrowed, schedule(narrowed))
-        if len(tried.batch.nodes) > len(best.batch.nodes):
-            best = tried
+        attempts = attempt(open_rows)
+        if _count_nodes(attempts) > _count_nodes(best):
+            best = attempts
     return best
 
 
@@ -82,19 +93,9 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
     Where a group that must stay together does not fit where one alternative fits best, the next
     anchors are tried with all alternatives, as :func:`try_anchors` does with one.
     """
-    best = attempts = _try_in_order(context, schedule)
-    if not context.request.fallbacks or not needs_anchor(context.request):
-        return best
-    open_rows = np.ones(len(context.view), dtype=bool)
-    for _ in range(MOST_ANCHORS):
-        nodes = [node for attempt in attempts for node in attempt.batch.nodes]
-        if len(nodes) in (0, context.request.count):
-            break
-        open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
-        attempts = _try_in_order(context, schedule, open_rows)
-        if _count_nodes(attempts) > _count_nodes(best):
-            best = attempts
-    return best
+    if not context.request.fallbacks:
+        return _try_in_order(context, schedule)
+    return _best_by_anchor(context, functools.partial(_try_in_order, context, schedule))
 
 
 def _try_in_order(
@@ -124,10 +125,8 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 def _next_context(last: Attempt, alternative: Alternative, count: int) -> EvaluationContext:
     """Return the context of an alternative on what the last one left, with its group state."""
-    needs, bonds = alternative.needs, alternative.bonds
-    request = msgspec.structs.replace(
-        last.batch.request, needs=needs, bonds=bonds, count=count, min_count=None
-    )
+    needs, bonds, before = alternative.needs, alternative.bonds, last.batch.request
+    request = msgspec.structs.replace(before, needs=needs, bonds=bonds, count=count, min_count=None)
     return context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
                       other_nodes=last.context.other_nodes)  # fmt: skip
 

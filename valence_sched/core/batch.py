@@ -64,8 +64,7 @@ def place(
     Each node is chosen as if those before it had been composed. The shared view is never
     written: an overlay takes the nodes, and only the rows of the podm that gave blocks are
     evaluated again, several podms at a time (``lookahead``). Plug-ins that read the group state of
-    the request evaluate every row again. ``cost_listener`` is called with the rows whose costs
-    may have changed.
+    the request evaluate every row again. ``cost_listener`` gets the rows whose costs may change.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -97,7 +96,6 @@ def place(
 
 
 def _spare_alternates(context: EvaluationContext) -> int:
-    """Return how many alternates to find for each node beyond those that are asked for."""
     request, others = context.request, context.request.count - 1 + context.other_nodes
     ruled = request.group is not None and request.group.hard
     return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)

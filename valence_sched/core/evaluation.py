@@ -29,8 +29,7 @@ class Evaluation:
     ``INFINITE_COST`` where a filter rejects.
     ``availability_readers`` names the plug-ins that read free capacity: depletion can change only
     their answers. ``group_state_readers`` names those that read the group state: a placed node can
-    change their answers for any pool. ``failed_plugins`` are not called again: for one decision
-    they fail throughout.
+    change their answers for any pool. ``failed_plugins`` are not called again in one decision.
     """
 
     filter_verdicts: Sequence[Mask] | Mask

@@ -109,11 +109,8 @@ def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collectio
 
 def _counts_by(use: BoundFilter | BoundWeigher) -> set[str | None]:
     """Return how a plug-in counts nodes; None stands for another way to look at them."""
-    return {
-        declared.counts_by
-        for declared in use.reads
-        if not GROUP_STATE_FIELDS.isdisjoint(declared.fields)
-    } or {None}
+    reads = (one for one in use.reads if not GROUP_STATE_FIELDS.isdisjoint(one.fields))
+    return {one.counts_by for one in reads} or {None}
 
 
 def _members(view: View, group: Group, nodes: CountByPodm) -> dict[str, dict[str, int]]:
@@ -131,11 +128,11 @@ def _members(view: View, group: Group, nodes: CountByPodm) -> dict[str, dict[str
 
 def _open_values(view: View, group: Group, eligible: Mask) -> dict[str, tuple[str, ...]]:
     podms = [view.podms[podm] for podm in sorted(set(view.podm_of[eligible].tolist()))]
-    values = {
-        rule.over: {value for podm in podms for value in domain_values(podm, rule.over)}
-        for rule in group.spread
-    }
-    return {domain: tuple(sorted(some)) for domain, some in values.items()}
+    open_values: dict[str, tuple[str, ...]] = {}
+    for domain in (rule.over for rule in group.spread):
+        values = {value for podm in podms for value in domain_values(podm, domain)}
+        open_values[domain] = tuple(sorted(values))
+    return open_values
 
 
 def _count_nodes(view: View) -> _NodeCounts:
@@ -153,8 +150,7 @@ def substitute_rows(
 ) -> set[int]:
     """Return those of ``rows`` that keep the rules of the group in place of another row.
 
-    ``with_all_members`` is the request with a group state that counts all its nodes, the replaced
-    one included.
+    ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
     """
     state = _without_member(with_all_members, context.view.podm(replaced_row))
     request = msgspec.structs.replace(context.request, company=state)

@@ -27,8 +27,7 @@ class Ledger:
     """A snapshot that is used up and given back; the View that it began with is not touched.
 
     Evaluations are cached, and only the rows of podms that changed since are evaluated again. A
-    context shows the ledger as it is when the context is made, so decide on it before the next
-    node is taken.
+    context shows the ledger as it is when made, so decide on it before the next node is taken.
     """
 
     def __init__(self, view: View, most: int = MOST_EVALUATIONS) -> None:

@@ -59,9 +59,8 @@ class Lookahead:
         #: such plug-ins are called with a view on which no pod is one node ahead
         self._reads_both = bool(group_readers & self.evaluation.availability_readers)
         #: then the group state of the next node can be evaluated ahead, too
-        self._own_podm_only = not self._reads_both and affects_own_podm_only(
-            context.request, context.bound, group_readers
-        )
+        own_only = affects_own_podm_only(context.request, context.bound, group_readers)
+        self._own_podm_only = own_only and not self._reads_both
         self._weights = row_weights(context.view, context.bound) if group_readers else None
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
         self._count_ahead = 1
@@ -111,9 +110,8 @@ class Lookahead:
         """Evaluate every row again with the present group state; return which costs changed."""
         context, evaluation = self._context, self.evaluation
         view = self.view.without_memo() if self._reads_both else context.view
-        changed = reevaluate_group_state(
-            view, self.request, context.bound, evaluation, context.strict
-        )
+        bound, strict = context.bound, context.strict
+        changed = reevaluate_group_state(view, self.request, bound, evaluation, strict)
         changed[first:last] = True
         rows = changed.nonzero()[0]
         part = evaluation.select(rows)

@@ -63,7 +63,7 @@ def decide_all(
     schedule: Schedule,
     skipped: Sequence[str] = (),
 ) -> Decisions:
-    """Decide on requests in order, up to the first for which fewer nodes fit than it must have."""
+    """Decide on requests in order, up to the first that fails."""
     ledger = Ledger(view)
     decisions = Decisions(requests, view, skipped)
     earlier: list[tuple[Request, int]] = []

@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from valence_sched.model.request import Request
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
-from valence_sched.view.view import View
+from valence_sched.view.view import Labels, View
 
 
 @reads("capabilities")
 @terms
 def capabilities(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that have, for every key asked for, one of the asked values."""
+    has, codes = view.capabilities.values, view.capabilities.codes
     for key, values in request.capabilities.items():
-        holds = view.capabilities.where(_offers(key, set(values)))
+        offered = Labels([one.get(key, ()) for one in has], codes)
+        holds = offered.where(lambda some, own=frozenset(values): not own.isdisjoint(some))  # type: ignore[misc]
         yield Term(f"capability {key}", ";".join(values), view.capabilities, holds=holds)
-
-
-def _offers(key: str, values: set[str]) -> Callable[[Mapping[str, tuple[str, ...]]], bool]:
-    return lambda has: not values.isdisjoint(has.get(key, ()))

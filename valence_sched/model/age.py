@@ -15,11 +15,7 @@ _AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
 def parse_age(text: str) -> float:
-    """Parse ``90``, ``30s``, ``10m``, ``2h`` or ``1d`` into seconds.
-
-    Raises:
-        ValueError: the text is none of these.
-    """
+    """Parse ``90``, ``30s``, ``10m``, ``2h`` or ``1d`` into seconds; ValueError for other texts."""
     match = _AGE_PATTERN.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is no age such as 30s, 10m, 2h or 1d")
@@ -35,8 +31,7 @@ def format_age(seconds: float) -> str:
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     """Return how many seconds ago a timestamp was; None if it is missing or invalid.
 
-    A timestamp without a zone is UTC. One that is ahead of ``now`` by more than clocks differ is
-    invalid.
+    Without a zone it is UTC. One that is ahead of ``now`` by more than clocks differ is invalid.
     """
     if read_at is None:
         return None

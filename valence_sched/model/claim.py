@@ -65,8 +65,7 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
 class Claim(Noun, frozen=True, kw_only=True):
     """A claim; times are seconds since 1970 by the clock of the database.
 
-    ``content`` is a digest of the request, so that one idempotency ``key`` cannot be used for two
-    different requests.
+    ``content`` is a digest of the request: an idempotency ``key`` is for one request only.
     """
 
     id: Name

@@ -47,11 +47,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Convert plain lists and maps to ``type_``; numbers may be text, as old flavors have them.
-
-    Raises:
-        InputError: as for :func:`decode`.
-    """
+    """Convert plain lists and maps to ``type_``, numbers also from text; errors as for decoding."""
     try:
         return msgspec.convert(value, type_, strict=False)
     except msgspec.ValidationError as error:
@@ -63,8 +59,7 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
 def load_yaml(data: bytes, file: str) -> Any:
     """Load YAML (and so JSON) that a human wrote as plain lists and maps.
 
-    Aliases and duplicate keys are refused: an alias can grow without bound, a duplicate key loses
-    a value.
+    Refused are aliases, which can grow without bound, and duplicate keys, which lose a value.
 
     Raises:
         InputError: the file is too large, or not such YAML.

@@ -23,8 +23,7 @@ class CustomResource(Noun, frozen=True, kw_only=True):
 
     The amount is the entry of the pod manager's id or name in ``podms``, else the number in its
     ``fact``, else ``total``; a pod manager without any of these has none of the resource.
-    ``used_fact`` names the fact that says how much is in use. ``min``, ``max`` and ``step`` are
-    those of a stock.
+    ``used_fact`` names the fact that says how much is in use; the rest is as of a stock.
     """
 
     name: Name

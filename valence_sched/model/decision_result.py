@@ -21,11 +21,7 @@ MAX_LISTED_PODMS = 50  # how many pod managers a decision lists unless every one
 
 
 class PodmDetail(Struct, frozen=True, kw_only=True):
-    """What is known of one pod manager beside its verdict.
-
-    ``candidate`` is the node that its best pool would have made, ``reasons`` is everything that
-    speaks against it.
-    """
+    """The node that the best pool of a pod manager would make, and every reason against it."""
 
     candidate: Candidate | None = None
     reasons: tuple[Reason, ...] = ()

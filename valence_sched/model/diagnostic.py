@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 Kind = Literal["skipped", "unread", "remark"]
@@ -20,36 +19,20 @@ class Diagnostic(NamedTuple):
     text: str
 
 
-class Diagnostics:
-    """Collects diagnostics in the order in which they were found."""
-
-    def __init__(self) -> None:
-        self._diagnostics: list[Diagnostic] = []
-
-    def __iter__(self) -> Iterator[Diagnostic]:
-        return iter(self._diagnostics)
-
-    def __len__(self) -> int:
-        return len(self._diagnostics)
+class Diagnostics(list[Diagnostic]):
+    """Diagnostics in the order in which they were found."""
 
     def skip(self, text: object) -> None:
         """Note that a document was left out; ``text`` is the line or the error about it."""
-        self._diagnostics.append(Diagnostic("skipped", str(text)))
+        self.append(Diagnostic("skipped", str(text)))
 
     def unread(self, text: str) -> None:
-        self._diagnostics.append(Diagnostic("unread", text))
+        self.append(Diagnostic("unread", text))
 
     def remark(self, text: str) -> None:
         """Note something doubtful that left nothing out."""
-        self._diagnostics.append(Diagnostic("remark", text))
-
-    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self._diagnostics.extend(diagnostics)
-
-    def clear(self) -> None:
-        """Forget everything: in interactive mode another command follows this one."""
-        self._diagnostics.clear()
+        self.append(Diagnostic("remark", text))
 
     def lines(self, *kinds: Kind) -> list[str]:
         """Return the texts of these kinds, of all without a kind, in order."""
-        return [one.text for one in self._diagnostics if not kinds or one.kind in kinds]
+        return [one.text for one in self if not kinds or one.kind in kinds]

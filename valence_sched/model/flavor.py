@@ -9,19 +9,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from valence_sched.model import flavor_properties as specs
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor_properties import (
-    AcceleratorSpec,
-    CpuSpec,
-    DeviceGroupSpec,
-    DriveSpec,
-    MemoryModuleSpec,
-    MemorySpec,
-    NicSpec,
-    ProcessorSpec,
-    Properties,
-    Word,
-)
+from valence_sched.model.flavor_properties import DeviceGroupSpec, Properties, Word
 from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 from valence_sched.model.request import NameRequirements
@@ -119,8 +109,9 @@ def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str
 def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
     if properties.processor:
         yield from _processor_needs(properties.processor)
-    if properties.memory:
-        yield _memory_need(properties.memory)
+    if memory := properties.memory:
+        tests = _tests(equal={"type": memory.type}, least={"speed_mhz": memory.speed_mhz})
+        yield Need(kind="memory", measure="capacity_mib", amount=memory.capacity_mib, tests=tests)
     for name, group in groups:
         yield _group_need(name, group)
     yield from _pci_needs(properties.pci_device.type if properties.pci_device else ())
@@ -133,39 +124,34 @@ def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
 
 
 def _group_need(name: str, group: DeviceGroupSpec) -> Need:
-    if isinstance(group, CpuSpec):
+    if isinstance(group, specs.CpuSpec):
         same = {"architecture": group.architecture, "instruction_set": group.instruction_set}
         return _device_need("processor", group.count, name, words=group.model, equal=same,
                         least={"cores": group.cores, "speed_mhz": group.speed_mhz})  # fmt: skip
-    if isinstance(group, MemoryModuleSpec):
+    if isinstance(group, specs.MemoryModuleSpec):
         return _device_need("memory", group.count, name, equal={"type": group.type},
                         least={"capacity_mib": group.capacity_mib,
                                "speed_mhz": group.speed_mhz})  # fmt: skip
-    if isinstance(group, AcceleratorSpec):
+    if isinstance(group, specs.AcceleratorSpec):
         return _device_need("accelerator", group.count, name, equal={"kind": group.kind},
                         words=group.model, least={"memory_mib": group.memory_mib})  # fmt: skip
-    if isinstance(group, DriveSpec):
+    if isinstance(group, specs.DriveSpec):
         size = group.capacity_gib * GIB if group.capacity_gib else None
         remote = None if group.remote is None else str(group.remote)
         where = {"media": group.media, "protocol": group.protocol, "remote": remote}
         return _device_need("drive", group.count, name, words=group.model, equal=where,
                         least={"capacity_bytes": size, "rpm": group.rpm})  # fmt: skip
-    assert isinstance(group, NicSpec)
+    assert isinstance(group, specs.NicSpec)
     return _device_need("nic", group.count, name, least={"speed_mbps": group.speed_mbps})
 
 
-def _processor_needs(spec: ProcessorSpec) -> Iterator[Need]:
+def _processor_needs(spec: specs.ProcessorSpec) -> Iterator[Need]:
     same = {"architecture": spec.architecture, "instruction_set": spec.instruction_set}
     tests = _tests(words=spec.model, equal=same, least={"speed_mhz": spec.speed_mhz})
     if spec.total_cores:
         yield Need(kind="processor", measure="cores", amount=spec.total_cores, tests=tests)
     if spec.sockets or not spec.total_cores:
         yield Need(kind="processor", measure="sockets", amount=spec.sockets or 1, tests=tests)
-
-
-def _memory_need(spec: MemorySpec) -> Need:
-    tests = _tests(equal={"type": spec.type}, least={"speed_mhz": spec.speed_mhz})
-    return Need(kind="memory", measure="capacity_mib", amount=spec.capacity_mib, tests=tests)
 
 
 def _pci_needs(types: tuple[str, ...]) -> Iterator[Need]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
-These nouns are the ``valence-sched/inventory`` document, version 1. They are frozen and strict:
-an unknown field is an error. ``None`` means that the pod manager did not report a value, never
-zero.
+These nouns are the ``valence-sched/inventory`` document, version 1, frozen and strict. ``None``
+means that the pod manager did not report a value, never zero.
 
 ``Podm`` and ``Block`` are generic in how far their blocks are decoded: ``Podm[Devices, Status]``
 is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so that a million
@@ -140,8 +139,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
     def release_gain(self) -> int:
         """Return how many more slots the block has after one node that uses it is removed.
 
-        The removal ends the use and nothing else: a reservation, bad health or a state that is not
-        a state of use remain.
+        The removal ends the use alone: a reservation, bad health or another state remain.
         """
         if self.state not in ("Unused", "Composed", "ComposedAndAvailable"):
             return 0
@@ -267,11 +265,7 @@ class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
 
 
 def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
-    """Parse ``key=value;value, key=value`` into ``{key: (values…)}``.
-
-    Raises:
-        ValueError: an item without ``=``, an empty key or an empty value.
-    """
+    """Parse ``key=value;value, key=value`` into ``{key: (values…)}``; ValueError for other text."""
     capabilities: dict[str, tuple[str, ...]] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, values = item.partition("=")

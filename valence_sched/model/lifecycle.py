@@ -46,8 +46,7 @@ class ClaimRecord(Struct, frozen=True, kw_only=True):
 class UnverifiedNode(Struct, frozen=True, kw_only=True):
     """A node that could neither be confirmed nor taken back.
 
-    It is ``still_composing`` where its pod manager goes on working on it: then ``node``, ``podm``
-    and ``claim`` name it.
+    Of one that is ``still_composing`` on its pod manager, ``node``, ``podm`` and ``claim`` are set.
     """
 
     message: str

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from valence_sched.errors import RequestError, UnknownName, closest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Fact
@@ -37,13 +39,8 @@ class Place(Noun, frozen=True, kw_only=True):
 
     def for_resource(self, resource: ExternalResource) -> Proximity:
         """Return the place of a resource as a request contains it."""
-        return Proximity(
-            thing=resource.text,
-            zone=self.zone,
-            aggregates=self.aggregates,
-            facts=self.facts,
-            soft=resource.soft,
-        )
+        place = msgspec.structs.asdict(self)
+        return Proximity(thing=resource.text, soft=resource.soft, **place)
 
 
 class Resolver(Protocol):
@@ -70,11 +67,7 @@ class Resolver(Protocol):
 def external_resources(
     names_by_kind: Mapping[str, str | Iterable[str]], *, soft: bool = False
 ) -> tuple[ExternalResource, ...]:
-    """Return the resources of a map from each kind to a name or a list of names.
-
-    Raises:
-        RequestError: a kind or a name is empty.
-    """
+    """Return the resources of a map from kinds to names; RequestError if any of them is empty."""
     resources = tuple(
         ExternalResource(kind, name, soft)
         for kind, names in names_by_kind.items()

@@ -88,10 +88,9 @@ def redact_podm(podm: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
 def is_private_document(uri: str, json: Any) -> bool:
     """Return whether a document is about accounts, sessions or keys, by its URI or its type."""
     kind = json.get("@odata.type") if isinstance(json, dict) else None
-    return bool(
-        (uri and _PRIVATE_URI.search(unquote(uri)))
-        or (isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()))
-    )
+    if isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()):
+        return True
+    return bool(uri and _PRIVATE_URI.search(unquote(uri)))
 
 
 def redact_text(text: str, secrets: Collection[str] = ()) -> str:

@@ -186,8 +186,7 @@ def _optional_names(kind: type[Request]) -> tuple[str, ...]:
 def sealed(request: Request) -> Request:
     """Check a request and give it an id: its own, or else a digest of its identity.
 
-    ``count`` and ``alternates`` are not part of the digest: a request for more nodes gets the same
-    first answer.
+    ``count`` and ``alternates`` are not digested: for more nodes, the first answer is the same.
 
     Raises:
         RequestError: the request has no needs, too many groups, a ``count`` below ``min_count``,

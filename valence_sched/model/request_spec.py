@@ -70,9 +70,8 @@ def inline_flavor(spec: RequestSpec) -> Flavor:
 def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ...] = ()) -> Request:
     """Return the compiled request: the requirements of the flavor and of the spec.
 
-    The name requirements and the expressions of both must hold; attributes and capabilities of
-    the spec override those of the flavor with the same name. A group without a name has that of
-    the flavor.
+    The name requirements and the expressions of both must hold; attributes and capabilities of the
+    spec override those of the flavor. A group without a name has that of the flavor.
     """
     first, *others = flavor.alternatives
     return Request(

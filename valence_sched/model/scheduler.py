@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from valence_sched.errors import SchedulerError
+from valence_sched.model import lifecycle
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
@@ -17,17 +18,6 @@ from valence_sched.model.decision_result import (
     Ranking,
 )
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.lifecycle import (
-    ClaimRecord,
-    ClaimResult,
-    NodeRecord,
-    NodeStatus,
-    PlanRefresh,
-    PlanResult,
-    Preview,
-    ProvisionResult,
-    ReconcileResult,
-)
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginKind, PluginList, Policy
@@ -58,8 +48,7 @@ class Scheduler(Ranker, Protocol):
     ) -> DecisionResult:
         """Choose pool and blocks for every node of a request.
 
-        Returns a decision even when nothing fits: the reasons are in it, as many as ``detail``
-        asks for.
+        Where nothing fits, the decision has the reasons, as many as ``detail`` asks for.
 
         Raises:
             RequestError: the request asks for nothing, contradicts itself, or states a wish
@@ -126,7 +115,7 @@ class Scheduler(Ranker, Protocol):
         key: str | None = None,
         ttl_s: float = TTL_S,
         detail: Detail = "placements",
-    ) -> ClaimResult:
+    ) -> lifecycle.ClaimResult:
         """Decide and hold what was chosen for ``ttl_s``.
 
         The same ``key`` again returns the same claim, and holds no other.
@@ -144,7 +133,7 @@ class Scheduler(Ranker, Protocol):
         ttl_s: float = TTL_S,
         wait_s: float = WAIT_S,
         detail: Detail = "placements",
-    ) -> ProvisionResult:
+    ) -> lifecycle.ProvisionResult:
         """Decide, hold what was chosen, and have the pod managers compose it.
 
         ``wait_s`` is how long to wait for a pod manager that goes on composing.
@@ -160,7 +149,7 @@ class Scheduler(Ranker, Protocol):
     ) -> Sequence[Claim]:
         """Return claims: of one pod manager or owner, with ``ended`` also those that ended."""
 
-    def claim_record(self, claim_id: str) -> ClaimRecord:
+    def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
         """Return a claim with its nodes and events; UnknownName where there is none."""
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
@@ -169,7 +158,9 @@ class Scheduler(Ranker, Protocol):
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
         """Release claims; yield the error about each that could not be released."""
 
-    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+    def reconcile(
+        self, *, dry_run: bool = False, keep_s: float = KEEP_S
+    ) -> lifecycle.ReconcileResult:
         """Make claims and nodes agree with the pod managers, and forget what ended long ago.
 
         A dry run changes nothing.
@@ -177,13 +168,13 @@ class Scheduler(Ranker, Protocol):
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
-    ) -> Sequence[NodeStatus]:
+    ) -> Sequence[lifecycle.NodeStatus]:
         """Return the nodes that were composed: of one pod manager or owner.
 
         With ``live`` the pod managers are asked: which are gone, and which are foreign.
         """
 
-    def node_record(self, node_id: str) -> NodeRecord:
+    def node_record(self, node_id: str) -> lifecycle.NodeRecord:
         """Return a node by its id or URI, as its pod manager has it; UnknownName for others."""
 
     def delete_nodes(
@@ -191,10 +182,10 @@ class Scheduler(Ranker, Protocol):
     ) -> Iterator[SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
 
-    def preview(self, report: Report) -> Iterator[Preview]:
+    def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision."""
 
-    def plan(self, request: Request, *, detail: Detail = "report") -> PlanResult:
+    def plan(self, request: Request, *, detail: Detail = "report") -> lifecycle.PlanResult:
         """Decide, and return the plan of the decision, to be claimed or composed later."""
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
@@ -208,8 +199,8 @@ class Scheduler(Ranker, Protocol):
 
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> ProvisionResult:
+    ) -> lifecycle.ProvisionResult:
         """Hold the very blocks of a plan and have them composed; errors as for both."""
 
-    def refresh(self, plan: Plan) -> PlanRefresh:
+    def refresh(self, plan: Plan) -> lifecycle.PlanRefresh:
         """Decide again what a plan decided, and say what has changed; nothing is held."""

@@ -41,11 +41,7 @@ def merge_stats(earlier: Stats, stats: Stats) -> Stats:
 
 
 def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
-    """Return a podm in which reported values replace those that were read.
-
-    Raises:
-        InputError: a reported value is invalid.
-    """
+    """Return a podm with reported values in place of those read; InputError if one is invalid."""
     file = f"stats of {podm.id!r}"
     plain = msgspec.to_builtins(podm)
     facts = dict(plain.get("facts", {}))

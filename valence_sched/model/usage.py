@@ -107,10 +107,8 @@ def _in_use(status: Status) -> bool:
 def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
     """Return the blocks with the held ones in use; equal statuses are encoded once."""
     encoded: dict[tuple[bytes, int], Raw] = {}
-    return tuple(
-        _block_after_use(block, held[block.uri], encoded) if block.uri in held else block
-        for block in blocks
-    )
+    counts = ((block, held.get(block.uri)) for block in blocks)
+    return tuple(block if n is None else _block_after_use(block, n, encoded) for block, n in counts)
 
 
 def _block_after_use(

@@ -55,13 +55,9 @@ def check_filter(function: Callable[..., Any], **options: Any) -> None:
 
 
 def check_weigher(function: Callable[..., Any], **options: Any) -> None:
-    """Check that a weigher keeps the contract of weighers, with these options.
+    """Check that a weigher keeps the contract, as of a filter, with these options.
 
-    The weigher returns one float within 0..1 per pool, never NaN, answers each row independently
-    of the others, gives the same answer again, and writes to nothing.
-
-    Raises:
-        AssertionError: the weigher breaks the contract; the message says how.
+    The weigher returns one float within 0..1 per pool, never NaN.
     """
     contract.check_signature(function)
     contract.check_answers(function, options, _scenes(), contract.check_scores)

@@ -65,13 +65,8 @@ def _modules(count: int, mib: int, type_: str) -> Hardware:
 
 
 def _shared_status(compositions: int, health: Health | None = None) -> Status:
-    return Status(
-        state="ComposedAndAvailable",
-        health=health,
-        shareable=True,
-        max_compositions=8,
-        compositions=compositions,
-    )
+    return Status(state="ComposedAndAvailable", health=health, shareable=True,
+                  max_compositions=8, compositions=compositions)  # fmt: skip
 
 
 #: Every kind of block, by sort of hardware.

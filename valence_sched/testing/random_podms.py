@@ -13,19 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from valence_sched.model.inventory import SCHEMA, InventoryHeader, Limit, Podm, Pool, Stock, to_json
-from valence_sched.testing.hardware import (
-    AGGREGATES,
-    BUSY,
-    FABRICS,
-    HARDWARE,
-    PROFILE_WEIGHTS,
-    PROFILES,
-    RESOURCES,
-    STATES,
-    SYSTEMS,
-    TRAITS,
-    Hardware,
-)
+from valence_sched.testing import hardware as catalogue
+from valence_sched.testing.hardware import HARDWARE, STATES, Hardware
 
 CAPTURED_AT = "2026-01-05T06:00:00Z"
 BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
@@ -83,8 +72,8 @@ def _podm(
     hardware: dict[str, tuple[BlockText, ...]],
 ) -> bytes:
     rng = random.Random(f"{seed}/{number}")  # noqa: S311 - believable, not secret
-    busy = rng.choice(BUSY)
-    profile = rng.choices(PROFILES, PROFILE_WEIGHTS)[0]
+    busy = rng.choice(catalogue.BUSY)
+    profile = rng.choices(catalogue.PROFILES, catalogue.PROFILE_WEIGHTS)[0]
     parts = [to_json(_bare_podm(rng, number, pools, busy))[:-1]]
     if blocks:
         text = _blocks(rng, blocks, pools, busy, profile, hardware)
@@ -105,9 +94,9 @@ def _bare_podm(
         status=rng.choices(("Online", "Offline", "Unknown"), (97, 2, 1))[0],
         enabled=rng.random() > 0.01,
         zone=f"zone-{rng.randint(1, 8)}",
-        aggregates=tuple(sorted(rng.sample(AGGREGATES, rng.randint(0, 2)))),
-        capabilities={"fabric": rng.choice(FABRICS), "os": rng.choice(SYSTEMS)},
-        traits=tuple(sorted(rng.sample(TRAITS, rng.randint(0, 2)))),
+        aggregates=tuple(sorted(rng.sample(catalogue.AGGREGATES, rng.randint(0, 2)))),
+        capabilities={"fabric": rng.choice(catalogue.FABRICS), "os": rng.choice(catalogue.SYSTEMS)},
+        traits=tuple(sorted(rng.sample(catalogue.TRAITS, rng.randint(0, 2)))),
         facts={
             "power_free_w": float(rng.randint(0, 40000)),
             "price": float(round(rng.uniform(0.5, 2.0), 2)),
@@ -160,7 +149,7 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
     """Draw stocks, one per resource; after the last resource a second of the first, and so on."""
     drawn = []
     for number in range(count):
-        resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]
+        resource, unit, largest, step = catalogue.RESOURCES[number % len(catalogue.RESOURCES)]
         total = max(1, int(largest * rng.uniform(0.1, 1.0)) // step) * step
         used = int(total * min(95, rng.gauss(busy, 10)) / 100) // step * step
         drawn.append(

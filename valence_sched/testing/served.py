@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from valence_sched.core.plugins import DIALECTS, installed
 from valence_sched.drivers.recorded import records
@@ -72,12 +73,8 @@ def served(
         InputError: a source is not an inventory, or one of its documents cannot be read.
     """
     diagnostics, dialects = Diagnostics(), installed(DIALECTS)
-    records_read = (
-        record
-        for source in sources
-        for record in records(source, io.BytesIO(), diagnostics, dialects)
-    )
-    documents_by_id = dict(load_documents(records_read, diagnostics))
+    all_records = (records(source, io.BytesIO(), diagnostics, dialects) for source in sources)
+    documents_by_id = dict(load_documents(chain.from_iterable(all_records), diagnostics))
     for id_, tree in (documents or {}).items():
         documents_by_id[id_] = DocumentTree(tree)
     if not documents_by_id:
@@ -91,11 +88,9 @@ def served(
     ]
     sockets = bind_sockets(len(apps), port)
     urls = [url_of(sock.getsockname()[1]) for sock in sockets]
-    served_podms = {
-        app.podm.id: ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)
-    }
+    podms = [ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)]
     with _answering(apps, sockets):
-        yield served_podms
+        yield {podm.id: podm for podm in podms}
 
 
 @contextlib.contextmanager

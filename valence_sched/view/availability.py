@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from valence_sched.model.need import Need
@@ -14,8 +16,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 class Threshold:
     """The amounts of one need per row, shape ``(rows,)``; finds the rows below an amount.
 
-    The second search sorts the rows: from then on it finds the few rows below an amount without
-    comparing the others.
+    The second search sorts the rows: from then on no search compares all of them.
     """
 
     def __init__(self, have: Floats) -> None:
@@ -80,9 +81,8 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     # of a stock the amount does not matter
     subjects = tuple([need.resource or need for need in needs])
-    thresholds, minimums = view.memoise_free(
-        "thresholds", subjects, lambda: _stock_thresholds(view, needs)
-    )
+    make = functools.partial(_stock_thresholds, view, needs)
+    thresholds, minimums = view.memoise_free("thresholds", subjects, make)
     amounts = np.array([need.amount for need in needs])
     masks = [view.all_rows] * len(needs)
     for number in (minimums < amounts).nonzero()[0].tolist():

@@ -229,7 +229,5 @@ def _stock_columns(
                 pool = [table.stocks[n] for n in numbers if position in table.stock_pools[n]]
                 row_stocks[int(row)] = pool
                 row_values[int(row)] = stocks.row_values(pool, podm_stocks)
-    return {
-        name: stocks.build_column(row_values, pools[name], len(podm_of))
-        for name, row_values in values.items()
-    }
+    rows = len(podm_of)
+    return {name: stocks.build_column(values[name], pools[name], rows) for name in values}

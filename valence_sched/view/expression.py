@@ -57,10 +57,9 @@ def truth_values(view: View, expression: Expression) -> TruthValues:
 
 
 def reported_values(view: View, expression: Expression) -> Labels:
-    """Return per row the values at the paths of an expression, formatted for people.
+    """Return per row the values at the paths of an expression, formatted when they are read.
 
-    For one path the value, for several a map from each path to its values. A value is formatted
-    when it is read.
+    For one path the value, for several a map from each path to its values.
     """
     paths = list(dict.fromkeys(expression.paths))
     return Labels(_PathValues(view, paths), np.arange(len(view)))

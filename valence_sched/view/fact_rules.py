@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,7 +11,8 @@ import numpy as np
 from msgspec import Meta
 
 from valence_sched.model.base import Noun
-from valence_sched.view.view import Floats, Mask, View
+from valence_sched.model.extra_specs import as_number
+from valence_sched.view.view import Floats, Mask, View, read_only
 
 _NAMES = ("trait", "zone", "aggregate")
 _SUBJECTS = ("capability", "fact", *_NAMES)
@@ -83,16 +85,14 @@ def matches(view: View, rule: FactRule) -> Mask:
 def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, float]]) -> Floats:
     """Return per row the sum of the values of the rules that match, read-only.
 
-    Placing nodes does not change what pod managers report: the View remembers the latest sum of
-    each ``name``.
+    Placing nodes does not change it: the View remembers the latest sum of each ``name``.
     """
 
     def compute() -> Floats:
         total = np.zeros(len(view))
         for rule, value in weighted_rules:
             total += value * matches(view, rule)
-        total.flags.writeable = False
-        return total
+        return read_only(total)
 
     return view.memoise_latest(f"sum of {name}", weighted_rules, compute)  # type: ignore[no-any-return]
 
@@ -103,9 +103,4 @@ def _same(value: object, expected: float | str) -> bool:
 
 def _number(value: object) -> float:
     """Return a number, or the number of a text; NaN, which equals nothing, for other values."""
-    if not isinstance(value, (int, float, str)):
-        return float("nan")
-    try:
-        return float(value)
-    except ValueError:
-        return float("nan")
+    return as_number(value) if isinstance(value, (int, float, str)) else math.nan

@@ -98,11 +98,9 @@ class StockGrants:
         low, high = int(self.start[first]), int(self.start[last])
         growth = len(other.free) - (high - low)
         pieces = (self.start[:first], other.start[:-1] + low, self.start[last:] + growth)
-        parts = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
-        return read_only(
-            np.concatenate(pieces),
-            *(np.concatenate((mine[:low], theirs, mine[high:])) for mine, theirs in parts),
-        )
+        pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
+        parts = (np.concatenate((mine[:low], theirs, mine[high:])) for mine, theirs in pairs)
+        return read_only(np.concatenate(pieces), *parts)
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the arrays that have one element per stock, in the order of their declaration."""

@@ -23,9 +23,8 @@ class StockColumn:
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
     all of the podm's; ``largest_grant`` is the largest single grant; ``inverse`` is one over the
-    total; ``by_stock`` has every stock of the pool by itself. Rows without such a stock have 0. A
-    stock of unknown total has 0, too: an unknown amount cannot be granted, whatever a policy says
-    of unknown attributes.
+    total; ``by_stock`` has every stock of the pool by itself. Rows without such a stock have 0, and
+    so has a stock of unknown total, whatever a policy says of unknown attributes.
     """
 
     free: Floats

@@ -60,10 +60,8 @@ def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
     summaries = {}
     for row, pool in enumerate(part.pools):
         pool_blocks = [block for block, pools in enumerate(table.pools) if row in pools]
-        pairs = {
-            name: (int(part.free(need)[row]), int(part.total(need)[row]))
-            for name, need in MEASURES.items()
-        }
+        needs = MEASURES.items()
+        pairs = {n: (int(part.free(need)[row]), int(part.total(need)[row])) for n, need in needs}
         numbers = table.stocks_in(row)
         stocks = {
             name: (float(column.free[row]), float(column.total[row]))

@@ -111,10 +111,8 @@ def per_pool(
 
     @functools.wraps(function)
     def plugin(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask | Floats:
-        answers = [
-            function(view.podm(row), pool, request, *args, **options)
-            for row, pool in enumerate(view.pools)
-        ]
+        pools = enumerate(view.pools)
+        answers = [function(view.podm(row), one, request, *args, **options) for row, one in pools]
         kind = bool if all(isinstance(answer, bool) for answer in answers) else np.float64
         return np.array(answers, dtype=kind)
 

@@ -88,8 +88,5 @@ def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
     if kind is Request:
         return TrackedRequest
     struct: Any = type(Request)
-    bases = (TrackedRequest, kind)
-    tracked: type[TrackedRequest] = struct(
-        f"Tracked{kind.__name__}", bases, {}, frozen=True, kw_only=True, dict=True
-    )
-    return tracked
+    name, bases = f"Tracked{kind.__name__}", (TrackedRequest, kind)
+    return struct(name, bases, {}, frozen=True, kw_only=True, dict=True)  # type: ignore[no-any-return]

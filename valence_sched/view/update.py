@@ -41,9 +41,8 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     old_blocks = 0 if appended else len(view.block_tables[podm].uris)
     first_row, podm_of = view.first_row, view.podm_of
     if growth or shift:
-        first_row = np.concatenate(
-            (first_row[:podm], part.first_row[:-1] + first, first_row[next_podm:] + growth)
-        )
+        new_rows = part.first_row[:-1] + first
+        first_row = np.concatenate((first_row[:podm], new_rows, first_row[next_podm:] + growth))
         podm_of = np.concatenate((podm_of[:first], part.podm_of + podm, podm_of[last:] + shift))
     names = {**view.resources, **part.resources}
     changed = View(

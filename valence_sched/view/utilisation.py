@@ -8,6 +8,7 @@ each sum.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,8 +66,7 @@ class FreeShare(NamedTuple):
 def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     """Return the mean of the shares ``(free - amount) / total``, 0 for infeasible rows.
 
-    A need of which the total is 0 has a share of 0. The View remembers the answer for the plug-ins
-    that follow.
+    A need of which the total is 0 has a share of 0. The View remembers the answer.
     """
     return view.memoise_free(("free share", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
 
@@ -96,9 +96,8 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
 def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     # of a stock the amount does not matter
     subjects = tuple([need.resource or need for need in needs])
-    table: _ShareTable = view.memoise_free(
-        ("shares", by), subjects, lambda: _share_table(view, needs, by)
-    )
+    make = functools.partial(_share_table, view, needs, by)
+    table: _ShareTable = view.memoise_free(("shares", by), subjects, make)
     amounts = np.array([need.amount * need.count for need in needs])
     mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
     np.subtract(table.mean, mean, out=mean)

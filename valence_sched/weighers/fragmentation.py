@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import numpy as np
@@ -73,9 +74,8 @@ def _scarce_rows(
         free, before, scarce_rows = _leftover_and_supply(view, workload, rows)
         return (rows[scarce_rows], *_select(free, before, scarce_rows))
     key = (digest, workload.scarce_resource)
-    free, before, scarce_rows = view.memoise_latest(
-        "fragmentation", key, lambda: _leftover_and_supply(view, workload, None)
-    )
+    make = functools.partial(_leftover_and_supply, view, workload, None)
+    free, before, scarce_rows = view.memoise_latest("fragmentation", key, make)
     rows = scarce_rows if candidates is view.all_rows else scarce_rows[candidates[scarce_rows]]
     return (rows, *_select(free, before, rows))
 

@@ -27,8 +27,7 @@ def tight(view: View, request: Request, *, of: Mapping[str, Scale] = SCARCITY) -
     ``1 / (1 + x)``, where ``x`` is the sum of ``free / scale`` over the things that ``of`` names
     with their scale: ``accelerators``, ``cores``, ``memory_mib``, or a stock resource, which
     goes before a measure of the same name. By default one accelerator weighs as much as 1,000
-    cores, so that cores, then memory, decide between equal numbers of accelerators. Source:
-    best fit.
+    cores, so that cores, then memory, decide between equal numbers of it. Source: best fit.
 
     Raises:
         ValueError: a scale is not above 0.

@@ -134,10 +134,8 @@ def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
     first_score, score = (decision.score(int(cost[row])) for row in (first, second))
     second_parts = {part.weigher: part.part for part in _score_parts(decision, second)}
     parts = [(one.weigher, one.part) for one in _score_parts(decision, first)]
-    differences = [
-        ScoreDifference(weigher=name, difference=round(part - second_parts[name], 6))
-        for name, part in parts
-    ]
+    gaps = ((name, round(part - second_parts[name], 6)) for name, part in parts)
+    differences = [ScoreDifference(weigher=name, difference=gap) for name, gap in gaps]
     return RunnerUp(
         podm=view.podm(second).id,
         pool=view.pools[second].id,

@@ -85,8 +85,7 @@ def _least_step(
 ) -> int | None:
     """Return the least step, in thousandths, at which a row that makes the node gets ahead.
 
-    ``gain`` is how much a row closes the gap to the chosen one with each step. At equal cost the
-    better lot is ahead.
+    ``gain`` is how much each step closes the gap to the chosen row; at equal cost, lots decide.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
@@ -178,10 +177,9 @@ class AmountSearch:
 
     def _decreases(self, number: int, need: Need) -> Iterator[Sensitivity]:
         changed = [self.alternatives[index] for index in self._changed_alternatives(number)]
-        protected = any(
-            len(one.needs) == 1 or any(bond.applies_to(need) for bond in one.bonds)
-            for one in changed
-        )
+        bonds = [bond for one in changed for bond in one.bonds]
+        protected = any(len(one.needs) == 1 for one in changed)
+        protected = protected or any(bond.applies_to(need) for bond in bonds)
         steps = int(need.amount // _step(need))
         if protected and steps * _step(need) == need.amount:
             steps -= 1  # an amount of 0 would leave the need out

@@ -65,9 +65,8 @@ def _topologies(view: View) -> Iterator[Mapping[str, str]]:
 def unknown_terms(view: View, request: Request) -> list[str]:
     """Return a line for each name or value in a request that nothing reports, with the nearest.
 
-    Those are resources; facts and capabilities, in attributes, in the expression or in the rules of
-    a group; the zone, locations, aggregates, traits and values of capabilities; attributes of
-    devices; and topology names.
+    Those are resources; facts and capabilities, wherever they are named; the zone, locations,
+    aggregates, traits and values of capabilities; attributes of devices; and topology names.
     """
     terms = dict.fromkeys(_request_terms(request))
     unknown = [term for term in terms if not _is_reported(view, *term)]

@@ -11,15 +11,8 @@ import msgspec
 
 from valence_sched.model.inventory import BlockType, Limit
 from valence_sched.model.need import Need
-from valence_sched.view.block_kinds import (
-    BYTES_PER_POINT,
-    MIB_PER_POINT,
-    PRICE_ACCELERATOR,
-    PRICE_CORE,
-    PRICE_DRIVE,
-    PRICE_NIC,
-    BlockKinds,
-)
+from valence_sched.view import block_kinds as prices
+from valence_sched.view.block_kinds import BlockKinds
 
 DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
@@ -69,16 +62,16 @@ def _price(need: Need) -> int:
     if need.kind == "stock" or need.measure == "sockets":
         return 0
     if need.measure == "cores":
-        return amount * PRICE_CORE
+        return amount * prices.PRICE_CORE
     if need.measure == "capacity_mib":
-        return amount // MIB_PER_POINT
+        return amount // prices.MIB_PER_POINT
     if need.kind == "accelerator":
-        return amount * PRICE_ACCELERATOR
+        return amount * prices.PRICE_ACCELERATOR
     if need.kind == "nic":
-        return amount * PRICE_NIC
+        return amount * prices.PRICE_NIC
     least = {test.attribute: int(test.value) for test in need.tests if test.operator == "at_least"}
     if need.kind == "processor":
-        return amount * least.get("cores", 0) * PRICE_CORE
+        return amount * least.get("cores", 0) * prices.PRICE_CORE
     if need.kind == "memory":
-        return amount * least.get("capacity_mib", 0) // MIB_PER_POINT
-    return amount * (PRICE_DRIVE + least.get("capacity_bytes", 0) // BYTES_PER_POINT)
+        return amount * least.get("capacity_mib", 0) // prices.MIB_PER_POINT
+    return amount * (prices.PRICE_DRIVE + least.get("capacity_bytes", 0) // prices.BYTES_PER_POINT)

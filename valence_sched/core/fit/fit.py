@@ -157,11 +157,7 @@ class Fitter:
         return offer, items, caps, [d.amount for d in self.demands] + list(least.values())
 
     def _offer(self, free: list[tuple[int, int]], pool: Pool) -> list[tuple[int, int]]:
-        """Return ``(kind, blocks)`` of the free blocks that could help, no more than could.
-
-        They are ordered by the text of the kinds, so that the answer does not depend on the rest
-        of the inventory.
-        """
+        """Return ``(kind, blocks)`` of the free blocks that could help, no more than could."""
         useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer = []
         for kind, number in free:
@@ -169,6 +165,7 @@ class Fitter:
                 useful[kind] = self._most_useful(kind, pool)
             if useful[kind]:
                 offer.append((kind, min(number, int(useful[kind]))))
+        # by the text of the kinds: the answer does not depend on the rest of the inventory
         offer.sort(key=lambda pair: self.kinds.kinds[pair[0]].sort_key)
         return offer
 

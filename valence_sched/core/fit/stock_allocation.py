@@ -156,11 +156,8 @@ def stock_shortfall(
     for resource, amounts in by_resource.items():
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
         if allocate(stocks, amounts) is None:
-            return f"grants of {resource}", len(amounts), _most_allocatable(stocks, amounts)
+            tries = (
+                n for n in range(len(amounts)) if allocate(stocks, sorted(amounts)[:n]) is not None
+            )
+            return f"grants of {resource}", len(amounts), max(tries)
     return None
-
-
-def _most_allocatable(stocks: list[Stock], amounts: list[float]) -> int:
-    """Return how many of the amounts can be granted at most: the smallest ones go first."""
-    smallest = sorted(amounts)
-    return max(n for n in range(len(amounts)) if allocate(stocks, smallest[:n]) is not None)

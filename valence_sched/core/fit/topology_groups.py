@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.blocks import KindAndTopology, TopologyValues
+from valence_sched.view.blocks import KindAndTopology
 
 ValueNumbers = tuple[int | None, ...]  # numbers of the domain values, None where unreported
 
@@ -43,11 +43,11 @@ def block_offer(
     """
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0
-    numbers = [_number_values(counts, domain, kinds) for domain in range(width)]
-    pairs = [
-        (BlockGroup(kind, _to_numbers(values, numbers), number), (kind, values))
-        for (kind, values), number in counts.items()
-    ]
+    tables = [_number_values(counts, domain, kinds) for domain in range(width)]
+    pairs = []
+    for (kind, values), number in counts.items():
+        numbers = tuple(table[value] for value, table in zip(values, tables, strict=True))
+        pairs.append((BlockGroup(kind, numbers, number), (kind, values)))
     for domain in range(width):
         surplus = _surplus_values([group for group, _ in pairs], domain, most)
         pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
@@ -68,29 +68,21 @@ def blocks_by_value(groups: Iterable[BlockGroup], domain: int) -> dict[int, Hash
 
 def _number_values(
     counts: Mapping[KindAndTopology, int], domain: int, kinds: BlockKinds
-) -> dict[str, int]:
+) -> dict[str | None, int | None]:
     blocks: dict[str, list[tuple[bytes, int]]] = {}
     for (kind, values), number in counts.items():
         value = values[domain]
         if value is not None:
             blocks.setdefault(value, []).append((kinds.kinds[kind].sort_key, number))
     ordered = sorted(blocks, key=lambda value: (sorted(blocks[value]), value))
-    return {value: number for number, value in enumerate(ordered)}
-
-
-def _to_numbers(values: TopologyValues, numbers: list[dict[str, int]]) -> ValueNumbers:
-    pairs = zip(values, numbers, strict=True)
-    return tuple(None if value is None else table[value] for value, table in pairs)
+    return {None: None, **{value: number for number, value in enumerate(ordered)}}
 
 
 def _surplus_values(groups: list[BlockGroup], domain: int, most: int) -> set[int | None]:
-    seen: dict[Hashable, int] = {}
-    surplus: set[int | None] = set()
+    values: dict[Hashable, list[int]] = {}
     for value, blocks in blocks_by_value(groups, domain).items():
-        seen[blocks] = seen.get(blocks, 0) + 1
-        if seen[blocks] > most:
-            surplus.add(value)
-    return surplus
+        values.setdefault(blocks, []).append(value)
+    return {value for equal in values.values() for value in equal[most:]}
 
 
 def _sort_key(group: BlockGroup, kinds: BlockKinds) -> tuple[bytes, tuple[int, ...]]:
