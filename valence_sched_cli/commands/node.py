@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
