@@ -63,7 +63,7 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.access import PodmAccess
-    from valence_sched.lifecycle.planner import Planner
+    from valence_sched.lifecycle.plan import Planner
     from valence_sched.store.store import Store
 
 
@@ -330,7 +330,7 @@ class Engine(Scheduler):
             )
 
     def _planner(self) -> Planner:
-        from valence_sched.lifecycle.planner import Planner
+        from valence_sched.lifecycle.plan import Planner
 
         return Planner(self._intake)
 
