@@ -46,12 +46,7 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.plan import Plan
 from valence_sched.model.plugin import PluginKind, PluginList
-from valence_sched.model.podm_overview import (
-    BlockUsage,
-    PodmOverview,
-    StatsReport,
-    block_usage,
-)
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport, block_usage
 from valence_sched.model.policy import Policy
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report

@@ -18,11 +18,7 @@ from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.composition import (
-    ComposedNode,
-    CompositionRequest,
-    request_from_node,
-)
+from valence_sched.model.composition import ComposedNode, CompositionRequest, request_from_node
 from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
