@@ -187,6 +187,15 @@ class PodmCommand:
             liveness=getattr(parsed_args, "liveness", None),
         )
 
+    def change_each(self, change: Callable[[str], object], names: Iterable[str]) -> None:
+        """Call a change for each name; after an error the others can go all the same."""
+        for name in dict.fromkeys(names):
+            try:
+                change(name)
+            except SchedulerError as error:
+                self.tell(str(error))
+                self.exit_code = error.exit_code
+
     def tell(self, text: str) -> None:
         """Write one line for the person at the terminal; data goes elsewhere."""
         self.app.stderr.write(f"{text}\n")

@@ -186,9 +186,7 @@ class Planner:
     def claimer(self, store: Store, plan: Plan) -> PlanClaimer:
         """Return the claimer of a plan, once its pod managers were read and stored.
 
-        Raises:
-            ClaimLost: one of them is gone.
-            InventoryIncomplete: one of them cannot be read.
+        ClaimLost if one of them is gone, InventoryIncomplete if one cannot be read.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))
@@ -232,11 +230,7 @@ class Planner:
         return {podm.id: replace(podm, status=statuses.get(podm.id, podm.status)) for podm in podms}
 
     def _options_for(self, names: Sequence[str]) -> ReadOptions:
-        """Return the options that read no other live pod managers than these.
-
-        Raises:
-            ClaimLost: one of them is not known any more.
-        """
+        """Return options that read only these live pod managers; ClaimLost if one is not known."""
         live = self._live
         if self._sources.named_sources(self._selection) or "-" in live.podm_files:
             return live

@@ -125,7 +125,6 @@ class ReapClaim(base.Lister):
 
 
 def _cells(claim: Claim) -> tuple[Any, ...]:
-    """Return the cells of a claim, as in COLUMNS."""
     amounts = {
         f"{part.podm} {uri}": amount for part in claim.parts for uri, amount in part.amounts.items()
     }

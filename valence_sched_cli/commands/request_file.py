@@ -40,10 +40,9 @@ def add_request_file_option(parser: argparse.ArgumentParser) -> None:
 
 
 def read_requests(app: App, parsed_args: argparse.Namespace) -> list[Request]:
-    """Return the requests of the file; ``--policy`` and ``--seed`` count for all of them.
+    """Return the requests of the file, all with ``--policy`` and ``--seed``.
 
-    Raises:
-        UsageError: an option is given that belongs into the file.
+    UsageError if an option is given that belongs into the file.
     """
     import msgspec
 
@@ -66,12 +65,7 @@ def read_requests(app: App, parsed_args: argparse.Namespace) -> list[Request]:
 def decide(
     scheduler: Scheduler, requests: Sequence[Request], parsed_args: argparse.Namespace
 ) -> DecisionResults:
-    """Return the decisions on the requests of the file; errors name the file.
-
-    Raises:
-        RequestError: a request contradicts itself, or says what its policy does not read.
-        UnknownName: a policy, a pod manager or an amount that is not there.
-    """
+    """Return the decisions on the requests of the file; errors name the file."""
     try:
         return scheduler.select_all(requests, detail="report" if parsed_args.report else "summary")
     except (RequestError, UnknownName) as error:

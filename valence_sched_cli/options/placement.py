@@ -44,11 +44,7 @@ def add_placement_options(parser: argparse.ArgumentParser) -> None:
 
 
 def request_fields(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request with the traits and aggregates of these words beside.
-
-    Raises:
-        UsageError: a name is both required and forbidden.
-    """
+    """Return fields of a request with these traits and aggregates beside; errors as for names."""
     args = parsed_args
     return fields | {
         "traits": merge_names("trait", fields["traits"], [*args.required, *args.forbidden]),
@@ -78,11 +74,7 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
 def merge_names(
     kind: str, names: NameRequirements, constraints: Iterable[NameConstraints]
 ) -> NameRequirements:
-    """Return names with those of some terms beside.
-
-    Raises:
-        UsageError: one of them is both required and forbidden.
-    """
+    """Return names with those of terms beside; UsageError if one is required and forbidden."""
     from valence_sched.errors import UsageError
     from valence_sched.model.request import NameRequirements
 

@@ -60,11 +60,8 @@ def make_request(
 ) -> Request:
     """Return the request that the words of the shell make.
 
-    Without a ``flavor_name`` the flavor is that of ``--nova-flavor``, or there is none and the
-    resources of the shell are all that is requested.
-
-    Raises:
-        UsageError: nothing says what the node is made of, or two flavors do.
+    Without a ``flavor_name`` the flavor is that of ``--nova-flavor``, or the resources of the
+    shell are all. UsageError if nothing says what the node is made of, or two flavors do.
     """
     from valence_sched.model.request_spec import RequestSpec
 

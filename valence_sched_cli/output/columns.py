@@ -74,11 +74,7 @@ MIN_SIMILARITY = 0.6
 
 
 def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse the name of an unknown column.
-
-    Raises:
-        UsageError: with the nearest column.
-    """
+    """Refuse the name of an unknown column: UsageError, with the nearest one."""
     keys = set(map(_column_key, columns))
     for name in names:
         if _column_key(name) not in keys:

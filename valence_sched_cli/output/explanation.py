@@ -190,7 +190,6 @@ def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
 
 
 def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
-    """Return the nodes of a decision whose report has nothing else."""
     rows: Rows = [
         (one.node, one.chosen.podm, one.chosen.pool, f"{one.chosen.score:.6f}")
         for one in report.placements
