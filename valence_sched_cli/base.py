@@ -213,9 +213,8 @@ class PodmCommand:
             skipped = unread = []  # the error is about that one
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
-        self._tell_remarks(
-            diagnostics.lines("remark"), live=bool(self._scheduler_app.sources.live_ids)
-        )
+        live = bool(self._scheduler_app.sources.live_ids)
+        self._tell_remarks(diagnostics.lines("remark"), live=live)
         diagnostics.clear()  # in interactive mode another command comes after this one
 
     def _tell_remarks(self, remarks: Sequence[str], *, live: bool) -> None:

@@ -55,9 +55,8 @@ def add_proximity_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, f"--near-map <file>...: {words}")
 
 
-def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def request_fields(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options as fields of a request; UsageError or InputError if one is wrong."""
-    args = parsed_args
     return {
         "aggregates": _name_constraints(args.aggregate, args.exclude_aggregate),
         "traits": _name_constraints(args.trait, args.exclude_trait),
