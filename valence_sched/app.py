@@ -65,10 +65,7 @@ class App:
         *,
         on_state: Callable[[str, str], None] = lambda _claim, _state: None,
     ) -> Engine:
-        """Return the scheduler over the pod managers that a selection names.
-
-        ``on_state`` is called with each claim that is composed and the state of its node.
-        """
+        """Return the scheduler over a selection; ``on_state`` as of an engine."""
         return Engine(self.config, self.sources, self.loader, selection, on_state=on_state)
 
     def serve(
@@ -113,9 +110,7 @@ class App:
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
         """Read one written decision or several, ``-`` for stdin; also return warnings.
 
-        Raises:
-            InputError: it cannot be read, or is not such a document.
-            NewerSchema: its major version is newer than ours.
+        InputError if it cannot be read or is none, NewerSchema if its major version is newer.
         """
         data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         return parse_report(data, "stdin" if file == "-" else file)
@@ -127,9 +122,7 @@ class App:
     def read_plan(self, file: str) -> Plan:
         """Read a plan, ``-`` for standard input; its unknown fields become remarks.
 
-        Raises:
-            InputError: it cannot be read, is not a plan, or was changed since it was made.
-            NewerSchema: its major version is newer than ours.
+        Errors as for a report; InputError, too, if it was changed since it was made.
         """
         data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)

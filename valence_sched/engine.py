@@ -45,12 +45,7 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
-from valence_sched.model.podm_overview import (
-    BlockUsage,
-    PodmOverview,
-    StatsReport,
-    block_usage,
-)
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport, block_usage
 from valence_sched.model.policy import PluginKind, PluginList, Policy
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report
@@ -62,7 +57,7 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.access import PodmAccess
-    from valence_sched.lifecycle.planner import Planner
+    from valence_sched.lifecycle.plan import Planner
     from valence_sched.store.store import Store
 
 
@@ -329,7 +324,7 @@ class Engine(Scheduler):
             )
 
     def _planner(self) -> Planner:
-        from valence_sched.lifecycle.planner import Planner
+        from valence_sched.lifecycle.plan import Planner
 
         return Planner(self._intake)
 

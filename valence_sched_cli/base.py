@@ -57,7 +57,9 @@ def _interrupt(number: int, _frame: object) -> None:
     raise _SignalInterrupt(128 + number)
 
 
-#: Paths that stand without an option, and how their help calls them.
+#: What may be a path or standard input; some stand without an option, as their help calls them.
+_READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
+         "resource_file", "request_file", "file", "old", "new", "planned")  # fmt: skip
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
@@ -172,13 +174,11 @@ class PodmCommand:
 
         if not hasattr(parsed_args, "podm_file"):  # a command that reads none
             return ReadOptions(state=getattr(parsed_args, "state", None))
-        catalogue = None
-        if parsed_args.from_catalog:
-            catalogue = cloud.catalogue(self.app.client_manager)
+        manager = self.app.client_manager
         return ReadOptions(
             podm_files=tuple(parsed_args.podm_file),
             state=parsed_args.state,
-            catalogue=catalogue,
+            catalogue=cloud.catalogue(manager) if parsed_args.from_catalog else None,
             only=tuple(only),
             timeout_s=parsed_args.timeout,
             parallel=parsed_args.parallel,
@@ -187,6 +187,15 @@ class PodmCommand:
             liveness=getattr(parsed_args, "liveness", None),
         )
 
+    def change_each(self, change: Callable[[str], object], names: Iterable[str]) -> None:
+        """Call a change for each name; after an error the others can go all the same."""
+        for name in dict.fromkeys(names):
+            try:
+                change(name)
+            except SchedulerError as error:
+                self.tell(str(error))
+                self.exit_code = error.exit_code
+
     def tell(self, text: str) -> None:
         """Write one line for the person at the terminal; data goes elsewhere."""
         self.app.stderr.write(f"{text}\n")
@@ -194,27 +203,27 @@ class PodmCommand:
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
         if self._scheduler_app is None:
             return
-        for line in dict.fromkeys(self._scheduler_app.config.remarks):
+        config = self._scheduler_app.config
+        for line in dict.fromkeys(config.remarks):
             self.tell(f"remark: {line}")
-        self._scheduler_app.config.remarks.clear()
+        config.remarks.clear()
         diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
-        remarks = diagnostics.lines("remark")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
-        self._tell_remarks(remarks)
+        live = bool(self._scheduler_app.sources.live_ids)
+        self._tell_remarks(diagnostics.lines("remark"), live=live)
         diagnostics.clear()  # in interactive mode another command comes after this one
 
-    def _tell_remarks(self, remarks: Sequence[str]) -> None:
+    def _tell_remarks(self, remarks: Sequence[str], *, live: bool) -> None:
         """Tell what is doubtful in the inventory, or which command tells it."""
         if self.tells_remarks:
             for line in remarks:
                 self.tell(f"remark: {line}")
         elif remarks:
             noun = "remark" if len(remarks) == 1 else "remarks"
-            live = self._scheduler_app is not None and bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
 
@@ -240,21 +249,8 @@ class ShowOne(PodmCommand, show.ShowOne):
 def _check_stdin(parsed_args: argparse.Namespace) -> None:
     """Refuse to read standard input twice: the second reader would find it empty."""
     readers = [
-        f"--{name.replace('_', '-')}" if name not in _ARGUMENTS else f"<{_ARGUMENTS[name]}>"
-        for name in (
-            "inventory",
-            "podm_file",
-            "source",
-            "flavor",
-            "flavor_file",
-            "policy_file",
-            "resource_file",
-            "request_file",
-            "file",
-            "old",
-            "new",
-            "planned",
-        )
+        f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
+        for name in _READ
         for word in _as_list(getattr(parsed_args, name, None))
         if word == "-"
     ]

@@ -18,11 +18,7 @@ from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.composition import (
-    ComposedNode,
-    CompositionRequest,
-    request_from_node,
-)
+from valence_sched.model.composition import ComposedNode, CompositionRequest, request_from_node
 from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
@@ -84,8 +80,7 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
-        settings = ReadSettings(timeout_s=self.timeout_s)
-        (reading,) = driver.read([target], self._dialects, settings)
+        (reading,) = driver.read([target], self._dialects, ReadSettings(timeout_s=self.timeout_s))
         return reading.podm if reading.failure is None else None
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
@@ -112,11 +107,8 @@ class PodmAccess:
     def preview(self, placement: Placement) -> Preview:
         """Ask the chosen pod manager whether it would compose a node."""
         chosen = placement.chosen
-        wanted = CompositionRequest(
-            name=f"preview-{placement.node}",
-            pool=chosen.pool,
-            blocks=tuple(block.uri for block in chosen.blocks),
-        )
+        name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
+        wanted = CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
         try:
             with self.connect(chosen.podm) as composer:
                 refusal = composer.preview(wanted)
@@ -160,13 +152,5 @@ class PodmAccess:
 
 
 def _foreign_node(podm: str, node: Node) -> ComposedNode:
-    """Return a node that another system composed."""
-    return ComposedNode(
-        id=node.name or node.uri,
-        podm=podm,
-        uri=node.uri,
-        claim="-",
-        name=node.name,
-        owner=node.owner,
-        blocks=node.blocks,
-    )
+    return ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-",
+                        name=node.name, owner=node.owner, blocks=node.blocks)  # fmt: skip

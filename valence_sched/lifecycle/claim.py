@@ -88,10 +88,8 @@ class Claimer:
         known: Mapping[str, LeanPodm] | None = None,
     ) -> None:
         self._store, self._declared = store, declared
-        self._most_attempts = most_attempts
-        self._among = among
-        self._statuses = statuses or {}
-        self._known = known or {}
+        self._most_attempts, self._among = most_attempts, among
+        self._statuses, self._known = statuses or {}, known or {}
         self._salt = salt if salt is not None else secrets.token_bytes(8)
         self._contended: set[str] = set()
         self._position = LogPosition()
@@ -111,13 +109,9 @@ class Claimer:
         since, self._position = self._position, LogPosition()
         known, self._known = self._known, {}
         snapshot = self._store.snapshot(since, known)
-        self._update_decider(
-            [
-                self._remaining_podm(change)
-                for change in snapshot.changes
-                if self._among is None or change.id in self._among
-            ]
-        )
+        among = self._among
+        changes = (one for one in snapshot.changes if among is None or one.id in among)
+        self._update_decider(list(map(self._remaining_podm, changes)))
         self._position = snapshot.position
         assert self._decider is not None
         return self._decider
@@ -195,7 +189,6 @@ class Claimer:
         )
 
     def _remaining_podm(self, change: PodmChange) -> LeanPodm:
-        """Return what is left of a podm that changed."""
         if change.incremental:
             remaining = self._remaining[change.id]
             remaining.subtract(change.usage)

@@ -81,9 +81,8 @@ class NodeComposer:
             Unverified: the node could not be read back, taken back, or stored.
         """
         part, allocation = single_allocation(claim)
-        wanted = composition_request(
-            claim, allocation, self.store.load_podms([part.podm]).get(part.podm)
-        )
+        known = self.store.load_podms([part.podm]).get(part.podm)
+        wanted = composition_request(claim, allocation, known)
         self.checkpoint("held")
         self.store.claims.start_composing(claim.id, self.ttl_s)
         self.checkpoint("intent")
@@ -205,9 +204,8 @@ class NodeComposer:
         first = result.reason
         stays = f"{podm}: claim {claim.id} stays COMPOSING"
         if result.works:
-            return StillComposing(
-                f"{stays}: {first} ({RECONCILE_HINT})", wanted.name, podm, claim.id
-            )
+            text = f"{stays}: {first} ({RECONCILE_HINT})"
+            return StillComposing(text, wanted.name, podm, claim.id)
         if result.state == "left" and (node := result.node):
             result = _result_or_unknown(
                 lambda: composer.remove(wanted, node, lambda it: self.on_state(claim.id, it))
@@ -227,11 +225,7 @@ class NodeComposer:
         return ComposeFailed(f"{podm}: {why}", podm)
 
     def _fail(self, claim: Claim, podm: str, why: str) -> None:
-        """Give up a claim of which nothing was composed.
-
-        Raises:
-            Unverified: that could not be stored.
-        """
+        """Give up a claim of which nothing was composed; Unverified if that could not be stored."""
         try:
             self.store.claims.fail(claim.id, one_line(why, 200))
         except ClaimState:
@@ -254,9 +248,8 @@ def _result_or_unknown(read: Callable[[], CompositionResult]) -> CompositionResu
     try:
         return read()
     except Exception as error:
-        return CompositionResult(
-            state="unknown", reason=f"could not be read back: {_error_text(error)}"
-        )
+        reason = f"could not be read back: {_error_text(error)}"
+        return CompositionResult(state="unknown", reason=reason)
 
 
 def _error_text(error: Exception) -> str:

@@ -6,13 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from valence_sched.core import plugins
-from valence_sched.errors import (
-    CredentialError,
-    PluginError,
-    SchedulerError,
-    UsageError,
-    one_line,
-)
+from valence_sched.errors import CredentialError, PluginError, SchedulerError, UsageError, one_line
 from valence_sched.model.decision import Report
 from valence_sched.model.dispatch import Order, Receipt
 from valence_sched.model.inventory import to_json

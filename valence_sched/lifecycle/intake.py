@@ -66,10 +66,7 @@ class Intake:
                        strict=self.selection.strict)  # fmt: skip
 
     def claimer(self, store: Store) -> Claimer:
-        """Return a claimer on the pod managers that could be read, once they are stored.
-
-        Errors as for a view.
-        """
+        """Return a claimer on what could be read, once it is stored; errors as for a view."""
         from valence_sched.lifecycle.claim import Claimer  # SQL: only to claim
 
         with collector_paused():
@@ -121,5 +118,5 @@ class Intake:
         return self.config.mix(self.selection.flavor_files)
 
     def _skipped(self) -> list[str]:
-        diagnostics = self.sources.diagnostics
-        return [*diagnostics.lines("unread"), *diagnostics.lines("skipped")]
+        lines = self.sources.diagnostics.lines
+        return [*lines("unread"), *lines("skipped")]

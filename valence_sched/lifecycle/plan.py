@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PlanClaimer: claims the very blocks of a saved plan, or lists what differs from it."""
+"""Planner: makes plans of decisions, claims their very blocks later, or tells what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
-from valence_sched.errors import ClaimLost, one_line
+from valence_sched.core.decider import Decider
+from valence_sched.errors import ClaimLost, InventoryIncomplete, one_line
 from valence_sched.lifecycle.claim import ClaimOutcome
+from valence_sched.lifecycle.decision_result import decision_result
+from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.claim import Claim, build_claim_parts
+from valence_sched.model.codec import decode
+from valence_sched.model.custom_resource import declared_supplies, with_declared_stocks
+from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
+from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
-from valence_sched.model.plan import Plan, plan_drift
+from valence_sched.model.lifecycle import PlanRefresh
+from valence_sched.model.plan import Plan, make_plan, plan_drift
+from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -43,9 +53,9 @@ class PlanClaimer:
         Raises:
             NameTaken: the key stands for something else.
         """
-        owner, content = self.plan.decision.request.owner, self.plan.digest
         if key is None:
             return None
+        owner, content = self.plan.decision.request.owner, self.plan.digest
         self.store.claims.find_by_key(owner, f"{key}#1", content)  # of a plan of several nodes
         return self.store.claims.find_by_key(owner, key, content)
 
@@ -101,10 +111,8 @@ class PlanClaimer:
     def _current_podms(self) -> dict[str, FullPodm]:
         """Return the pod managers of the plan as they are now, each with its generation."""
         stored = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
-        return {
-            name: msgspec.structs.replace(podm, status=self.statuses.get(name, podm.status))
-            for name, podm in stored.items()
-        }
+        return {name: replace(podm, status=self.statuses.get(name, podm.status))
+                for name, podm in stored.items()}  # fmt: skip
 
     def _usage_conflicts(self) -> Iterator[str]:
         """Yield a line about each pod manager of which blocks of the plan are in use by claims."""
@@ -160,3 +168,90 @@ def _describe_conflict(podm: str, uris: list[str], claim: Claim, node: str | Non
     user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
     return (f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}, "
             f"which is {claim.state}")  # fmt: skip
+
+
+class Planner:
+    """Makes and claims plans on what an intake reads."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake, self._sources, self._loader = intake, intake.sources, intake.loader
+        self._selection, self._live = intake.selection, intake.selection.live
+
+    def plan(self, report: Report, texts: Mapping[str, bytes]) -> Plan:
+        """Return the plan of a decision; ``texts`` are the pod managers that it was made on."""
+        chosen = {placement.chosen.podm for placement in report.placements}
+        decided_at = self._sources.now().isoformat(timespec="seconds")
+        return make_plan(report, self._podms_as_read(texts, chosen).values(), decided_at)
+
+    def claimer(self, store: Store, plan: Plan) -> PlanClaimer:
+        """Return the claimer of a plan, once its pod managers were read and stored.
+
+        ClaimLost if one of them is gone, InventoryIncomplete if one cannot be read.
+        """
+        names = tuple(basis.podm.id for basis in plan.podms)
+        selection = replace(self._selection, live=self._options_for(names))
+        read_at = self._intake.store_podms(store, selection, names).read_at
+        for name in names:
+            if name in self._sources.unread_ids:
+                lines = self._sources.diagnostics.lines("unread")
+                line = next(line for line in lines if line.startswith(f"{name}: "))
+                raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
+            if name not in read_at:
+                raise _missing_podm(name)
+        statuses = self._loader.statuses(read_at.items(), self._live)
+        return PlanClaimer(store, plan, statuses, self._supplies(store, names))
+
+    def refresh(self, plan: Plan) -> PlanRefresh:
+        """Decide again what a plan decided, on what is read now; also return what has changed.
+
+        The policy is the one of the plan, unless files of policies are named. Errors as for a view
+        and for a decision.
+        """
+        texts: dict[str, bytes] = {}
+        live = replace(self._live, subtract_claims=True)
+        view = self._loader.view(replace(self._selection, live=live), texts)
+        named = bool(self._selection.policy_files)
+        policies = self._intake.policies() if named else [plan.decision.policy]
+        skipped = self._sources.diagnostics.lines("skipped")
+        decider = Decider(view, policies, skipped=skipped, strict=self._selection.strict)
+        request = replace(plan.decision.request, company=GroupState())
+        report = decision_result(decider.select_destinations(request)).report
+        podms = self._podms_as_read(texts, {basis.podm.id for basis in plan.podms})
+        changes = (describe_differences([change]) for change in plan_drift(plan, podms))
+        return PlanRefresh(report=report, changes=tuple(changes))
+
+    def _podms_as_read(
+        self, texts: Mapping[str, bytes], names: Collection[str]
+    ) -> dict[str, FullPodm]:
+        """Return pod managers by name as they were read, with their status by liveness."""
+        podms = [decode(texts[name], FullPodm, f"pod manager {name}")
+                 for name in names if name in texts]  # fmt: skip
+        statuses = self._loader.statuses([(podm.id, podm.read_at) for podm in podms], self._live)
+        return {podm.id: replace(podm, status=statuses.get(podm.id, podm.status)) for podm in podms}
+
+    def _options_for(self, names: Sequence[str]) -> ReadOptions:
+        """Return options that read only these live pod managers; ClaimLost if one is not known."""
+        live = self._live
+        if self._sources.named_sources(self._selection) or "-" in live.podm_files:
+            return live
+        registry = self._sources.registry(live.state)
+        known = {member.registration.name for member in registry.all_members(live)}
+        if registry.uses_state(live) and not registry.empty:
+            with registry.store() as store:
+                known |= store.reported_stats().keys()
+        for name in names:
+            if name not in known:
+                raise _missing_podm(name)
+        return replace(live, only=tuple(names))
+
+    def _supplies(self, store: Store, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return what is left of stocks that only their declaration tells of."""
+        declared = self._intake.declared_stocks()
+        if declared is None:
+            return {}
+        return {name: declared_supplies(with_declared_stocks(podm, declared))
+                for name, podm in store.load_podms(names).items()}  # fmt: skip
+
+
+def _missing_podm(name: str) -> ClaimLost:
+    return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)

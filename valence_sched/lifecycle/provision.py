@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -114,16 +114,15 @@ class Provisioner:
         progress = _Progress()
         if outcome.claim is not None:
             self._compose_all(progress, request, outcome.claim, content, ttl_s)
-        if outcome.decision is None:
-            return progress.result(None)
-        return progress.result(decision_result(outcome.decision, detail))
+        decision = outcome.decision
+        return progress.result(decision_result(decision, detail) if decision is not None else None)
 
     def _compose_all(
         self, progress: _Progress, request: Request, claim: Claim, content: str, ttl_s: float
     ) -> None:
         """Compose the nodes of a claim side by side, and take them apart where too few came."""
         self.composer.checkpoint("taken")
-        claims = self._split(claim)
+        claims = [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
         self.composer.checkpoint("split")
         with ThreadPoolExecutor(min(MOST_PARALLEL, len(claims))) as pool:
             futures = [
@@ -165,22 +164,16 @@ class Provisioner:
         claims = [one for one in self.store.claims.list(owner=request.owner) if one.key in keys]
         other = [one for one in claims if one.content != key_of(content)]
         if other:
-            raise NameTaken(
-                f"key {key!r} stands for claim {other[0].id}, which asked for something else: "
-                "choose another key"
-            )
+            what = f"claim {other[0].id}, which asked for something else"
+            raise NameTaken(f"key {key!r} stands for {what}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
         going = [one for one in claims if one.id not in ours and (one.key != key or one.nodes == 1)
                  and (one.key != key or one.state != "HELD")]  # fmt: skip
         if going:
-            raise ClaimState(
-                f"key {key!r} stands for claim {going[0].id}, which is {going[0].state}: wait for "
-                "it, or run podm claim reap once its time is over"
-            )
+            what = f"claim {going[0].id}, which is {going[0].state}"
+            hint = "wait for it, or run podm claim reap once its time is over"
+            raise ClaimState(f"key {key!r} stands for {what}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
-
-    def _split(self, claim: Claim) -> Sequence[Claim]:
-        return [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
 
     def _compose_node(
         self, request: Request, claim: Claim, content: str, ttl_s: float
@@ -230,20 +223,17 @@ class Provisioner:
                 self.store.remember(reading)
 
     def _remove_nodes(self, progress: _Progress) -> None:
-        """Decompose the nodes of a request that got too few."""
         for node in progress.nodes:
             try:
                 self.composer.remove(node)
-                progress.failures.append(
-                    f"{node.podm}: {node.uri} taken apart again: too few came to be"
-                )
+                gone = f"{node.podm}: {node.uri} taken apart again: too few came to be"
+                progress.failures.append(gone)
             except Unverified as error:
                 progress.unverified.append(error)
             except SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} stays, though too few came to be"
-                progress.unverified.append(
-                    Unverified(one_line(f"{stays}: {error} (podm node delete)"))
-                )
+                text = one_line(f"{stays}: {error} (podm node delete)")
+                progress.unverified.append(Unverified(text))
         progress.nodes = []
 
 

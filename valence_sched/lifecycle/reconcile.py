@@ -84,7 +84,6 @@ class Reconciler:
         return f"freed what it held: {note}"
 
     def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: ClaimLost) -> str:
-        """Decompose nodes that hold what another claim has."""
         for node in nodes:
             try:
                 result = self._remove(node.podm, request_from_node(node), node.uri)
@@ -131,17 +130,12 @@ class Reconciler:
                 continue
             listed = {node.uri: node for node in podm.nodes}
             ours = {node.uri for node in known.get(id_, [])}
-            actions = [
-                *(
-                    self._forget_missing(node)
-                    for node in known.get(id_, [])
-                    if node.uri not in listed
-                ),
-                *(
-                    self._remove_orphan(id_, node, names)
-                    for uri, node in listed.items()
-                    if uri not in ours and (node.name or "").startswith(NODE_NAME_PREFIX)
-                ),
+            missing = [node for node in known.get(id_, []) if node.uri not in listed]
+            actions = [self._forget_missing(node) for node in missing]
+            actions += [
+                self._remove_orphan(id_, node, names)
+                for uri, node in listed.items()
+                if uri not in ours and (node.name or "").startswith(NODE_NAME_PREFIX)
             ]
             if not self.dry_run:
                 self.store.remember((self.read(id_) if actions else None) or podm)
@@ -180,9 +174,8 @@ class Reconciler:
             except SchedulerError as error:
                 result = CompositionResult(state="unknown", reason=str(error))
             if result.state != "absent":
-                return _node_action(
-                    node.uri, podm, one_line(f"left as it is: {result.reason}", 200)
-                )
+                done = one_line(f"left as it is: {result.reason}", 200)
+                return _node_action(node.uri, podm, done)
         return _node_action(node.uri, podm, f"taken apart: its claim {claim.id} is {claim.state}")
 
 

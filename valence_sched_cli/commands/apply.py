@@ -34,9 +34,8 @@ class ApplyPodm(base.Lister):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "planned", metavar="<plan>", help="file of the plan, or - for standard input"
-        )
+        words = "file of the plan, or - for standard input"
+        parser.add_argument("planned", metavar="<plan>", help=words)
         inventory.add_inventory_options(parser)
         inventory.add_policy_file_option(parser)
         modes = parser.add_mutually_exclusive_group()

@@ -57,12 +57,11 @@ class CapturePodm(base.ShowOne):
         if parsed_args.resource_file:
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
         key = parsed_args.anonymize_key_env
-        aliases = self.scheduler_app.captures.aliases(key) if parsed_args.anonymize or key else None
+        captures = self.scheduler_app.captures
+        aliases = captures.aliases(key) if parsed_args.anonymize or key else None
         file, tree = parsed_args.output, parsed_args.tree
         selection = self.selection(parsed_args, parsed_args.name)
-        captured = self.scheduler_app.captures.capture(
-            selection, file=file, tree=tree, aliases=aliases
-        )
+        captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
         for name, why in captured.failures.items():
             self.tell(f"failed: {name}: {why}")
         for line in captured.left_out:

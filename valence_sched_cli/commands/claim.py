@@ -88,9 +88,8 @@ class RenewClaim(base.ShowOne):
         return COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        return COLUMNS, _cells(
-            self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
-        )
+        claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
+        return COLUMNS, _cells(claim)
 
 
 class ReapClaim(base.Lister):
@@ -125,10 +124,8 @@ class ReapClaim(base.Lister):
 
 
 def _cells(claim: Claim) -> tuple[Any, ...]:
-    """Return the cells of a claim, as in COLUMNS."""
-    amounts = {
-        f"{part.podm} {uri}": amount for part in claim.parts for uri, amount in part.amounts.items()
-    }
+    amounts = {f"{part.podm} {uri}": amount
+               for part in claim.parts for uri, amount in part.amounts.items()}  # fmt: skip
     return (
         claim.id,
         claim.state,

@@ -79,35 +79,35 @@ def add_claim_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def result_columns(parsed_args: argparse.Namespace) -> tuple[str, ...]:
+def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the columns of nodes or receipts, beside those of the decision."""
-    if parsed_args.compose:
+    if args.compose:
         return NODE_COLUMNS
-    return () if parsed_args.dispatch is None else DISPATCH_COLUMNS
+    return () if args.dispatch is None else DISPATCH_COLUMNS
 
 
-def check_options(parsed_args: argparse.Namespace) -> None:
+def check_options(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other."""
     from valence_sched.errors import UsageError
 
-    acts = parsed_args.claim or parsed_args.compose or parsed_args.dispatch is not None
-    if parsed_args.plan is not None and acts:
+    acts = args.claim or args.compose or args.dispatch is not None
+    if args.plan is not None and acts:
         raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
                          "and --dispatch out")  # fmt: skip
-    if parsed_args.plan in ("-", ""):
+    if args.plan in ("-", ""):
         raise UsageError("--plan: standard output is for the rows: name a file")
-    if parsed_args.dispatch_key_env is not None and parsed_args.dispatch is None:
+    if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
-    several = parsed_args.request_file is not None
-    if several and (acts or parsed_args.plan is not None or parsed_args.dry_run == "server"):
+    several = args.request_file is not None
+    if several and (acts or args.plan is not None or args.dry_run == "server"):
         raise UsageError("--request-file: several requests are only decided on: leave --claim, "
                          "--compose, --dispatch, --plan and --dry-run server out")  # fmt: skip
 
 
-def claim(command: PodmCommand, parsed_args: argparse.Namespace, request: Request) -> ClaimResult:
+def claim(command: PodmCommand, args: argparse.Namespace, request: Request) -> ClaimResult:
     """Decide and claim; note the claim among the closing lines."""
-    result = command.scheduler(parsed_args).claim(
-        request, key=parsed_args.key, ttl_s=parsed_args.ttl, detail=detail_of(parsed_args)
+    result = command.scheduler(args).claim(
+        request, key=args.key, ttl_s=args.ttl, detail=detail_of(args)
     )
     if result.claim is not None:
         again = "" if result.decision else "as before, "
@@ -120,23 +120,19 @@ def claim_line(claim: Claim) -> str:
     return f"claim {claim.id} is {claim.state}: podm claim show tells"
 
 
-def detail_of(parsed_args: argparse.Namespace) -> Detail:
+def detail_of(args: argparse.Namespace) -> Detail:
     """Return how much of the decision the options show."""
-    if parsed_args.explain:
+    if args.explain:
         return "explanation"
-    return "report" if parsed_args.report or parsed_args.dispatch is not None else "summary"
+    return "report" if args.report or args.dispatch is not None else "summary"
 
 
 @contextlib.contextmanager
-def changing_scheduler(
-    command: PodmCommand, parsed_args: argparse.Namespace
-) -> Iterator[Scheduler]:
+def changing_scheduler(command: PodmCommand, args: argparse.Namespace) -> Iterator[Scheduler]:
     """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
     line = StatusLine(command.app.stderr)
     try:
-        yield command.scheduler(
-            parsed_args, on_state=lambda claim, state: line.show(f"{claim}: {state}")
-        )
+        yield command.scheduler(args, on_state=lambda claim, state: line.show(f"{claim}: {state}"))
     except KeyboardInterrupt:
         line.clear()
         command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
@@ -183,14 +179,11 @@ def describe_result(
 
 
 def dispatch(
-    command: PodmCommand, parsed_args: argparse.Namespace, report: Report
+    command: PodmCommand, args: argparse.Namespace, report: Report
 ) -> list[tuple[Any, ...]]:
     """Hand the decision over; return a row for each node, cells as in DISPATCH_COLUMNS."""
     receipts = command.scheduler_app.engine().dispatch(
-        parsed_args.dispatch,
-        report,
-        key_variable=parsed_args.dispatch_key_env,
-        timeout_s=parsed_args.timeout,
+        args.dispatch, report, key_variable=args.dispatch_key_env, timeout_s=args.timeout
     )
     podms = {placement.node: placement.chosen.podm for placement in report.placements}
     return [
@@ -200,9 +193,9 @@ def dispatch(
     ]
 
 
-def preview(command: PodmCommand, parsed_args: argparse.Namespace, report: Report) -> None:
+def preview(command: PodmCommand, args: argparse.Namespace, report: Report) -> None:
     """Tell whether each chosen pod manager says that it would compose its nodes."""
-    for answer in command.scheduler(parsed_args).preview(report):
+    for answer in command.scheduler(args).preview(report):
         if answer.problem is not None:
             text = f"cannot tell: {answer.problem}"
         elif answer.refusal is not None:

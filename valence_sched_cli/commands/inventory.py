@@ -163,7 +163,6 @@ def _field_lines(value: dict[str, Any]) -> list[str]:
 
 
 def _inline(value: Any) -> str:
-    """Print a value inside another on one line."""
     if isinstance(value, dict):
         return " ".join(f"{key}={_inline(item)}" for key, item in value.items())
     if isinstance(value, list):

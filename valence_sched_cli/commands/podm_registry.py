@@ -7,7 +7,6 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from valence_sched.errors import SchedulerError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.request import nonempty_name
@@ -65,11 +64,7 @@ class UnsetPodm(base.Command):
 
 
 def _without(known: Any, names: Iterable[str], kind: str) -> Any:
-    """Return a list or map without these.
-
-    Raises:
-        UnknownName: one of them is not there.
-    """
+    """Return a list or map without these; UnknownName if one of them is not there."""
     from valence_sched.errors import UnknownName
 
     gone = dict.fromkeys(names)
@@ -154,9 +149,4 @@ class DeletePodm(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         registry = self.scheduler_app.registry(parsed_args.state)
-        for name in dict.fromkeys(parsed_args.podm):
-            try:
-                registry.delete(name)
-            except SchedulerError as error:  # the others can go all the same
-                self.tell(str(error))
-                self.exit_code = error.exit_code
+        self.change_each(registry.delete, parsed_args.podm)

@@ -39,46 +39,36 @@ def add_request_file_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_requests(app: App, parsed_args: argparse.Namespace) -> list[Request]:
-    """Return the requests of the file; ``--policy`` and ``--seed`` count for all of them.
+def read_requests(app: App, args: argparse.Namespace) -> list[Request]:
+    """Return the requests of the file, all with ``--policy`` and ``--seed``.
 
-    Raises:
-        UsageError: an option is given that belongs into the file.
+    UsageError if an option is given that belongs into the file.
     """
     import msgspec
 
     for name in _FILE_ONLY_OPTIONS:
-        if getattr(parsed_args, name) not in (None, []):
+        if getattr(args, name) not in (None, []):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option}: with --request-file, say it in the file")
-    if parsed_args.explain:
+    if args.explain:
         hint = "write --report FILE and read it with scheduler explain FILE"
         raise UsageError(f"--explain: not with --request-file: {hint}")
-    common = {
-        name: value for name in _COMMON_OPTIONS if (value := getattr(parsed_args, name)) is not None
-    }
-    requests = app.config.read_requests(
-        parsed_args.request_file, parsed_args.flavor_file, parsed_args.near_map
-    )
+    common = {name: value for name in _COMMON_OPTIONS if (value := getattr(args, name)) is not None}
+    requests = app.config.read_requests(args.request_file, args.flavor_file, args.near_map)
     return [msgspec.structs.replace(request, **common) for request in requests]
 
 
 def decide(
-    scheduler: Scheduler, requests: Sequence[Request], parsed_args: argparse.Namespace
+    scheduler: Scheduler, requests: Sequence[Request], args: argparse.Namespace
 ) -> DecisionResults:
-    """Return the decisions on the requests of the file; errors name the file.
-
-    Raises:
-        RequestError: a request contradicts itself, or says what its policy does not read.
-        UnknownName: a policy, a pod manager or an amount that is not there.
-    """
+    """Return the decisions on the requests of the file; errors name the file."""
     try:
-        return scheduler.select_all(requests, detail="report" if parsed_args.report else "summary")
+        return scheduler.select_all(requests, detail="report" if args.report else "summary")
     except (RequestError, UnknownName) as error:
-        if parsed_args.policy is not None and getattr(error, "kind", "") == "policy":
+        if args.policy is not None and getattr(error, "kind", "") == "policy":
             known = [policy.name for policy in scheduler.policies()]
-            raise UnknownName("policy", parsed_args.policy, known) from None
-        raise error.at(parsed_args.request_file) from None
+            raise UnknownName("policy", args.policy, known) from None
+        raise error.at(args.request_file) from None
 
 
 def rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -110,13 +110,9 @@ class SchedulePodm(base.Lister):
 
     def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
         with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
-            result = scheduler.compose(
-                request,
-                key=parsed_args.key,
-                ttl_s=parsed_args.ttl,
-                wait_s=parsed_args.wait,
-                detail=claim_compose.detail_of(parsed_args),
-            )
+            times = {"ttl_s": parsed_args.ttl, "wait_s": parsed_args.wait}
+            detail = claim_compose.detail_of(parsed_args)
+            result = scheduler.compose(request, key=parsed_args.key, detail=detail, **times)
         if result.decision is not None:
             if not result.decision.report.placements:
                 return self._show_decision(parsed_args, result.decision)
@@ -132,9 +128,8 @@ class SchedulePodm(base.Lister):
         self._write_report(parsed_args, result.report)
         rows = list(decision_rows(result, explain=explain))
         if explain:
-            renderer = ReportRenderer(
-                self._formatter_plugins["table"].obj, self.app.stderr, parsed_args
-            )
+            table = self._formatter_plugins["table"].obj
+            renderer = ReportRenderer(table, self.app.stderr, parsed_args)
             self.closing.append(funnel_line(result.report, result.report.funnel))
             self.closing += renderer.explanation(result.report)
         self.closing += summary_lines(result, explain=explain)

@@ -66,7 +66,6 @@ class ExplainScheduler(base.Lister):
 
 
 def _document_fields(document: Report | Reports) -> dict[str, Any]:
-    """Return a document as one map by the titles of its fields."""
     import msgspec
 
     from valence_sched.model.decision import Report
@@ -87,7 +86,6 @@ def _document_fields(document: Report | Reports) -> dict[str, Any]:
 
 
 def _rows(report: Report) -> Iterator[tuple[Any, ...]]:
-    """Yield a row per pod manager; cells as in COLUMNS."""
     explanation = report.explanation
     parts = {
         one.podm: {part.weigher: part.part for part in one.parts}

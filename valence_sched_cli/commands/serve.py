@@ -8,6 +8,9 @@ import argparse
 from valence_sched_cli import base
 from valence_sched_cli.options.types import add_option, add_options, natural
 
+#: Options that the service calls the same.
+_SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
+
 
 class ServePodm(base.Command):
     """Serve every pod manager of an inventory as a live Redfish service with state.
@@ -65,12 +68,8 @@ class ServePodm(base.Command):
             username=parsed_args.username,
             password=PasswordReference(env=env, file=file) if env or file else None,
             podms=parsed_args.podm,
-            port=parsed_args.port,
-            latency_ms=parsed_args.latency_ms,
-            fail=parsed_args.fail,
-            page_size=parsed_args.page_size,
-            session_limit=parsed_args.session_limit,
             session_timeout_s=parsed_args.session_timeout,
+            **{name: getattr(parsed_args, name) for name in _SAME_NAMES},
         )
 
     def _ready(self, podms: list[tuple[str, str]]) -> None:

@@ -35,11 +35,7 @@ class SetStats(base.ShowOne):
         return self.column_names(parsed_args), (parsed_args.podm, generation)
 
     def _read_stats(self, file: str) -> dict[str, Any]:
-        """Return the words of a file of reports, ``-`` for standard input.
-
-        Raises:
-            InputError: it is no JSON or YAML object.
-        """
+        """Return the words of a file, ``-`` for standard input; InputError if it is no object."""
         from valence_sched.errors import InputError
         from valence_sched.model.codec import load_yaml
 
@@ -60,15 +56,7 @@ class UnsetStats(base.Command):
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.errors import SchedulerError
-
-        scheduler = self.scheduler(parsed_args)
-        for podm in dict.fromkeys(parsed_args.podm):
-            try:
-                scheduler.forget_report(podm)
-            except SchedulerError as error:  # the others can go all the same
-                self.tell(str(error))
-                self.exit_code = error.exit_code
+        self.change_each(self.scheduler(parsed_args).forget_report, parsed_args.podm)
 
 
 class ShowStats(base.ShowOne):

@@ -43,26 +43,26 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
         add_option(parser, f"{option} <domain[=skew]>...: {words} {_REPEAT}", type=_spread)
 
 
-def request_fields(parsed_args: argparse.Namespace, flavor: str) -> dict[str, Any]:
+def request_fields(args: argparse.Namespace, flavor: str) -> dict[str, Any]:
     """Return the fields of a request that the options make."""
-    return {"owner": parsed_args.owner, "group": _group(parsed_args, flavor)}
+    return {"owner": args.owner, "group": _group(args, flavor)}
 
 
-def _group(parsed_args: argparse.Namespace, flavor: str) -> Group | None:
+def _group(args: argparse.Namespace, flavor: str) -> Group | None:
     from valence_sched.model.group import Group, Spread
 
-    spread = [Spread(over, skew) for over, skew in parsed_args.spread]
-    spread += [Spread(over, skew, soft=True) for over, skew in parsed_args.soft_spread]
+    spread = [Spread(over, skew) for over, skew in args.spread]
+    spread += [Spread(over, skew, soft=True) for over, skew in args.soft_spread]
     group = Group(
-        name=parsed_args.group or flavor,
-        affinity=tuple(dict.fromkeys(parsed_args.affinity)),
-        anti_affinity=tuple(dict.fromkeys(parsed_args.anti_affinity)),
-        soft_affinity=tuple(dict.fromkeys(parsed_args.soft_affinity)),
-        soft_anti_affinity=tuple(dict.fromkeys(parsed_args.soft_anti_affinity)),
-        at_most=_once("--at-most", parsed_args.at_most),
+        name=args.group or flavor,
+        affinity=tuple(dict.fromkeys(args.affinity)),
+        anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
+        soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
+        soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
+        at_most=_once("--at-most", args.at_most),
         spread=_distinct(spread),
     )
-    return group if parsed_args.group or group.domains else None
+    return group if args.group or group.domains else None
 
 
 def _once(option: str, pairs: list[tuple[str, int]]) -> dict[str, int]:

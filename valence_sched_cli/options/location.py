@@ -55,14 +55,8 @@ def add_proximity_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, f"--near-map <file>...: {words}")
 
 
-def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the words of the shell say of where, as fields of a request.
-
-    Raises:
-        UsageError: a capability is named twice.
-        InputError: an expression is no JSON, or no expression.
-    """
-    args = parsed_args
+def request_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options as fields of a request; UsageError or InputError if one is wrong."""
     return {
         "aggregates": _name_constraints(args.aggregate, args.exclude_aggregate),
         "traits": _name_constraints(args.trait, args.exclude_trait),
@@ -75,7 +69,6 @@ def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Parse names between commas."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} holds an empty name")

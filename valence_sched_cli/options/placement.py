@@ -43,13 +43,8 @@ def add_placement_options(parser: argparse.ArgumentParser) -> None:
         add_option(group, f"{usage}...: {words}", type=type_)
 
 
-def request_fields(parsed_args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request with the traits and aggregates of these words beside.
-
-    Raises:
-        UsageError: a name is both required and forbidden.
-    """
-    args = parsed_args
+def request_fields(args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields of a request with these traits and aggregates beside; errors as for names."""
     return fields | {
         "traits": merge_names("trait", fields["traits"], [*args.required, *args.forbidden]),
         "aggregates": merge_names("aggregate", fields["aggregates"], args.member_of),
@@ -70,19 +65,14 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
         return request
     more = Flavor(name="shell", properties=resource_classes.compile_amounts(amounts)).needs
     first, *others = (resource_classes.add_needs(ask, more) for ask in request.alternatives)
-    return msgspec.structs.replace(
-        request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
-    )
+    fields = {"needs": first.needs, "bonds": first.bonds, "fallbacks": tuple(others)}
+    return msgspec.structs.replace(request, **fields)
 
 
 def merge_names(
     kind: str, names: NameRequirements, constraints: Iterable[NameConstraints]
 ) -> NameRequirements:
-    """Return names with those of some terms beside.
-
-    Raises:
-        UsageError: one of them is both required and forbidden.
-    """
+    """Return names with those of terms beside; UsageError if one is required and forbidden."""
     from valence_sched.errors import UsageError
     from valence_sched.model.request import NameRequirements
 
@@ -116,9 +106,8 @@ def parse_traits(text: str) -> NameConstraints:
     items = () if one_of and not one_of.start() else _names(text, plain)
     forbidden = tuple(_name(text, item[1:]) for item in items if item.startswith("!"))
     required = tuple(item for item in items if not item.startswith("!"))
-    return NameConstraints(
-        required, forbidden, (_plain_names(text, text[one_of.end() :]),) if one_of else ()
-    )
+    any_of = (_plain_names(text, text[one_of.end() :]),) if one_of else ()
+    return NameConstraints(required, forbidden, any_of)
 
 
 def parse_forbidden(text: str) -> NameConstraints:

@@ -81,9 +81,7 @@ def _add_descriptions(parser: argparse.ArgumentParser) -> None:
 def with_options(registration: Registration, args: argparse.Namespace) -> Registration:
     """Return a pod manager with what the words of the shell say of it.
 
-    Raises:
-        UsageError: words that contradict each other, or a variable that cannot be one.
-        InputError: the file of certificates cannot be read.
+    UsageError if they contradict each other, InputError if certificates cannot be read.
     """
     import msgspec
 
@@ -110,8 +108,7 @@ def with_options(registration: Registration, args: argparse.Namespace) -> Regist
 def prompt_password(args: argparse.Namespace, name: str) -> str | None:
     """Return the password that a person types, None without ``--password-prompt``.
 
-    Raises:
-        UsageError: there is no terminal, or nothing was typed.
+    UsageError if there is no terminal, or nothing was typed.
     """
     import getpass
     import warnings
@@ -160,10 +157,7 @@ def registration_cells(registration: Registration, file: str) -> tuple[Any, ...]
 
 
 def warnings_on(registration: Registration, others: Sequence[Registration]) -> list[str]:
-    """Return a line for each problem of a registration.
-
-    ``others`` are all registrations; one of the same name is left out.
-    """
+    """Return a line for each problem of a registration, which may be among ``others``."""
     from valence_sched.model.podm_url import is_unencrypted, same_endpoint
 
     name, url = registration.name, registration.url
@@ -222,11 +216,7 @@ def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the facts of the options.
-
-    Raises:
-        UsageError: a fact is given twice; ``--location`` gives one, too.
-    """
+    """Return the facts; UsageError if one is given twice, as with ``--location``, too."""
     facts = [(key, _fact(text)) for key, text in args.fact]
     if args.location:
         facts.append(("location", args.location[0] if len(args.location) == 1
@@ -247,7 +237,6 @@ def _fact(text: str) -> float | str | tuple[str, ...]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Parse ``KEY=VALUE``."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key or not value:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not KEY=VALUE")

@@ -37,11 +37,8 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         type=nonempty_name,
     )
     inventory.add_policy_file_option(parser)
-    add_option(
-        parser, "--podm <podm>...: only this pod manager, by ID or name (repeat for several)"
-    )
-    words = "not this pod manager, by ID or name (repeat for several)"
-    add_option(parser, f"--exclude-podm <podm>...: {words}")
+    for words in ("--podm <podm>...: only", "--exclude-podm <podm>...: not"):
+        add_option(parser, f"{words} this pod manager, by ID or name (repeat for several)")
     add_option(parser, "--zone <zone>: only this availability zone", type=nonempty_name)
     location.add_location_options(parser)
     add_option(
@@ -56,19 +53,15 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 
 def make_request(
-    command: PodmCommand, parsed_args: argparse.Namespace, flavor_name: str | None
+    command: PodmCommand, args: argparse.Namespace, flavor_name: str | None
 ) -> Request:
     """Return the request that the words of the shell make.
 
-    Without a ``flavor_name`` the flavor is that of ``--nova-flavor``, or there is none and the
-    resources of the shell are all that is requested.
-
-    Raises:
-        UsageError: nothing says what the node is made of, or two flavors do.
+    Without a ``flavor_name`` the flavor is that of ``--nova-flavor``, or the resources of the
+    shell are all. UsageError if nothing says what the node is made of, or two flavors do.
     """
     from valence_sched.model.request_spec import RequestSpec
 
-    args = parsed_args
     flavor = _flavor(command, args, flavor_name)
     fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
@@ -89,33 +82,31 @@ def make_request(
 
 
 @contextlib.contextmanager
-def flavor_named(request: Request, parsed_args: argparse.Namespace) -> Iterator[None]:
+def flavor_named(request: Request, args: argparse.Namespace) -> Iterator[None]:
     """Name the flavor in the error about an unknown policy that a flavor names."""
     from valence_sched.errors import UnknownName
 
     try:
         yield
     except UnknownName as error:
-        if error.kind == "policy" and parsed_args.policy is None:
+        if error.kind == "policy" and args.policy is None:
             raise error.at(f"flavor {request.flavor!r}") from None
         raise
 
 
-def _flavor(
-    command: PodmCommand, parsed_args: argparse.Namespace, flavor_name: str | None
-) -> Flavor:
+def _flavor(command: PodmCommand, args: argparse.Namespace, flavor_name: str | None) -> Flavor:
     """Return the flavor that is named; without one, an empty flavor without a name."""
     from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
-    if flavor_name is not None and parsed_args.nova_flavor is not None:
+    if flavor_name is not None and args.nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
     if flavor_name is not None:
-        return command.scheduler_app.config.flavor(flavor_name, parsed_args.flavor_file)
-    if parsed_args.nova_flavor is not None:
+        return command.scheduler_app.config.flavor(flavor_name, args.flavor_file)
+    if args.nova_flavor is not None:
         manager = command.app.client_manager
-        return cloud.nova_flavor(command.scheduler_app, manager, parsed_args.nova_flavor)
-    if parsed_args.resource:
+        return cloud.nova_flavor(command.scheduler_app, manager, args.nova_flavor)
+    if args.resource:
         return Flavor(name="")
     raise UsageError("what is the node made of? name --flavor, --resource CLASS=N, or "
                      "--request-file")  # fmt: skip

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cliff.columns import FormattableColumn
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import GrantRef, Reason
-    from valence_sched.model.need import Alternative, Need, TopologyConstraint
+    from valence_sched.model.decision import Reason
+    from valence_sched.model.need import Need, TopologyConstraint
 
 T = TypeVar("T")
 
@@ -108,9 +108,8 @@ class Pairs(Cell[Mapping[str, Any]]):
     between = ", "
 
     def human_readable(self) -> str:
-        return self.between.join(
-            f"{key}={format_value(value)}" for key, value in self._value.items()
-        )
+        pairs = self._value.items()
+        return self.between.join(f"{key}={format_value(value)}" for key, value in pairs)
 
     def machine_readable(self) -> dict[str, Any]:
         return dict(self._value)
@@ -132,20 +131,21 @@ class LinesCell(Cell[Sequence[Mapping[str, Any]]]):
         return [dict(item) for item in self._value]
 
 
-class GrantsCell(Cell[Sequence["GrantRef"]]):
+class _Nouns(Cell[Sequence[Any]]):
+    def machine_readable(self) -> list[Any]:
+        return to_builtins(self._value)
+
+
+class GrantsCell(_Nouns):
     """Amounts of stocks: a line each for people, the structure for machines."""
 
     def human_readable(self) -> str:
+        counts = Counter((one.uri, one.resource, one.amount, one.unit) for one in self._value)
         return "\n".join(
             (f"{times} x " if times > 1 else "")
             + " ".join(filter(None, [format_value(amount), unit, resource, "of", _tail(uri)]))
-            for (uri, resource, amount, unit), times in Counter(
-                (grant.uri, grant.resource, grant.amount, grant.unit) for grant in self._value
-            ).items()
+            for (uri, resource, amount, unit), times in counts.items()
         )
-
-    def machine_readable(self) -> list[Any]:
-        return to_builtins(self._value)
 
 
 class ReasonTextCell(Cell["str | None"]):
@@ -223,27 +223,21 @@ def _fold(text: str) -> str:
     )
 
 
-class NeedsCell(Cell[Sequence["Need"]]):
+class NeedsCell(_Nouns):
     """What a flavor asks for: a phrase a line for people, the needs for machines."""
 
     def human_readable(self) -> str:
         return "\n".join(map(_need_phrase, self._value))
 
-    def machine_readable(self) -> list[Any]:
-        return to_builtins(self._value)
 
-
-class TopologyConstraintsCell(Cell[Sequence["TopologyConstraint"]]):
+class TopologyConstraintsCell(_Nouns):
     """How the devices of needs stand together: a phrase a line, the bonds for machines."""
 
     def human_readable(self) -> str:
         return "\n".join(map(_constraint_phrase, self._value))
 
-    def machine_readable(self) -> list[Any]:
-        return to_builtins(self._value)
 
-
-class AlternativesCell(Cell[Sequence["Alternative"]]):
+class AlternativesCell(_Nouns):
     """Other ways to make a node: a line each with its needs and bonds, those for machines."""
 
     def human_readable(self) -> str:
@@ -251,9 +245,6 @@ class AlternativesCell(Cell[Sequence["Alternative"]]):
             "; ".join([*map(_need_phrase, ask.needs), *map(_constraint_phrase, ask.bonds)])
             for ask in self._value
         )
-
-    def machine_readable(self) -> list[Any]:
-        return to_builtins(self._value)
 
 
 def _constraint_phrase(bond: TopologyConstraint) -> str:

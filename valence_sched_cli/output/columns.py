@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cliff.columns import FormattableColumn
@@ -19,8 +19,8 @@ MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
 def prepare_formatter(formatter: Any, name: str) -> Any:
     """Return the formatter of this name with what its cells need done to them."""
     if name in FLAT:
-        return _FlatFormatter(formatter)
-    return formatter if name in STRUCTURED else _TerminalSafeFormatter(formatter)
+        return _CellFormatter(formatter, _flat_cell)
+    return formatter if name in STRUCTURED else _CellFormatter(formatter, _printable_cell)
 
 
 class _PrintableCell(FormattableColumn[Any]):
@@ -33,36 +33,18 @@ class _PrintableCell(FormattableColumn[Any]):
         return self._value.machine_readable()
 
 
-class _TerminalSafeFormatter:
-    """A formatter for people: no name of a pod manager can control their terminal."""
+class _CellFormatter:
+    """A formatter that does the same to each cell before another formatter prints it."""
 
-    def __init__(self, formatter: Any) -> None:
-        self._formatter = formatter
+    def __init__(self, formatter: Any, prepare: Callable[[Any], Any]) -> None:
+        self._formatter, self._prepare = formatter, prepare
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        """Print a row per object."""
-        rows = (tuple(map(_printable_cell, row)) for row in data)
+        rows = (tuple(map(self._prepare, row)) for row in data)
         self._formatter.emit_list(names, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        """Print one object."""
-        self._formatter.emit_one(names, tuple(map(_printable_cell, data)), stdout, parsed_args)
-
-
-class _FlatFormatter:
-    """A formatter of cells that cannot hold a structure: JSON in the cell, nothing for null."""
-
-    def __init__(self, formatter: Any) -> None:
-        self._formatter = formatter
-
-    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        """Print a row per object."""
-        rows = (tuple(map(_flat_cell, row)) for row in data)
-        self._formatter.emit_list(names, rows, stdout, parsed_args)
-
-    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        """Print one object."""
-        self._formatter.emit_one(names, tuple(map(_flat_cell, data)), stdout, parsed_args)
+        self._formatter.emit_one(names, tuple(map(self._prepare, data)), stdout, parsed_args)
 
 
 def printable(text: str) -> str:
@@ -73,29 +55,26 @@ def printable(text: str) -> str:
 
 
 def _printable_cell(cell: Any) -> Any:
+    """Return a cell for people: no name of a pod manager can control their terminal."""
     if isinstance(cell, FormattableColumn):
         return _PrintableCell(cell)
     return printable(cell) if isinstance(cell, str) else cell
 
 
 def _flat_cell(cell: Any) -> Any:
+    """Return a cell that holds no structure: JSON in its place, nothing for null."""
     value = cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else value
 
 
-MIN_SIMILARITY = (
-    0.6  # from 0 to 1: titles are short, and a list of all of them helps more than a poor guess
-)
+#: From 0 to 1: titles are short, and a list of all of them helps more than a poor guess.
+MIN_SIMILARITY = 0.6
 
 
 def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse the name of an unknown column.
-
-    Raises:
-        UsageError: with the nearest column.
-    """
+    """Refuse the name of an unknown column: UsageError, with the nearest one."""
     keys = set(map(_column_key, columns))
     for name in names:
         if _column_key(name) not in keys:

@@ -56,19 +56,11 @@ def _candidate_row(
 ) -> tuple[Any, ...]:
     reason = None if rank == 1 else _score_gap(behind)
     return (
-        or_absent(node),
-        or_absent(rank),
-        candidate.podm,
-        candidate.pool,
-        candidate.score,
-        outcome,
-        UriTails([block.uri for block in candidate.blocks]),
-        GrantsCell(candidate.grants),
-        ReasonTextCell(reason),
-        PairLines(candidate.scores),
-        candidate.waste,
+        or_absent(node), or_absent(rank), candidate.podm, candidate.pool, candidate.score, outcome,
+        UriTails([block.uri for block in candidate.blocks]), GrantsCell(candidate.grants),
+        ReasonTextCell(reason), PairLines(candidate.scores), candidate.waste,
         ReasonsCell([], reason),
-    )
+    )  # fmt: skip
 
 
 def _score_gap(behind: float) -> str:
@@ -141,21 +133,15 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
         funnel = funnel_line(report, failed.funnel)
         yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
     if report.placements and choices > 1:
-        counts = Counter(placement.choice for placement in report.placements)
-        yield ", ".join(
-            f"{nodes_text(count)} by choice {choice}" for choice, count in sorted(counts.items())
-        )
+        counts = sorted(Counter(placement.choice for placement in report.placements).items())
+        yield ", ".join(f"{nodes_text(count)} by choice {choice}" for choice, count in counts)
     if report.fitting and not report.placements:
-        least = (
-            "all or nothing" if request.min_count is None else f"at least {request.required_count}"
-        )
-        yield (
-            f"{nodes_text(report.fitting)} of {request.count} would fit, but {least} was "
-            f"asked for: take what fits with {fewer.format(report.fitting)}"
-        )
-    yield (
-        f"placed {report.placed} of {request.count} (policy {request.policy}, seed {request.seed})"
-    )
+        least = f"at least {request.required_count}"
+        least = "all or nothing" if request.min_count is None else least
+        would = f"{nodes_text(report.fitting)} of {request.count} would fit, but {least} was"
+        yield f"{would} asked for: take what fits with {fewer.format(report.fitting)}"
+    chosen_by = f"policy {request.policy}, seed {request.seed}"
+    yield f"placed {report.placed} of {request.count} ({chosen_by})"
 
 
 def nodes_text(count: int) -> str:

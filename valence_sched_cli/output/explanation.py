@@ -86,18 +86,17 @@ class ReportRenderer:
         if not explanation.candidates:
             return
         yield "candidates: score, and what each weigher (and its weight) adds to it"
-        weighers = sorted(
-            explanation.candidates[0].parts, key=lambda part: (-part.weight, part.weigher)
-        )
+        first = explanation.candidates[0].parts
+        weighers = sorted(first, key=lambda part: (-part.weight, part.weigher))
         names = ["Podm", "Pool", "Outcome", "Score"]
         names += [f"{part.weigher} ({_weight(explanation, part.weigher)})" for part in weighers]
         rows: Rows = []
         for one in explanation.candidates:
             parts = {part.weigher: part for part in one.parts}
             in_order = [parts[part.weigher] for part in weighers]
-            cells = [HeatCell(f"{part.part:.6f}", part.score) for part in in_order]
-            rows.append((one.podm, one.pool, one.outcome, HeatCell(f"{one.score:.6f}", one.score),
-                         *cells))  # fmt: skip
+            cells = [HeatCell(f"{one.score:.6f}", one.score)]
+            cells += [HeatCell(f"{part.part:.6f}", part.score) for part in in_order]
+            rows.append((one.podm, one.pool, one.outcome, *cells))
         if self._colour:
             yield heat_table(names, rows, self._parsed_args.max_width)
         else:
@@ -178,9 +177,8 @@ def _header(report: Report) -> Iterator[str]:
     outcome = report.outcome.replace("_", " ")
     weights = ", ".join(f"{use.name}={use.weight:g}" for use in policy.weighers)
     weighing = f" ({weights})" if weights else ""
-    yield printable(
-        f"{outcome}: {report.placed} of {report.requested}, request {request.id}{flavor}"
-    )
+    counts = f"{report.placed} of {report.requested}"
+    yield printable(f"{outcome}: {counts}, request {request.id}{flavor}")
     yield printable(f"policy {policy.name}{weighing}, seed {report.seed}")
     sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
     yield printable(f"inventory {source.digest}: {sizes}")
@@ -192,7 +190,6 @@ def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
 
 
 def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
-    """Return the nodes of a decision whose report has nothing else."""
     rows: Rows = [
         (one.node, one.chosen.podm, one.chosen.pool, f"{one.chosen.score:.6f}")
         for one in report.placements
@@ -203,16 +200,9 @@ def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
 def _verdict(verdict: PodmVerdict) -> tuple[Any, ...]:
     from valence_sched.model.base import format_value
 
-    reason = verdict.reason
     why = ("",) * 5
-    if reason:
-        why = (
-            reason.filter,
-            reason.label,
-            format_value(reason.need),
-            format_value(reason.have),
-            reason.unit,
-        )
+    if it := verdict.reason:
+        why = (it.filter, it.label, format_value(it.need), format_value(it.have), it.unit)
     score = Absent() if verdict.score is None else f"{verdict.score:.6f}"
     behind = f"{verdict.behind:.6f}" if verdict.behind else or_absent(None)
     return (verdict.podm, verdict.pool, verdict.outcome, score, behind, *why)
