@@ -27,8 +27,6 @@
         └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from typing import ClassVar, Self

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads files whole and bounded, and writes them whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import os

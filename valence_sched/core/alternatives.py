@@ -35,6 +35,8 @@ class Attempt:
 
 def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
     """Place the nodes of a request; of a group that stays together, where most of them fit."""
+    if not needs_anchor(context.request):
+        return Attempt(context, schedule(context))
 
     def attempt(open_rows: Mask | None = None) -> list[Attempt]:
         narrowed = context if open_rows is None else with_anchor_rows(context, open_rows)
@@ -48,8 +50,6 @@ def _best_by_anchor(
 ) -> list[Attempt]:
     """Return the attempts by the anchor at which most nodes fit; tried in the order of cost."""
     best = attempts = attempt()
-    if not needs_anchor(context.request):
-        return best
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
         nodes = [node for one in attempts for node in one.batch.nodes]
@@ -93,7 +93,7 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
     Where a group that must stay together does not fit where one alternative fits best, the next
     anchors are tried with all alternatives, as :func:`try_anchors` does with one.
     """
-    if not context.request.fallbacks:
+    if not context.request.fallbacks or not needs_anchor(context.request):
         return _try_in_order(context, schedule)
     return _best_by_anchor(context, functools.partial(_try_in_order, context, schedule))
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: places the nodes of one request one after another on a private overlay."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field
 from typing import Any

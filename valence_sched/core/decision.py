@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decision: the result for one request, with the evaluation that its explanation is read from."""
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates a request: calls every filter and every weigher of its policy on all pools."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

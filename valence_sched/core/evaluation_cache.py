@@ -4,8 +4,6 @@
 That is exact, because filters and weighers answer for each row by itself.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Protocol

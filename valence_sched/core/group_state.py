@@ -5,8 +5,6 @@ It is counted once per decision, so that plug-ins stay row-local, and updated by
 batch places.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

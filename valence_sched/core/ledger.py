@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ledger: a snapshot from which nodes are taken and given back, to decide many requests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

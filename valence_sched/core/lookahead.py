@@ -7,8 +7,6 @@ and stores each result until that pod's turn comes. A pod from which another nod
 put back as it was. The outcome is the same to the bit as without looking ahead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

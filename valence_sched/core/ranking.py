@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranking: orders pools by cost, breaks ties by seeded lots, and updates the order in a batch."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from bisect import bisect_left, insort

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aggregates filter: keeps pod managers by the aggregates they are members of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

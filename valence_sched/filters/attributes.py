@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attributes filter: keeps pod managers whose attributes fulfil the conditions of a request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capabilities filter: keeps pod managers that have the requested capabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

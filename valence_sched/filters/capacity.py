@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity filter: keeps pools with enough free cores, memory and stock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

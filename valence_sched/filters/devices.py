@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices filter: keeps pools with enough free devices of each requested kind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Enabled filter: keeps pod managers that the operator has not disabled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

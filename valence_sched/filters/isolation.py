@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Isolation filter: keeps reserved pod managers for their owners."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

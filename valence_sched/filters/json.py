@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expression filter: keeps pools for which the expression of a request holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.errors import one_line

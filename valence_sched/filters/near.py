@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proximity filter: keeps pools near external resources, such as a volume."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

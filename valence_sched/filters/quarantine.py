@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quarantine filter: keeps pod managers that are not in quarantine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

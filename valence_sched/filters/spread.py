@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spread filter: keeps pod managers that the hard rules of a group allow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Target filter: keeps the pod managers that a request names, and drops those it excludes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traits filter: keeps pools with the required traits and none of the forbidden."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zone filter: keeps pod managers of one availability zone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ages: parsed, formatted, and measured from a timestamp."""
 
-from __future__ import annotations
-
 import datetime
 import re
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: the blocks and amounts that pod managers hold for one consumer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes bytes into nouns; an error names the path, what was found and what was expected."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composition requests: the nodes a claim stands for, their blocks and their names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Custom resources: resources that an operator declares, added as stocks to pod managers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal

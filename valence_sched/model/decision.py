@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decision document ``valence-sched/decision``, version 1."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler returns of a decision: its report, and what a screen shows beside it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

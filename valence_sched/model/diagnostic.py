@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Diagnostics: what reading inventories and pod managers found wrong or doubtful."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 Kind = Literal["skipped", "unread", "remark"]

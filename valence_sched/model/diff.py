@@ -5,8 +5,6 @@ The time and the generation of a reading are no difference. Pod managers that ar
 byte are never decoded, and of the others only the blocks that differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 

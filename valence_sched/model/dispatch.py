@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decision handed to somebody else who composes: what goes out, and what came back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

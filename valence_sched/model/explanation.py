@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The explanation of a decision: score parts, runner-up, near misses and sensitivity."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -18,8 +18,6 @@ error and not a text to compare with; so are an operator without a value, more v
 operator takes, and a value that is not a number where numbers are compared.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import operator

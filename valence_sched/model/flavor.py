@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors: named request templates, a superset of the Valence flavor, compiled into needs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any

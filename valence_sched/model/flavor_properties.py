@@ -5,8 +5,6 @@ A superset of the Valence flavor: ``memory``, ``processor``, ``pci_device`` and 
 with numbers accepted as strings, and the devices that Valence does not have.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

@@ -6,8 +6,6 @@ of a fact, ``facts.rack``. A pod manager has one value of most domains, as many 
 ``aggregate`` as it is a member of, and no value of ``location`` or a fact that it does not report.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

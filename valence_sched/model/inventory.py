@@ -9,8 +9,6 @@ is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so tha
 blocks of a few dozen kinds are decoded a few dozen times (``view.builder.ViewBuilder``).
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec

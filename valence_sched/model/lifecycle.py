@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler returns of claims and nodes: the results of claiming, composing, reconciling."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from valence_sched.model.base import Noun

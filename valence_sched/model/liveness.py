@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The liveness protocol: decides from the last contact which pod managers are alive."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol

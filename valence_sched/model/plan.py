@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan document ``valence-sched/plan``: a decision with the pod managers it was based on."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

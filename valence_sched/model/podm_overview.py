@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pod manager as lists show it: what it says of itself, what it has, and what of it is free."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

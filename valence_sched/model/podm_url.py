@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pod manager URLs: validated, normalised and compared."""
 
-from __future__ import annotations
-
 import ipaddress
 from urllib.parse import SplitResult, urlsplit
 

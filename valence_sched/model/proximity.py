@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """External resources (volumes, ports, networks) that a node should stand near, and their places."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read options: which live pod managers one command reads, and how."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from valence_sched.model.registration import Registration

@@ -5,8 +5,6 @@ A value whose name is that of a credential is left out; in texts, a part that lo
 credential is replaced. Documents of accounts, sessions and keys are not recorded at all.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import functools

@@ -4,8 +4,6 @@
 A registration never contains the password, only a reference to it.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

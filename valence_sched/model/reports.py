@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses a decision report, without the fields that only a newer minor version has."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import msgspec

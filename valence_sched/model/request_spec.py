@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Request specs: requests as people write them, and how they compile to requests."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -13,8 +13,6 @@
 ============================================  =================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec.structs import replace

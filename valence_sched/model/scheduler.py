@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 

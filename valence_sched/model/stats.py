@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reported statistics: merges what a pod manager reports, and applies it to its inventory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

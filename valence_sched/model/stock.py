@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Amounts of one stock: what is free, the largest grant, and the size of a grant for an amount."""
 
-from __future__ import annotations
-
 import math
 
 from valence_sched.model.inventory import Stock

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chance scheduler: places each node on a random pod manager that can make it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

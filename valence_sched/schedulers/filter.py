@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filter scheduler: places each node on the pool of lowest cost that passes every filter."""
 
-from __future__ import annotations
-
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.ranking import RankedRows

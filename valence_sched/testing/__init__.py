@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test helpers for plug-ins: small views and requests, and the contract of plug-ins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

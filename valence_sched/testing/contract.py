@@ -7,8 +7,6 @@ again, and it changes nothing, not even an earlier answer. Each check raises ``A
 a line that says what is wrong.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

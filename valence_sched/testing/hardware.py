@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hardware catalogue of generated inventories: block kinds, profiles and states of use."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from valence_sched.model.inventory import (

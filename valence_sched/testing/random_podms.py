@@ -5,8 +5,6 @@ Pod manager number *n* depends on the seed, on *n* and on the shape of a pod man
 number of pod managers.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod managers and requests on which the contract is checked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 _CPU = {"processors": [{"count": 2, "cores": 16, "model": "Intel Xeon Gold 6338"}]}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Availability: per need the rows with sufficient free capacity, and the rows without."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -5,8 +5,6 @@ Blocks of one kind have equal types and devices. A site has a million blocks of 
 so that every question about devices is answered once per kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 

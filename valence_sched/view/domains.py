@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Domain indexes: the values of a topology domain (zone, location, a fact, ...) per row."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass

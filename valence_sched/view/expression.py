@@ -16,8 +16,6 @@ Of one pair of values:
   0 is free; of cores and memory the reported amounts count.
 """
 
-from __future__ import annotations
-
 import difflib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence

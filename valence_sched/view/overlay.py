@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace

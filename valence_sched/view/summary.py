@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Summaries for lists: free and total amounts of each pod manager, or of each of its pools."""
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 from valence_sched.errors import UnknownName

@@ -6,8 +6,6 @@ amounts are kept in tables of one row per need, so that a request costs one pass
 each sum.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import NamedTuple

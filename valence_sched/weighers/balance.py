@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Balance weigher: scores how evenly the resources of a pod manager are used."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost weigher: scores pod managers by cost rules that the operator writes."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

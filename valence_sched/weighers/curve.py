@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Curve weigher: scores utilisation by a curve that the operator gives."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

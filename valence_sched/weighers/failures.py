@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures weigher: avoids pod managers where composing failed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.request import Request

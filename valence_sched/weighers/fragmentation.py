@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fragmentation weigher: leaves scarce resources usable for the usual mix of flavors."""
 
-from __future__ import annotations
-
 import functools
 from typing import Annotated
 

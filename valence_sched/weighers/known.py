@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Known weigher: prefers devices whose attributes are reported."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proximity weigher: prefers pools near external resources, such as volumes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owner weigher: spreads the nodes of one owner over pod managers."""
 
-from __future__ import annotations
-
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
 from valence_sched.view.reads import reads

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pack weigher: fills pod managers one after another, fullest first."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.request import Request

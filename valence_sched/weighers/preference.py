@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preference weigher: scores pools by weighted rules that the operator writes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.request import Request

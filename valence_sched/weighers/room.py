@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Room weigher: spreads nodes over pod managers, most room first."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scarce weigher: keeps accelerators for the requests that need them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from valence_sched.model.need import Need, Test

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tight weigher: fills the pools with the fewest free scarce resources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated

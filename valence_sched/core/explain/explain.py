@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explanation: runner-up, near misses and sensitivity of one decision."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ Nothing is estimated: the blocks of a node are freed on a private copy of its po
 evaluated again and searched for a fit.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field

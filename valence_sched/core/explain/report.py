@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: decisions as documents, with the evaluations behind them, and the digests in them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any

@@ -7,8 +7,6 @@ the gap; each try is evaluated and placed as any request. It reports a step at w
 changes while one step before it does not.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator

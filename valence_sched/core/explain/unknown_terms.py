@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unknown terms: the names and values in a request that no pod manager, device or block reports."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 

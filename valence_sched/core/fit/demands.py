@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Demands: a request's needs as whole-number lines of a set cover, and their value in points."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator

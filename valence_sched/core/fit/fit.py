@@ -10,8 +10,6 @@ least (prices: ``view.block_kinds``). Feasibility is always exact; of the covers
 compared (``topology``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -9,8 +9,6 @@ bounds from the most that the remaining items can give and the least that must c
 visited twice at a higher price.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

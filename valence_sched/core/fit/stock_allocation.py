@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ share a cap:
   and the blocks at one value share a cap of one.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ The values of a domain are numbered in the order of the blocks at them, so pools
 the names of their switches are one problem.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
