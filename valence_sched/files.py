@@ -52,12 +52,17 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
 
 
 def parse_flavors(
-    data: bytes, file: str, known: FlavorLookup = dict, remarks: list[str] | None = None
+    data: bytes,
+    file: str,
+    known: FlavorLookup = dict,
+    remarks: list[str] | None = None,
+    ignored: tuple[str, ...] = (),
 ) -> list[Flavor]:
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
     Each is in our words or in those of Valence, Nova or an RSD pod manager. ``known`` returns the
     flavors that one may refer to; words that nobody looks at add a line each to ``remarks``.
+    ``ignored`` are keys of Nova's extra specs to pass over.
 
     Raises:
         InputError: naming the place, what was found and what was expected.
@@ -65,7 +70,7 @@ def parse_flavors(
         RequestError: naming the place, a flavor contradicts itself.
     """
     forms = [
-        (place, parse_flavor(item, DocumentCursor(file, place), known))
+        (place, parse_flavor(item, DocumentCursor(file, place, ignored), known))
         for place, item in _items(load_yaml(data, file), "flavors", file)
     ]
     if remarks is not None:

@@ -68,10 +68,12 @@ class PodmCommand:
     exit_code = 0
     tells_remarks = False  # on the inventory, each, and not only how many there are
     _main: Operations | None = None
+    _ignored_extra_specs: Sequence[str] = ()
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""
         self.closing: list[str] = []
+        self._ignored_extra_specs = getattr(parsed_args, "ignore_extra_spec", ())
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
@@ -126,6 +128,7 @@ class PodmCommand:
         """Return the scheduler's parts; they are imported when first asked for."""
         if self._main is None:
             self._main = self.app.client_manager.podm
+            self._main.config.ignored_extra_specs = tuple(self._ignored_extra_specs)
         return self._main
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:

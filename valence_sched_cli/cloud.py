@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
@@ -114,8 +115,13 @@ def add_nova_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
+def nova_flavor(
+    main: App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
+) -> Flavor:
     """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
+
+    One of bare metal stands for the flavor of ours that is named after its class, be it one of
+    ``flavor_files``.
 
     Raises:
         UsageError: the program is not ``openstack``.
@@ -123,7 +129,7 @@ def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
         UnknownName: it has no such flavor.
         InputError: the flavor has an extra spec without a counterpart here.
     """
-    from valence_sched.config.foreign import nova
+    from valence_sched.config.foreign import detect
     from valence_sched.config.foreign.base import DocumentCursor
 
     connect = sdk_connector(client_manager)
@@ -134,7 +140,9 @@ def nova_flavor(main: App, client_manager: Any, name: str) -> Flavor:
     if found is None:
         known = query_cloud(lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    form = nova.parse_flavor(_nova_document(found), DocumentCursor(f"Nova flavor {name!r}"), dict)
+    where = DocumentCursor(f"Nova flavor {name!r}", ignored=main.config.ignored_extra_specs)
+    known = functools.partial(main.config.flavors, flavor_files)
+    form = detect.parse_flavor(_nova_document(found), where, known)
     main.config.remarks += form.remarks
     return form.flavor
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors of Nova: of a cloud, through the real ``openstack``, and saved as a file."""
 
+import json
 import unittest
 
 from tests.functional.compute import PASSWORD, TOKEN, Cloud
@@ -35,6 +36,11 @@ FLAVORS = [
         "hw:numa_nodes": "1",
     }),
     flavor("3", "odd", extra_specs={"rack_colour": "blue"}),
+    flavor("4", "metal", vcpus=0, ram=0, disk=0, extra_specs={
+        "resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0",
+        "resources:CUSTOM_BAREMETAL_SITE_GPU": "1",
+    }),
+    flavor("5", "threads", extra_specs={"hw:cpu_thread_policy": "require"}),
 ]  # fmt: skip
 
 
@@ -75,6 +81,39 @@ class TestNovaFlavor(Case):
         done = self.ask("--nova-flavor", "odd")
         self.assertEqual((1, ""), (done.code, done.out))
         self.assertIn("$.extra_specs.rack_colour: found an extra spec without a scope", done.err)
+
+    def test_an_option_names_extra_specs_to_pass_over(self):
+        done = self.ask("--nova-flavor", "odd", "--ignore-extra-spec", "rack_colour", "-f", "json")
+        self.assertEqual((0, "chosen"), (done.code, done.data[0]["Outcome"]), done.err)
+        self.assertIn("$.extra_specs.rack_colour: not looked at: --ignore-extra-spec", done.err)
+        document = self.write("odd.json", json.dumps(FLAVORS[2]))
+        for words in (
+            ("podm", "flavor", "show", document),
+            ("podm", "flavor", "validate", document),
+            ("podm", "flavor", "list", "--flavor-file", document),
+            (*SCHEDULE, "--flavor", document),
+        ):
+            with self.subTest(words):
+                self.assertEqual(1, run("valence-sched", *words).code)
+                done = run("valence-sched", *words, "--ignore-extra-spec", "rack_colour")
+                self.assertEqual(0, done.code, done.err)
+
+    def test_a_key_that_restricts_placement_is_a_trait_and_no_remark(self):
+        done = self.ask("--nova-flavor", "threads", "-f", "json")
+        self.assertEqual(3, done.code, done.err)
+        self.assertIn("trait: needs HW_CPU_HYPERTHREADING", done.out)
+        self.assertNotIn("remark: Nova flavor", done.err)
+
+    def test_a_flavor_of_bare_metal_is_the_flavor_of_ours_of_that_name(self):
+        ours = {"name": "baremetal-site-gpu", "properties": {"accelerators": [{"kind": "GPU"}]}}
+        file = self.write("ours.json", json.dumps(ours))
+        done = self.ask("--nova-flavor", "metal", "--flavor-file", file, "-f", "json")
+        self.assertEqual(0, done.code, done.err)
+        self.assertIn("stands for flavor 'baremetal-site-gpu'", done.err)
+        self.assertIn("Card", str(done.data[0]["Blocks"]))
+        done = self.ask("--nova-flavor", "metal")
+        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertIn("found no flavor of that name", done.err)
 
     def test_an_unknown_name_gets_the_nearest(self):
         done = self.ask("--nova-flavor", "m1.lage")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from valence_sched import files
+from valence_sched.config.foreign.base import FlavorLookup
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
@@ -27,7 +28,8 @@ class Configuration:
     """The files of a user: found by the environment, or named; ``-`` is standard input.
 
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
-    word of a flavor that was accepted and has no effect.
+    word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
+    Nova's extra specs that are passed over.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Configuration:
         self.environ = os.environ if environ is None else environ
         self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []
+        self.ignored_extra_specs: tuple[str, ...] = ()
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
@@ -56,14 +59,17 @@ class Configuration:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
         flavors: dict[str, Flavor] = {}
         for file, data in self._layered_files("flavors.yaml", paths):
-            parsed = files.parse_flavors(data, file, flavors.copy, self.remarks)
+            parsed = self._parse_flavors(data, file, flavors.copy)
             flavors |= {flavor.name: flavor for flavor in parsed}
         return flavors
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""
         known = functools.partial(self.flavors, paths)
-        return files.parse_flavors(self.read(path), path, known, self.remarks)
+        return self._parse_flavors(self.read(path), path, known)
+
+    def _parse_flavors(self, data: bytes, file: str, known: FlavorLookup) -> list[Flavor]:
+        return files.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.

@@ -118,6 +118,13 @@ def add_flavor_file_option(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="YAML or JSON file of flavors, beside the built-in ones (repeat for several)",
     )
+    parser.add_argument(
+        "--ignore-extra-spec",
+        metavar="<key>",
+        action="append",
+        default=[],
+        help="extra spec of Nova flavors to pass over, in place of an error (repeat for several)",
+    )
 
 
 def add_policy_file_option(parser: argparse.ArgumentParser) -> None:

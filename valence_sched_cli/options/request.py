@@ -130,7 +130,9 @@ def _flavor(
         found: Flavor = main.config.flavor(flavor_name, parsed_args.flavor_file)
         return found
     if parsed_args.nova_flavor is not None:
-        return cloud.nova_flavor(main, client_manager, parsed_args.nova_flavor)
+        return cloud.nova_flavor(
+            main, client_manager, parsed_args.nova_flavor, parsed_args.flavor_file
+        )
     if parsed_args.resource:
         return Flavor(name="")
     words = "name --flavor, --resource CLASS=N, or --request-file"

@@ -33,19 +33,24 @@ class ForeignFlavor(Struct, frozen=True):
 
 
 class DocumentCursor(Struct, frozen=True):
-    """A place in a document: the file, and the path below its root."""
+    """A place in a document: the file, and the path below its root.
+
+    ``ignored`` are keys of extra specs that the user wants to be passed over.
+    """
 
     file: str
     document_path: str = "$"
+    ignored: tuple[str, ...] = ()
 
     def at(self, step: str | int) -> DocumentCursor:
         """Return the place of a key or of a number below this one."""
         if isinstance(step, int):
-            return DocumentCursor(self.file, f"{self.document_path}[{step}]")
+            return DocumentCursor(self.file, f"{self.document_path}[{step}]", self.ignored)
         plain = _PLAIN.fullmatch(step)
         return DocumentCursor(
             self.file,
             f"{self.document_path}.{step}" if plain else f"{self.document_path}[{step!r}]",
+            self.ignored,
         )
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
