@@ -14,6 +14,7 @@ from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
+from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output import prepare
 from valence_sched_cli.output.prepare import prepare_formatter
 
@@ -69,6 +70,13 @@ class PodmCommand:
     tells_remarks = False  # on the inventory, each, and not only how many there are
     _main: Operations | None = None
     _ignored_extra_specs: Sequence[str] = ()
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return a parser that refuses the second value of an option of ours that has one."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        for action in (None, "store"):
+            parser.register("action", action, StoreOnce)
+        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""

@@ -106,12 +106,17 @@ def _error_text(reason: str) -> str:
 NOVA_OPTION = "--nova-flavor"
 
 
-def add_nova_options(parser: argparse.ArgumentParser) -> None:
+def add_nova_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     """Add the option that names a flavor of the cloud."""
     parser.add_argument(
         NOVA_OPTION,
         metavar="<flavor>",
-        help="flavor of Nova, by name or ID, in place of --flavor (only inside openstack)",
+        action="append" if many else "store",
+        default=[] if many else None,
+        help="flavor of Nova, by name or ID, "
+        + ("beside those of --flavor" if many else "in place of --flavor")
+        + " (only inside openstack"
+        + ("; repeat for several)" if many else ")"),
     )
 
 

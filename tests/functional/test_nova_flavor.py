@@ -82,6 +82,39 @@ class TestNovaFlavor(Case):
         self.assertEqual((1, ""), (done.code, done.out))
         self.assertIn("$.extra_specs.rack_colour: found an extra spec without a scope", done.err)
 
+    def test_fit_counts_several_beside_those_of_ours(self):
+        words = ("--nova-flavor", "m1.large", "--nova-flavor", "2", "--flavor", "small")
+        done = run("openstack", "podm", "fit", "--inventory", SITE, *words, "-f", "json",
+                   OS_CLIENT_CONFIG_FILE=self.clouds, OS_CLOUD="loopback")  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        named = dict.fromkeys(row["Flavor"] for row in done.data)
+        self.assertEqual(["small", "m1.large", "g1.large"], [*named])
+
+    def test_lists_of_flavors_are_read_from_files(self):
+        clean = [FLAVORS[0], FLAVORS[1]]
+        rows = [
+            {"ID": one["id"], "Name": one["name"], "RAM": one["ram"], "Disk": one["disk"],
+             "Ephemeral": 0, "VCPUs": one["vcpus"], "Is Public": True, "Swap": 0,
+             "RXTX Factor": 1.0, "Properties": one["extra_specs"]}
+            for one in clean
+        ]  # fmt: skip
+        shown = []
+        for name, document in (("client", rows), ("api", {"flavors": clean})):
+            file = self.write(f"{name}.json", json.dumps(document))
+            words = ("podm", "flavor", "list", "--flavor-file", file, "--long", "-f", "json")
+            done = run("valence-sched", *words)
+            self.assertEqual(0, done.code, done.err)
+            shown.append([row for row in done.data if row["Name"] in ("m1.large", "g1.large")])
+        self.assertEqual(2, len(shown[0]))
+        self.assertEqual(shown[0], shown[1])
+        for row in rows:
+            del row["Properties"]
+        file = self.write("short.json", json.dumps(rows))
+        done = run("valence-sched", "podm", "flavor", "list", "--flavor-file", file)
+        self.assertEqual(1, done.code)
+        self.assertIn("$[0]: found no 'Properties'", done.err)
+        self.assertIn("openstack flavor list --long", done.err)
+
     def test_an_option_names_extra_specs_to_pass_over(self):
         done = self.ask("--nova-flavor", "odd", "--ignore-extra-spec", "rack_colour", "-f", "json")
         self.assertEqual((0, "chosen"), (done.code, done.data[0]["Outcome"]), done.err)

@@ -44,6 +44,17 @@ class NameRequirements(Noun, frozen=True):
             tuple(dict.fromkeys(self.any_of + other.any_of)),
         )
 
+    @property
+    def contradiction(self) -> str | None:
+        """Return what of the names cannot hold, None when they do not contradict each other."""
+        forbidden = set(self.forbidden)
+        if contrary := sorted(forbidden.intersection(self.required)):
+            return f"{contrary[0]!r} is both required and forbidden"
+        for names in self.any_of:
+            if names and forbidden.issuperset(names):
+                return f"in:{','.join(names)}: each of them is forbidden"
+        return None
+
 
 class Proximity(Noun, frozen=True, kw_only=True):
     """A thing outside, such as a volume, and where it is: what a resolver found out of it.
@@ -172,8 +183,8 @@ def sealed(request: Request) -> Request:
     if both:
         raise RequestError(f"pod manager {both[0]!r} is both asked for and excluded")
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
-        if contrary := sorted(set(names.required) & set(names.forbidden)):
-            raise RequestError(f"{kind} {contrary[0]!r} is both required and forbidden")
+        if contrary := names.contradiction:
+            raise RequestError(one_line(f"{kind} {contrary}"))
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():

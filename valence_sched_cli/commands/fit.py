@@ -39,14 +39,18 @@ class FitPodm(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
         engine = decider_for(self, parsed_args)
-        names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
-        if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):
-            names = [None]
-        names = names or [*self.main.config.flavors(parsed_args.flavor_file)]
+        names: list[tuple[str | None, str | None]] = [
+            *((name, None) for name in dict.fromkeys(parsed_args.flavor)),
+            *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
+        ]
+        if not names and parsed_args.resource:
+            names = [(None, None)]
+        if not names:
+            names = [(name, None) for name in self.main.config.flavors(parsed_args.flavor_file)]
         warnings: list[str] = []
         fits = []
-        for name in names:
-            request = make_request(self.main, parsed_args, name, self.app.client_manager)
+        for name, nova_name in names:
+            request = make_request(self.main, parsed_args, name, nova_name, self.app.client_manager)
             check_policy(engine, request, parsed_args)
             counts = engine.count_fits(request, parsed_args.limit, warnings)
             fits.append((name or request.flavor or "resources", counts))

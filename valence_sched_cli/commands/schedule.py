@@ -89,7 +89,13 @@ class SchedulePodm(base.Lister):
         claim_compose.check_options(parsed_args)
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
-        request = make_request(self.main, parsed_args, parsed_args.flavor, self.app.client_manager)
+        request = make_request(
+            self.main,
+            parsed_args,
+            parsed_args.flavor,
+            parsed_args.nova_flavor,
+            self.app.client_manager,
+        )
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:

@@ -25,7 +25,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         help="flavor: a name, a file with one flavor, or - for standard input"
         + (" (repeat for several; default: all known)" if many else ""),
     )
-    cloud.add_nova_options(parser)
+    cloud.add_nova_options(parser, many=many)
     placement.add_placement_options(parser)
     common.add_flavor_file_option(parser)
     parser.add_argument(
@@ -61,12 +61,16 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 
 def make_request(
-    main: Any, parsed_args: argparse.Namespace, flavor_name: str | None, client_manager: Any = None
+    main: Any,
+    parsed_args: argparse.Namespace,
+    flavor_name: str | None,
+    nova_flavor: str | None = None,
+    client_manager: Any = None,
 ) -> Request:
     """Return the request that the words of the shell make.
 
-    ``word`` names the flavor. Without one it is that of ``--nova-flavor``, found through the
-    ``client_manager``, or there is none and the resources of the shell are all that is asked.
+    Its flavor is the one of ``flavor_name``, or the one of Nova that the ``client_manager`` finds;
+    without either the resources of the shell are all that is asked.
 
     Raises:
         UsageError: nothing says what the node is made of, or two flavors do.
@@ -74,7 +78,7 @@ def make_request(
     from valence_sched.model.request_spec import RequestSpec
 
     args = parsed_args
-    flavor = _flavor(main, args, flavor_name, client_manager)
+    flavor = _flavor(main, args, flavor_name, nova_flavor, client_manager)
     said = (
         location.request_fields(args)
         | group.request_fields(args, flavor.name)
@@ -118,21 +122,23 @@ def check_policy(decider: Any, request: Request, parsed_args: argparse.Namespace
 
 
 def _flavor(
-    main: Any, parsed_args: argparse.Namespace, flavor_name: str | None, client_manager: Any
+    main: Any,
+    parsed_args: argparse.Namespace,
+    flavor_name: str | None,
+    nova_flavor: str | None,
+    client_manager: Any,
 ) -> Flavor:
     """Return the flavor that is asked for; without one, a flavor without a name of nothing."""
     from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
-    if flavor_name is not None and parsed_args.nova_flavor is not None:
+    if flavor_name is not None and nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
     if flavor_name is not None:
         found: Flavor = main.config.flavor(flavor_name, parsed_args.flavor_file)
         return found
-    if parsed_args.nova_flavor is not None:
-        return cloud.nova_flavor(
-            main, client_manager, parsed_args.nova_flavor, parsed_args.flavor_file
-        )
+    if nova_flavor is not None:
+        return cloud.nova_flavor(main, client_manager, nova_flavor, parsed_args.flavor_file)
     if parsed_args.resource:
         return Flavor(name="")
     words = "name --flavor, --resource CLASS=N, or --request-file"

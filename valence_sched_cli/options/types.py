@@ -1,9 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as the words of the shell say them."""
+"""Numbers as the words of the shell say them, and options that are said once."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
+
+
+class StoreOnce(argparse._StoreAction):
+    """Stores the value of an option, and refuses a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if self.option_strings:
+            stored: set[str] = namespace.__dict__.setdefault("_stored_once", set())
+            if self.dest in stored:
+                raise argparse.ArgumentError(self, "given twice: it has one value")
+            stored.add(self.dest)
+        super().__call__(parser, namespace, values, option_string)
 
 
 def whole(text: str) -> int:
