@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import stevedore
 from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
@@ -19,6 +21,7 @@ from valence_sched_cli.output import prepare
 from valence_sched_cli.output.prepare import prepare_formatter
 
 if TYPE_CHECKING:
+    from valence_sched.config.settings import Configuration
     from valence_sched.engine import Operations
     from valence_sched.model.read_options import ReadOptions, Selection
 
@@ -57,6 +60,7 @@ def _interrupt(number: int, _frame: object) -> None:
 
 #: Paths that stand without an option, and how their help calls them.
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
+STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -69,7 +73,7 @@ class PodmCommand:
     exit_code = 0
     tells_remarks = False  # on the inventory, each, and not only how many there are
     _main: Operations | None = None
-    _ignored_extra_specs: Sequence[str] = ()
+    _words: argparse.Namespace | None = None
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return a parser that refuses the second value of an option of ours that has one."""
@@ -81,7 +85,7 @@ class PodmCommand:
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""
         self.closing: list[str] = []
-        self._ignored_extra_specs = getattr(parsed_args, "ignore_extra_spec", ())
+        self._words = parsed_args
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
@@ -136,8 +140,18 @@ class PodmCommand:
         """Return the scheduler's parts; they are imported when first asked for."""
         if self._main is None:
             self._main = self.app.client_manager.podm
-            self._main.config.ignored_extra_specs = tuple(self._ignored_extra_specs)
+            self._configure(self._main.config)
         return self._main
+
+    def _configure(self, config: Configuration) -> None:
+        """Tell the configuration what the words of the shell say for all that it reads."""
+        words = self._words
+        config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
+        config.default_owner = functools.partial(
+            cloud.token_project,
+            self.app.client_manager,
+            log_in=getattr(words, "from_catalog", False),
+        )
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the words of the shell name, and how they are read."""
@@ -145,7 +159,11 @@ class PodmCommand:
 
         catalogue = None
         if parsed_args.from_catalog:
-            catalogue = cloud.catalogue(self.app.client_manager)
+            catalogue = cloud.catalogue(
+                self.app.client_manager, all_regions=parsed_args.all_regions
+            )
+        elif parsed_args.all_regions:
+            raise UsageError("--all-regions: only with --from-catalog")
         return ReadOptions(
             podm_files=tuple(parsed_args.podm_file),
             state=parsed_args.state,
@@ -216,9 +234,22 @@ class Command(PodmCommand, command.Command):
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows."""
 
+    def _load_formatter_plugins(self) -> Any:
+        return _add_styles(super()._load_formatter_plugins(), "list")
+
 
 class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one thing."""
+
+    def _load_formatter_plugins(self) -> Any:
+        return _add_styles(super()._load_formatter_plugins(), "show")
+
+
+def _add_styles(manager: stevedore.ExtensionManager[Any], kind: str) -> Any:
+    """Return cliff's formatters together with our own, which no other command is to offer."""
+    ours = stevedore.ExtensionManager[Any](f"{STYLES}.{kind}", invoke_on_load=True)
+    manager.extensions += ours.extensions
+    return manager
 
 
 def _check_stdin(parsed_args: argparse.Namespace) -> None:

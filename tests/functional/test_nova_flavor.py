@@ -153,6 +153,12 @@ class TestNovaFlavor(Case):
         line = "no Nova flavor named 'm1.lage' (did you mean 'm1.large'?)\n"
         self.assertEqual((1, "", line), done)
 
+    def test_a_token_and_an_endpoint_are_a_cloud(self):
+        for more in ((), ("--os-auth-type", "admin_token")):
+            words = ("--os-endpoint", f"{self.cloud.url}/compute/v2.1", "--os-token", TOKEN, *more)
+            done = run("openstack", *words, *SCHEDULE, "--nova-flavor", "m1.large", "-f", "json")
+            self.assertEqual((0, "chosen"), (done.code, done.data[0]["Outcome"]), done.err)
+
     def test_nobody_logs_in_without_the_option(self):
         before = len(self.cloud.asked)
         self.assertEqual(0, self.ask("--flavor", "small").code)
@@ -162,8 +168,11 @@ class TestNovaFlavor(Case):
         wrong = self.cloud.configure(self.folder / "wrong.yaml", "another-secret")
         done = self.ask("--nova-flavor", "m1.large", clouds=wrong)
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
-        self.assertTrue(done.err.startswith("no cloud to ask: "), done.err)
+        self.assertTrue(done.err.startswith("cloud 'loopback': "), done.err)
+        self.assertNotIn("OS_CLOUD", done.err)  # it is named already
         self.assertNotIn("another-secret", done.err)
+        done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large", OS_CLOUD="nowhere")
+        self.assertEqual((1, ""), (done.code, done.out), done.err)
         done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large")
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
         self.assertTrue(done.err.startswith("no cloud to ask: "), done.err)

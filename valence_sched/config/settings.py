@@ -7,9 +7,11 @@ import functools
 import importlib.resources
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+import msgspec
 
 from valence_sched import files
 from valence_sched.config.foreign.base import FlavorLookup
@@ -29,7 +31,8 @@ class Configuration:
 
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
     word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
-    Nova's extra specs that are passed over.
+    Nova's extra specs that are passed over, ``default_owner`` returns whose the nodes of a request
+    are that names no owner.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Configuration:
         self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []
         self.ignored_extra_specs: tuple[str, ...] = ()
+        self.default_owner: Callable[[], str | None] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
@@ -125,7 +129,10 @@ class Configuration:
         Errors as for :meth:`resolve_near`.
         """
         resolve = functools.partial(self.resolve_near, sources=near_maps)
-        return compile_spec(spec, flavor, resolve)
+        request = compile_spec(spec, flavor, resolve)
+        if request.owner is None and self.default_owner is not None:
+            request = msgspec.structs.replace(request, owner=self.default_owner())
+        return request
 
     def resolve_near(
         self, resources: Iterable[ExternalResource], sources: Sequence[str] = ()

@@ -48,6 +48,11 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         "inside openstack)",
     )
     parser.add_argument(
+        "--all-regions",
+        action="store_true",
+        help="with --from-catalog: of every region, in place of the one that is configured",
+    )
+    parser.add_argument(
         "--timeout",
         metavar="<seconds>",
         type=seconds,

@@ -27,7 +27,13 @@ _RULES = (
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
-    parser.add_argument("--owner", metavar="<owner>", type=_name, help="for whom the nodes are")
+    parser.add_argument(
+        "--owner",
+        metavar="<owner>",
+        type=_name,
+        help="for whom the nodes are "
+        "(default: the project, by its ID, where the command logs in to a cloud)",
+    )
     parser.add_argument(
         "--group",
         metavar="<group>",
