@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import logging
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from valence_sched.config.settings import Configuration
     from valence_sched.engine import Operations
     from valence_sched.model.read_options import ReadOptions, Selection
+
+LOG = logging.getLogger(__name__)
 
 #: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -94,10 +97,9 @@ class PodmCommand:
                 status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
         except SchedulerError as error:
-            if getattr(self.app.options, "debug", False):
-                raise
+            LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
             self._tell_problems(error)
-            self.tell(str(error))
+            self.tell(str(error), logging.ERROR)
             return error.exit_code
         self._tell_problems()
         for line in self.closing:
@@ -141,6 +143,8 @@ class PodmCommand:
         if self._main is None:
             self._main = self.app.client_manager.podm
             self._configure(self._main.config)
+            if getattr(self.app.options, "verbose_level", 1) == 0:
+                self._main.sources.progress = lambda *_counts: None
         return self._main
 
     def _configure(self, config: Configuration) -> None:
@@ -189,9 +193,12 @@ class PodmCommand:
             live=self.live(parsed_args, only),
         )
 
-    def tell(self, text: str) -> None:
-        """Write one line for the person at the terminal; data goes elsewhere."""
-        self.app.stderr.write(f"{text}\n")
+    def tell(self, text: str, level: int = logging.WARNING) -> None:
+        """Log one line, which people read on standard error; data goes elsewhere.
+
+        ``openstack`` shows a person no lower level than this one, and with ``-q`` only errors.
+        """
+        LOG.log(level, "%s", text)
 
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
         if self._main is None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ class CapturePodm(base.ShowOne):
             aliases=aliases,
         )
         for name, why in captured.failures.items():
-            self.tell(f"failed: {name}: {why}")
+            self.tell(f"failed: {name}: {why}", logging.ERROR)
         for line in captured.left_out:
             self.tell(f"left out: {line}")
         lacks = captured.failures or captured.left_out or self.main.diagnostics.lines("skipped")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ class ReleaseClaim(base.Command):
                 try:
                     store.claims.release(claim)
                 except SchedulerError as error:  # the others can go all the same
-                    self.tell(str(error))
+                    self.tell(str(error), logging.ERROR)
                     self.exit_code = error.exit_code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -145,14 +146,16 @@ def decide_and_compose(
 @contextlib.contextmanager
 def podm_access(command: Any, parsed_args: argparse.Namespace) -> Iterator[PodmAccess]:
     """Yield the site to change, and show how that goes; who breaks it off is told what stays."""
-    watch = claim_progress(command.app.stderr)
+    quiet = command.app.options.verbose_level == 0
+    watch = claim_progress(command.app.stderr, quiet=quiet)
     live = command.live(parsed_args)
     try:
         with command.main.podm_access(live, patience_s=parsed_args.wait, on_state=watch) as found:
             yield found
     except KeyboardInterrupt:
         watch("", "")
-        command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
+        text = "broken off: what was begun stays until podm claim reap brings it to terms"
+        command.tell(text, logging.ERROR)
         raise
     finally:
         watch("", "")
@@ -257,10 +260,10 @@ def preview(command: Any, parsed_args: argparse.Namespace, decision: Decision) -
             command.closing.append(f"node {placement.node}: {chosen.podm} {said}")
 
 
-def claim_progress(out: Any = None) -> Callable[[str, str], None]:
+def claim_progress(out: Any = None, *, quiet: bool = False) -> Callable[[str, str], None]:
     """Return a function that shows the state of each claim on a terminal, and else nothing."""
     stream = out or sys.stderr
-    if not stream.isatty():
+    if quiet or not stream.isatty():
         return lambda _claim, _state: None
 
     def show(claim: str, state: str) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -116,5 +117,5 @@ class DeleteNode(base.Command):
                 try:
                     site.composer.remove(site.store.nodes.show(word))
                 except SchedulerError as error:  # the others can go all the same
-                    self.tell(str(error))
+                    self.tell(str(error), logging.ERROR)
                     self.exit_code = max(self.exit_code, error.exit_code)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -176,5 +177,5 @@ class DeletePodm(base.Command):
             try:
                 registry.delete(name)
             except SchedulerError as error:  # the others can go all the same
-                self.tell(str(error))
+                self.tell(str(error), logging.ERROR)
                 self.exit_code = error.exit_code

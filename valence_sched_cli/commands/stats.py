@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ class UnsetStats(base.Command):
             try:
                 self.main.forget_report(podm, parsed_args.state)
             except SchedulerError as error:  # the others can go all the same
-                self.tell(str(error))
+                self.tell(str(error), logging.ERROR)
                 self.exit_code = error.exit_code
 
 
