@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public names: what plug-in authors and library users may import.
+
+Each name is imported from its module when a program first uses it, so that importing the package
+loads nothing. Modules may move; these names stay.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # isort: off
+    # fmt: off
+    from valence_sched.app import App as App
+    from valence_sched.core.ledger import Ledger as Ledger
+    from valence_sched.core.policy import bind as bind
+    from valence_sched.drivers.dialect import Dialect as Dialect, Dialects as Dialects
+    from valence_sched.drivers.files.json_inventory import Record as Record
+    from valence_sched.engine import Engine as Engine
+    from valence_sched.errors import (
+        ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
+        ComposeFailed as ComposeFailed, CredentialError as CredentialError,
+        DispatchFailed as DispatchFailed, DuplicateId as DuplicateId, InUse as InUse,
+        InputError as InputError, InventoryIncomplete as InventoryIncomplete,
+        InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
+        PluginError as PluginError, PodmError as PodmError, RequestError as RequestError,
+        SchedulerError as SchedulerError, StillComposing as StillComposing,
+        StoreError as StoreError, UnknownName as UnknownName, Unverified as Unverified,
+        UsageError as UsageError
+    )
+    from valence_sched.model.codec import (
+        convert as convert, decode as decode, load_yaml as load_yaml
+    )
+    from valence_sched.model.diagnostic import Diagnostic as Diagnostic, Diagnostics as Diagnostics
+    from valence_sched.model.dispatch import Order as Order, Receipt as Receipt
+    from valence_sched.model.inventory import (
+        Accelerator as Accelerator, Block as Block, Devices as Devices, Drive as Drive,
+        FullBlock as FullBlock, FullPodm as FullPodm, Inventory as Inventory, Limit as Limit,
+        Memory as Memory, Nic as Nic, Node as Node, Podm as Podm, Pool as Pool,
+        Processor as Processor, Status as Status, Stock as Stock, to_json as to_json
+    )
+    from valence_sched.model.liveness import Sign as Sign
+    from valence_sched.model.proximity import Place as Place
+    from valence_sched.model.read_options import Selection as Selection
+    from valence_sched.model.request import Request as Request, sealed as sealed
+    from valence_sched.model.scheduler import Scheduler as Scheduler
+    from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
+    from valence_sched.testing import check_filter as check_filter, check_weigher as check_weigher
+    from valence_sched.view.reads import penalises_unknown as penalises_unknown, reads as reads
+    from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
+    from valence_sched.view.view import (
+        Floats as Floats, Labels as Labels, Mask as Mask, View as View
+    )
+    # fmt: on
+    # isort: on
+
+# The module of each name, below this package.
+_MODULES = {
+    name: module
+    for module, names in {
+        "app": "App",
+        "core.ledger": "Ledger",
+        "core.policy": "bind",
+        "drivers.dialect": "Dialect Dialects",
+        "drivers.files.json_inventory": "Record",
+        "engine": "Engine",
+        "errors": """
+            ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
+            DuplicateId InUse InputError InventoryIncomplete InventoryStale NameTaken
+            NewerSchema PluginError PodmError RequestError SchedulerError StillComposing
+            StoreError UnknownName Unverified UsageError
+        """,
+        "model.codec": "convert decode load_yaml",
+        "model.diagnostic": "Diagnostic Diagnostics",
+        "model.dispatch": "Order Receipt",
+        "model.inventory": """
+            Accelerator Block Devices Drive FullBlock FullPodm Inventory Limit Memory
+            Nic Node Podm Pool Processor Status Stock to_json
+        """,
+        "model.liveness": "Sign",
+        "model.proximity": "Place",
+        "model.read_options": "Selection",
+        "model.request": "Request sealed",
+        "model.scheduler": "Scheduler",
+        "schedulers.filter": "FilterScheduler",
+        "testing": "check_filter check_weigher",
+        "view.reads": "penalises_unknown reads",
+        "view.terms": "Term per_pool terms",
+        "view.view": "Floats Labels Mask View",
+    }.items()
+    for name in names.split()
+}
+
+__all__ = [*sorted(_MODULES)]  # noqa: PLE0604
+
+
+if not TYPE_CHECKING:  # or a type checker would take any other name for one, too
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name from its module and keep it."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,14 +11,15 @@ from valence_sched import files
 from valence_sched.config import credentials
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
-from valence_sched.core.decider import Decider
+from valence_sched.engine import Engine
 from valence_sched.errors import UsageError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import Now, Progress, SourceReader
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.read_options import Selection
+from valence_sched.model.plan import Plan, parse_plan
+from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.reports import parse_report
 
@@ -58,17 +59,17 @@ class App:
         """Return the registry whose state is at a URL, None for the usual one."""
         return Registry(self.config, state)
 
-    def decider(self, selection: Selection, texts: dict[str, bytes] | None = None) -> Decider:
-        """Return a scheduler for the inventories and all known policies and flavors.
+    def engine(
+        self,
+        selection: Selection = DEFAULT_SELECTION,
+        *,
+        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
+    ) -> Engine:
+        """Return the scheduler over the pod managers that a selection names.
 
-        ``texts`` gets the JSON of each pod manager as it was read, by its id.
+        ``on_state`` is called with each claim that is composed and the state of its node.
         """
-        policies = self.config.policies(selection.policy_files)
-        view = self.loader.view(selection, texts)
-        mix = functools.partial(self.config.mix, selection.flavor_files)
-        diagnostics = self.diagnostics
-        skipped = [*diagnostics.lines("unread"), *diagnostics.lines("skipped")]
-        return Decider(view, policies.values(), mix=mix, skipped=skipped, strict=selection.strict)
+        return Engine(self.config, self.sources, self.loader, selection, on_state=on_state)
 
     def serve(
         self,
@@ -118,6 +119,22 @@ class App:
         """
         data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         return parse_report(data, "stdin" if file == "-" else file)
+
+    def write_plan(self, plan: Plan, file: str) -> None:
+        """Write a plan as JSON, whole or not at all."""
+        files.write_json(plan, file)
+
+    def read_plan(self, file: str) -> Plan:
+        """Read a plan, ``-`` for standard input; its unknown fields become remarks.
+
+        Raises:
+            InputError: it cannot be read, is not a plan, or was changed since it was made.
+            NewerSchema: its major version is newer than ours.
+        """
+        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
+        plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
+        self.config.remarks += warnings
+        return plan
 
 
 def fault_rules() -> list[tuple[str, str]]:

@@ -1,438 +1,347 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions held at once, or saved as plans and held later."""
+"""Engine: the scheduler in this process, over one selection of pod managers."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
-from valence_sched import files
-from valence_sched.app import App
-from valence_sched.core import plugins
+from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
-from valence_sched.errors import (
-    ClaimLost,
-    CredentialError,
-    InputError,
-    InventoryIncomplete,
-    PluginError,
-    RequestError,
-    SchedulerError,
-    UnknownName,
-    UsageError,
-    one_line,
+from valence_sched.core.plugins import plugin_list
+from valence_sched.errors import SchedulerError, UnknownName
+from valence_sched.inventory.loader import InventoryLoader
+from valence_sched.inventory.sources import SourceReader
+from valence_sched.lifecycle.decision_result import (
+    decision_result,
+    decision_results,
+    inventory_summary,
 )
-from valence_sched.integrations.dispatchers import valence
-from valence_sched.model.codec import decode, load_yaml
-from valence_sched.model.custom_resource import (
-    DeclaredStocks,
-    declared_supplies,
-    with_declared_stocks,
+from valence_sched.lifecycle.intake import Intake
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision_result import (
+    DecisionResult,
+    DecisionResults,
+    Detail,
+    FitCounts,
+    Ranking,
 )
-from valence_sched.model.diff import Difference
-from valence_sched.model.dispatch import Order, Receipt
-from valence_sched.model.group import GroupState
-from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.need import Alternative
-from valence_sched.model.plan import Plan, make_plan, parse_plan, plan_drift
-from valence_sched.model.read_options import DEFAULT_READ_OPTIONS, ReadOptions, Selection
+from valence_sched.model.dispatch import Receipt
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    NodeStatus,
+    PlanRefresh,
+    PlanResult,
+    Preview,
+    ProvisionResult,
+    ReconcileResult,
+)
+from valence_sched.model.plan import Plan
+from valence_sched.model.plugin import PluginKind, PluginList
+from valence_sched.model.podm_overview import (
+    BlockUsage,
+    PodmOverview,
+    StatsReport,
+    block_usage,
+)
+from valence_sched.model.policy import Policy
+from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
+from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
-from valence_sched.model.usage import foreign_blocks
+from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.view.summary import overview, overviews
+from valence_sched.view.view import View
 
 if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
+    from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.access import PodmAccess
-    from valence_sched.lifecycle.claim import Claimer, ClaimSource
-    from valence_sched.lifecycle.plan import PlanClaimer
-    from valence_sched.lifecycle.provision import ProvisionResult
+    from valence_sched.lifecycle.planner import Planner
     from valence_sched.store.store import Store
 
 
-class States(App):
-    """The scheduler's parts, and those that know the state."""
+class Engine(Scheduler):
+    """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
-    @contextlib.contextmanager
-    def store(self, state: str | None = None) -> Iterator[Store]:
-        """Yield the state at a URL, None for the usual one.
+    What it decides on is read once, when a verb first needs it, and again after a verb changed
+    it. ``on_state`` is called with each claim that is composed and the state of its node.
+    """
 
-        Raises:
-            StoreError: it cannot be opened.
-        """
-        with self.registry(state).store() as store:
-            yield store
+    def __init__(
+        self,
+        config: Configuration,
+        sources: SourceReader,
+        loader: InventoryLoader,
+        selection: Selection = DEFAULT_SELECTION,
+        *,
+        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
+    ) -> None:
+        self._config, self._sources = config, sources
+        self._selection, self._live = selection, selection.live
+        self._intake = Intake(config, sources, loader, selection)
+        self._on_state = on_state
+        self._view: View | None = None
+        self._decider: Decider | None = None
 
-    @contextlib.contextmanager
-    def podm_access(
-        self, live: ReadOptions = DEFAULT_READ_OPTIONS, **how: Any
-    ) -> Iterator[PodmAccess]:
-        """Yield the state and the live pod managers of a command, within reach.
+    @functools.cached_property
+    def _registry(self) -> Registry:
+        return self._sources.registry(self._live.state)
 
-        ``how`` are fields of :class:`~valence_sched.lifecycle.access.Site`. Errors as for a store.
-        """
-        from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only for who composes
+    def rank(self, request: Request, limit: int) -> Ranking:
+        return self.decider().rank(request, limit)
 
-        registry = self.registry(live.state)
-        members = {one.registration.name: one.registration for one in registry.members(live)}
-        how.setdefault("timeout_s", live.timeout_s)
-        with registry.store() as store:
-            yield PodmAccess(store, members, registry.password, **how)
+    def select_destinations(
+        self, request: Request, *, detail: Detail = "placements"
+    ) -> DecisionResult:
+        return decision_result(self.decider().select_destinations(request), detail)
 
-    def update_resource_stats(
-        self, podm: str | tuple[str, str], stats: Mapping[str, Any], state: str | None = None
-    ) -> int:
-        """Take in what a pod manager reports by itself; return its generation.
+    def select_all(
+        self, requests: Sequence[Request], *, detail: Detail = "placements"
+    ) -> DecisionResults:
+        return decision_results(self.decider().select_all(requests), detail)
 
-        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
-        it. Words that are no fields of a pod manager are kept as facts.
+    def count_fits(self, request: Request, most: int) -> FitCounts:
+        warnings: list[str] = []
+        counts = self.decider().count_fits(request, most, warnings)
+        return FitCounts(podms=tuple(counts), warnings=tuple(warnings))
 
-        Raises:
-            InputError: something reported is not what it must be; nothing is stored.
-            StoreError: the state cannot be written.
-        """
-        with self.store(state) as store:
+    def decision(self, decision_id: str) -> Report | Reports:
+        with self._registry.store() as store:
+            report, _ = parse_report(store.decision(decision_id), f"decision {decision_id}")
+        return report
+
+    def policies(self) -> Sequence[Policy]:
+        return list(self._config.policies(self._selection.policy_files).values())
+
+    def flavors(self) -> Sequence[Flavor]:
+        return list(self._config.flavors(self._selection.flavor_files).values())
+
+    def plugins(self, kind: PluginKind) -> PluginList:
+        return plugin_list(kind)
+
+    def inventory(self) -> InventorySummary:
+        return inventory_summary(self.view())
+
+    def podms(self) -> Sequence[PodmOverview]:
+        return overviews(self.view(), self._sources.live_ids)
+
+    def podm(self, name: str) -> PodmOverview:
+        return overview(self.view(), name, self._sources.live_ids)
+
+    def block_usage(self, podm: str) -> BlockUsage:
+        if self._registry.empty:
+            return BlockUsage()
+        with self._registry.store() as store:
+            stored = store.load_podms([podm]).get(podm)
+            return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        with self._changing_store() as store:
             return store.update_stats(podm, dict(stats))
 
-    def read_stats(self, file: str) -> dict[str, Any]:
-        """Return what stands in a file of reports, ``-`` for standard input.
+    def reported_stats(self, podm: str) -> StatsReport:
+        reports: dict[str, dict[str, Any]] = {}
+        ages_s: dict[str, float] = {}
+        if not self._registry.empty:
+            with self._registry.store() as store:
+                reports, ages_s = store.reported_stats(), store.report_ages_s()
+        if podm not in reports:
+            raise self._never_reported(podm, reports)
+        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm))
 
-        Raises:
-            InputError: it is no JSON or YAML object.
-        """
-        named = "stdin" if file == "-" else file
-        document = load_yaml(self.config.read(file), named)
-        if document is None:
-            return {}
-        if not isinstance(document, dict):
-            raise InputError(named, "$", type(document).__name__, "an object")
-        return {str(word): value for word, value in document.items()}
-
-    def reported_stats(
-        self, podm: str, state: str | None = None
-    ) -> tuple[dict[str, Any], float | None]:
-        """Return what a pod manager reported by itself, and how many seconds ago it last did.
-
-        Raises:
-            UnknownName: it never did.
-            StoreError: the state cannot be read.
-        """
-        registry = self.registry(state)
-        found: dict[str, dict[str, Any]] = {}
-        if not registry.empty:
-            with registry.store() as store:
-                found, beats = store.reported_stats(), store.report_ages_s()
-        if podm not in found:
-            raise UnknownName("pod manager that reported", podm, found, registry.where)
-        return found[podm], beats.get(podm)
-
-    def forget_report(self, podm: str, state: str | None = None) -> None:
-        """Forget what a pod manager reported by itself; errors as of a store."""
-        registry = self.registry(state)
-        if registry.empty:
-            raise UnknownName("pod manager that reported", podm, (), registry.where)
-        with registry.store() as store:
+    def forget_report(self, podm: str) -> None:
+        if self._registry.empty:
+            raise self._never_reported(podm, ())
+        with self._changing_store() as store:
             store.forget_report(podm)
 
-    def block_usage(
-        self, podm: str, state: str | None = None
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return what of a pod manager is taken: blocks by the claim that holds them, and foreign.
-
-        Foreign are the URIs of blocks in use that nobody here claimed. Nothing where the state
-        does not know the pod manager.
-        """
-        registry = self.registry(state)
-        if registry.empty:
-            return {}, ()
-        with registry.store() as store:
-            told = store.load_podms([podm]).get(podm)
-            claims = store.claims.list(podm=podm)
-            nodes = store.nodes.list(podm)
-        holders: dict[str, list[str]] = {}
-        for claim in claims:
-            for part in claim.parts:
-                for uri in part.blocks if part.podm == podm else ():
-                    holders.setdefault(uri, []).append(claim.id)
-        ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
-        by_block = {uri: ", ".join(ids) for uri, ids in sorted(holders.items())}
-        return by_block, foreign_blocks(told, ours) if told else ()
-
-
-class Plans(States):
-    """The scheduler's parts, and those that hold what was decided."""
-
-    def claimer(
+    def claim(
         self,
-        store: Store,
-        sources: Sequence[str],
-        policy_files: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        flavor_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Claimer:
-        """Return who decides and claims on these inventories, after they were read and stored.
-
-        What could not be read is not decided on. Errors as for a view.
-        """
-        from valence_sched.lifecycle.claim import Claimer
-
-        told = self._remember_podms(store, sources, live, strict=strict)
-        resources = self.config.resources(resource_files)
-        return Claimer(
-            store,
-            self.config.policies(policy_files).values(),
-            mix=functools.partial(self.config.mix, flavor_files),
-            declared=DeclaredStocks(resources) if resources else None,
-            skipped=[*self.diagnostics.lines("unread"), *self.diagnostics.lines("skipped")],
-            strict=strict,
-            among=frozenset(told),
-            statuses=self.loader.statuses(told.items(), live),
-        )
-
-    def plan(
-        self,
-        decision: Decision,
-        texts: Mapping[str, bytes],
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Plan:
-        """Return the plan of a decision; ``texts`` are the pod managers that a view was made of.
-
-        Errors as for a view.
-        """
-        report = decision.report()
-        podms = self._podms_as_read(texts, {one.chosen.podm for one in report.placements}, live)
-        at = self.now().isoformat(timespec="seconds")
-        return make_plan(report, podms.values(), at)
-
-    def write_plan(self, plan: Plan, file: str) -> None:
-        """Write a plan as JSON, whole or not at all."""
-        files.write_json(plan, file)
-
-    def read_plan(self, file: str) -> Plan:
-        """Read a plan, ``-`` for standard input; what is unknown in it is remarked on.
-
-        Raises:
-            InputError: it cannot be read, is no plan, or was changed since it was made.
-            NewerSchema: its major version is newer than ours.
-        """
-        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
-        plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
-        self.config.remarks += warnings
-        return plan
-
-    def plan_claimer(
-        self,
-        store: Store,
-        plan: Plan,
-        sources: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> PlanClaimer:
-        """Return who claims what a plan says, after its pod managers were read and stored.
-
-        Raises:
-            ClaimLost: one of them is not here any more.
-            InventoryIncomplete: one of them cannot be read.
-            SchedulerError: as for a view.
-        """
-        from valence_sched.lifecycle.plan import PlanClaimer
-
-        names = tuple(basis.podm.id for basis in plan.podms)
-        told = self._remember_podms(store, sources, self._narrow(names, sources, live),
-                                strict=strict, only=names)  # fmt: skip
-        for name in names:
-            if name in self.sources.unread_ids:
-                lines = self.diagnostics.lines("unread")
-                line = next(line for line in lines if line.startswith(f"{name}: "))
-                raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
-            if name not in told:
-                raise _missing_podm(name)
-        return PlanClaimer(store, plan, self.loader.statuses(told.items(), live),
-                       self._supplies(store, names, resource_files))  # fmt: skip
-
-    def refresh(
-        self,
-        plan: Plan,
-        sources: Sequence[str] = (),
-        policy_files: Sequence[str] = (),
-        *,
-        strict: bool = False,
-        resource_files: Sequence[str] = (),
-        live: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> tuple[Decision, list[Difference]]:
-        """Decide again what a plan decided, on what is there now; also return what moved.
-
-        By the policy of the plan, unless files of policies are named. Errors as for a view and
-        for a decision.
-        """
-        texts: dict[str, bytes] = {}
-        live = msgspec.structs.replace(live, subtract_claims=True)
-        selection = Selection(sources=tuple(sources), strict=strict,
-                              resource_files=tuple(resource_files), live=live)  # fmt: skip
-        view = self.loader.view(selection, texts)
-        policies = (
-            self.config.policies(policy_files).values() if policy_files else [plan.decision.policy]
-        )
-        request = msgspec.structs.replace(plan.decision.request, company=GroupState())
-        decision = Decider(view, policies, skipped=self.diagnostics.lines("skipped"),
-                          strict=strict).select_destinations(request)  # fmt: skip
-        names = {basis.podm.id for basis in plan.podms}
-        return decision, list(plan_drift(plan, self._podms_as_read(texts, names, live)))
-
-    def _podms_as_read(
-        self, texts: Mapping[str, bytes], names: Collection[str], live: ReadOptions
-    ) -> dict[str, FullPodm]:
-        """Return the pod managers of these names as they told, with the status they stand with."""
-        found = {name: decode(texts[name], FullPodm, f"pod manager {name}")
-                 for name in names if name in texts}  # fmt: skip
-        statuses = self.loader.statuses([(one.id, one.read_at) for one in found.values()], live)
-        return {
-            name: msgspec.structs.replace(podm, status=statuses.get(name, podm.status))
-            for name, podm in found.items()
-        }
-
-    def _remember_podms(
-        self,
-        store: Store,
-        sources: Sequence[str],
-        live: ReadOptions,
-        *,
-        strict: bool,
-        only: Collection[str] | None = None,
-    ) -> dict[str, str | None]:
-        """Read pod managers and store them as they told; return when each was read, by id."""
-        told = {}
-        selection = Selection(sources=tuple(sources), strict=strict, live=live)
-        for podm in self.loader.podms(selection):
-            if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
-                continue
-            if podm.id not in self.sources.reported_ids:  # those told the state themselves
-                store.remember(podm)
-            told[podm.id] = podm.read_at
-        return told
-
-    def _narrow(
-        self, names: tuple[str, ...], sources: Sequence[str], live: ReadOptions
-    ) -> ReadOptions:
-        """Return how to read no more live pod managers than these.
-
-        Raises:
-            ClaimLost: one of them is not known any more.
-        """
-        if (
-            self.sources.named_sources(Selection(sources=tuple(sources), live=live))
-            or "-" in live.podm_files
-        ):
-            return live
-        registry = self.registry(live.state)
-        here = {member.registration.name for member in registry.all_members(live)}
-        if registry.uses_state(live) and not registry.empty:
-            with registry.store() as store:
-                here |= store.reported_stats().keys()
-        for name in names:
-            if name not in here:
-                raise _missing_podm(name)
-        return msgspec.structs.replace(live, only=names)
-
-    def _supplies(
-        self, store: Store, names: Sequence[str], resource_files: Sequence[str]
-    ) -> dict[str, dict[str, float]]:
-        """Return what is left of stocks that only their declaration tells of."""
-        resources = self.config.resources(resource_files)
-        if not resources:
-            return {}
-        declared = DeclaredStocks(resources)
-        return {name: declared_supplies(with_declared_stocks(podm, declared))
-                for name, podm in store.load_podms(names).items()}  # fmt: skip
-
-
-def _missing_podm(name: str) -> ClaimLost:
-    return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)
-
-
-class Operations(Plans):
-    """The scheduler's parts, and those that write: store, claims, nodes."""
-
-    def compose(
-        self,
-        access: PodmAccess,
-        claim_source: ClaimSource,
         request: Request,
         *,
         key: str | None = None,
-        ttl_s: float = 600.0,
-    ) -> ProvisionResult:
-        """Claim and compose the nodes of a request; errors as for a provisioner."""
-        from valence_sched.lifecycle.provision import Provisioner
+        ttl_s: float = TTL_S,
+        detail: Detail = "placements",
+    ) -> ClaimResult:
+        with self._changing_store() as store:
+            outcome = self._intake.claimer(store).claim(request, key=key, ttl_s=ttl_s)
+        decision = decision_result(outcome.decision, detail) if outcome.decision else None
+        return ClaimResult(claim=outcome.claim, decision=decision, retries=outcome.retries)
 
-        provisioner = Provisioner(access.store, claim_source, access.composer, access.read)
-        return provisioner.provision(request, key=key, ttl_s=ttl_s)
+    def compose(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        wait_s: float = WAIT_S,
+        detail: Detail = "placements",
+    ) -> ProvisionResult:
+        with self._access(wait_s) as access:
+            provisioner = access.provisioner(self._intake.claimer(access.store))
+            return provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        if self._registry.empty:
+            return ()
+        states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
+        with self._registry.store() as store:
+            store.claims.expire()
+            return store.claims.list(states, podm, owner)
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        with self._registry.store() as store:
+            store.claims.expire()
+            claim = store.claims.show(claim_id)
+            events, nodes = store.events(claim.id), store.nodes.list(claim=claim.id)
+        return ClaimRecord(claim=claim, nodes=tuple(nodes), events=tuple(events))
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        with self._registry.store() as store:
+            store.claims.expire()
+            return store.claims.renew(claim_id, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        with self._changing_store() as store:
+            yield from _each(store.claims.release, claim_ids)
+
+    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+        if self._registry.empty:
+            return ReconcileResult()
+        with self._access() as access:
+            actions = tuple(access.reconciler(dry_run=dry_run).reconcile())
+            purged = access.store.purge(keep_s, dry_run=dry_run)
+        return ReconcileResult(actions=actions, forgotten_claims=purged.claims,
+                               forgotten_decisions=purged.decisions)  # fmt: skip
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]:
+        if self._registry.empty and not live:
+            return ()
+        with self._access() as access:
+            statuses = access.nodes(podm, live=live)
+        return [status for status in statuses if owner in (None, status.node.owner)]
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        with self._access() as access:
+            node = access.store.nodes.show(node_id)
+            events = tuple(access.store.events(node.claim))
+            return NodeRecord(node=node, state=access.node_state(node), events=events)
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]:
+        with self._access(wait_s) as access:
+            nodes = access.store.nodes
+            yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
+
+    def preview(self, report: Report) -> Iterator[Preview]:
+        with self._access() as access:
+            yield from map(access.preview, report.placements)
+
+    def plan(self, request: Request, *, detail: Detail = "report") -> PlanResult:
+        texts: dict[str, bytes] = {}
+        policies = self._intake.policies()
+        decider = self._intake.decider(self._intake.view(texts), policies)
+        decision = decider.select_destinations(request)
+        result = decision_result(decision, detail if detail == "explanation" else "report")
+        if not result.report.placements:
+            return PlanResult(decision=result)
+        return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        with self._changing_store() as store:
+            claimer = self._planner().claimer(store, plan)
+            claim = claimer.claim(plan.decision.request, key=key, ttl_s=ttl_s).claim
+        assert claim is not None, "the first time a plan is claimed whole, or that is an error"
+        return claim
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        with self._access(wait_s) as access:
+            claimer = self._planner().claimer(access.store, plan)
+            claimer.earlier_claim(key)
+            provisioner = access.provisioner(claimer)
+            result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
+        return replace(result, claim_lost=result.claim_lost or claimer.claim_lost)
+
+    def refresh(self, plan: Plan) -> PlanRefresh:
+        return self._planner().refresh(plan)
 
     def dispatch(
         self,
-        word: str,
-        decision: Decision,
+        target: str,
+        report: Report,
+        *,
         key_variable: str | None = None,
         timeout_s: float = 30.0,
     ) -> Sequence[Receipt]:
-        """Hand a decision to somebody else who composes, once; nothing is held or composed here.
+        """Hand a whole report to another system that composes; errors as for a dispatch."""
+        from valence_sched.lifecycle.dispatch import dispatch
 
-        ``word`` is ``NAME=URL``, ``key_variable`` names the environment variable with the key
-        that signs.
+        return dispatch(target, report, environ=self._config.environ, key_variable=key_variable,
+                        timeout_s=timeout_s)  # fmt: skip
 
-        Raises:
-            UsageError: it names no URL, or one that is none.
-            UnknownName: nobody hands decisions over by this name.
-            CredentialError: there is no key.
-            DispatchFailed: the other side refuses or does not answer.
-            PluginError: who hands it over broke the contract.
-        """
-        name, equals, url = word.partition("=")
-        if not equals or not url:
-            raise UsageError("--dispatch: expected <name>=<url>, as in webhook=https://host/path")
-        send = plugins.load(plugins.DISPATCHERS).get(name, "--dispatch")
-        key = self._key(key_variable) if key_variable is not None else None
-        choices = {placement.choice for placement in decision.placements}
-        properties, unsaid = _valence_properties(
-            [decision.request.alternatives[choice - 1] for choice in choices]
-        )
-        called = decision.request.flavor or decision.request.id
-        report = to_json(decision.report())
-        order = Order(report, decision.placements, called, properties, key, timeout_s, unsaid)
+    def view(self) -> View:
+        """Return the snapshot that is decided on; it is read now if it was not yet."""
+        if self._view is None:
+            self._view = self._intake.view()
+        return self._view
+
+    def decider(self) -> Decider:
+        """Return the decider on that snapshot."""
+        if self._decider is None:
+            policies = self._intake.policies()
+            self._decider = self._intake.decider(self.view(), policies)
+        return self._decider
+
+    @contextlib.contextmanager
+    def _changing_store(self) -> Iterator[Store]:
+        """Yield the store; the next decision reads again what it decides on."""
+        self._view = self._decider = None
+        with self._registry.store() as store:
+            yield store
+
+    @contextlib.contextmanager
+    def _access(self, wait_s: float = WAIT_S) -> Iterator[PodmAccess]:
+        """Yield the store and the live pod managers, as for a change."""
+        from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
+
+        members = self._registry.members(self._live)
+        with self._changing_store() as store:
+            yield PodmAccess(
+                store,
+                {member.registration.name: member.registration for member in members},
+                self._registry.password,
+                timeout_s=self._live.timeout_s,
+                patience_s=wait_s,
+                on_state=self._on_state,
+            )
+
+    def _planner(self) -> Planner:
+        from valence_sched.lifecycle.planner import Planner
+
+        return Planner(self._intake)
+
+    def _never_reported(self, podm: str, known: Iterable[str]) -> UnknownName:
+        return UnknownName("pod manager that reported", podm, known, self._registry.where)
+
+
+def _each(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:
+    """Call a change for each name; yield its errors, and go on with the other names."""
+    for name in dict.fromkeys(names):
         try:
-            found: Sequence[Receipt] = tuple(send(url, order))
-            for receipt in found:
-                if not isinstance(receipt, Receipt):
-                    raise TypeError(f"found {type(receipt).__name__}, expected a Receipt")
-        except SchedulerError:
-            raise
-        except Exception as error:  # whoever wrote it: an operator must not take it for unsent
-            raise PluginError(one_line(
-                f"dispatcher {name!r}: {type(error).__name__}: {error}: the decision may have "
-                "been taken or not: look there first"
-            )) from error  # fmt: skip
-        return found
-
-    def _key(self, variable: str) -> bytes:
-        key = self.config.environ.get(variable)
-        if not key:
-            raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {variable}, "
-                                           "expected a key"))  # fmt: skip
-        return key.encode("utf-8", "surrogateescape")
-
-
-def _valence_properties(asks: Sequence[Alternative]) -> tuple[dict[str, Any], str | None]:
-    """Return what nodes were asked to be in Valence's words, and what these cannot say."""
-    if len(asks) != 1:
-        return {}, "its nodes are made by several alternatives of the flavor"
-    try:
-        return valence.properties(asks[0]), None
-    except RequestError as error:
-        return {}, str(error)
+            change(name)
+        except SchedulerError as error:
+            yield error

@@ -4,27 +4,27 @@
 ::
 
     SchedulerError            scheduler_error       1  500
-    ├── InputError            input_invalid         1  400   a document is not what it must be
+    ├── InputError            input_invalid         1  400   a document is invalid
     │   ├── NewerSchema       schema_newer          1  400   its major version is newer than ours
     │   └── DuplicateId       id_duplicate          1  400   two pod managers under one id
     ├── UsageError            usage                 2  400   the command line contradicts itself
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
     ├── RequestError          request_invalid       1  400   the request contradicts itself
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
-    ├── CloudError            cloud_failed          1  502   OpenStack does not answer as it should
+    ├── CloudError            cloud_failed          1  502   OpenStack does not answer or refuses
     ├── PodmError             podm_failed           1  502   a pod manager does not answer well
     ├── CredentialError       credential_invalid    1  401   no password, or no safe one
     ├── StoreError            store_failed          1  503   the state cannot be read or written
-    ├── NameTaken             name_taken            1  409   something has this name or key already
-    ├── InUse                 in_use                1  409   claims or nodes of it are still there
-    ├── ClaimState            claim_state           1  409   the claim is not in a state for that
-    ├── ClaimLost             claim_lost            6  409   somebody else has what was chosen
+    ├── NameTaken             name_taken            1  409   the name or key is already in use
+    ├── InUse                 in_use                1  409   it still has claims or nodes
+    ├── ClaimState            claim_state           1  409   the claim is in the wrong state
+    ├── ClaimLost             claim_lost            6  409   another claim holds what was chosen
     ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
-    ├── DispatchFailed        dispatch_failed       1  502   whoever is to compose did not take it
-    ├── Unverified            unverified            7  502   what is there cannot be told
+    ├── DispatchFailed        dispatch_failed       1  502   the composer did not accept it
+    ├── Unverified            unverified            7  502   the present state is unknown
     │   └── StillComposing    still_composing       7  502   it goes on after all patience
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
-        └── InventoryStale    inventory_stale       5  503   it is older than was allowed
+        └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class SchedulerError(Exception):
     http_status: ClassVar[int] = 500
 
     def at(self, place: str) -> Self:
-        """Return the error with the place where it came up in front of its text."""
+        """Prefix the text of the error with the place where it was raised; return the error."""
         self.args = (one_line(f"{place}: {self}"),)
         return self
 
 
 class InputError(SchedulerError):
-    """A document is not what it must be: which file, where in it, found, expected, and a hint."""
+    """An invalid document: the file, the path in it, what was found and expected, and a hint."""
 
     code = "input_invalid"
     http_status = 400
@@ -80,13 +80,13 @@ class NewerSchema(InputError):
 
 
 class DuplicateId(InputError):
-    """Two pod managers under one id: nobody could tell whose blocks are meant."""
+    """Two pod managers under one id: their blocks would be indistinguishable."""
 
     code = "id_duplicate"
 
 
 class UsageError(SchedulerError):
-    """A command line that says too little, too much, or contradicts itself."""
+    """A command line that lacks an argument, has too many, or contradicts itself."""
 
     code = "usage"
     exit_code = 2
@@ -94,7 +94,7 @@ class UsageError(SchedulerError):
 
 
 class UnknownName(SchedulerError):
-    """A name nobody knows; the message carries the nearest one that exists."""
+    """An unknown name; the message has the nearest known one."""
 
     code = "name_unknown"
     http_status = 404
@@ -109,7 +109,7 @@ class UnknownName(SchedulerError):
 
 
 class RequestError(SchedulerError):
-    """A request that asks for nothing, or whose parts contradict each other."""
+    """A request without needs, or with parts that contradict each other."""
 
     code = "request_invalid"
     http_status = 400
@@ -122,58 +122,58 @@ class PluginError(SchedulerError):
 
 
 class CloudError(SchedulerError):
-    """OpenStack is to be asked about a thing, and there is no cloud, or it refuses."""
+    """OpenStack must be asked, and there is no cloud, or it refuses."""
 
     code = "cloud_failed"
     http_status = 502
 
 
 class PodmError(SchedulerError):
-    """A live pod manager does not answer, refuses, or answers what cannot be understood."""
+    """A live pod manager does not answer, refuses, or gives an answer that cannot be parsed."""
 
     code = "podm_failed"
     http_status = 502
 
 
 class CredentialError(SchedulerError):
-    """A password that a reference names is not there, or others can read it."""
+    """The password that a reference names is missing, or other users can read it."""
 
     code = "credential_invalid"
     http_status = 401
 
 
 class StoreError(SchedulerError):
-    """The state cannot be opened, read or written; nothing half-written is left."""
+    """The state cannot be opened, read or written; nothing was written in part."""
 
     code = "store_failed"
     http_status = 503
 
 
 class NameTaken(SchedulerError):
-    """A name or a key that stands for something else already."""
+    """A name or a key that is already in use for something else."""
 
     code = "name_taken"
     http_status = 409
 
 
 class InUse(SchedulerError):
-    """A thing that cannot go because claims or nodes of it are still there."""
+    """A pod manager that cannot be removed because it still has claims or nodes."""
 
     code = "in_use"
     http_status = 409
 
 
 class ClaimState(SchedulerError):
-    """A claim that is not, or no longer, in a state for what was asked of it."""
+    """A claim whose state does not, or no longer, allow the operation."""
 
     code = "claim_state"
     http_status = 409
 
 
 class ClaimLost(SchedulerError):
-    """What was chosen is somebody else's by now, or moved; the message says whose, or how.
+    """Another claim holds what was chosen, or the pod manager changed; the message says which.
 
-    ``podm`` is where, ``claim`` who won where that is known.
+    ``podm`` is the pod manager, ``claim`` the other claim if it is known.
     """
 
     code = "claim_lost"
@@ -186,7 +186,7 @@ class ClaimLost(SchedulerError):
 
 
 class ComposeFailed(SchedulerError):
-    """A pod manager would not compose what was chosen; nothing is left there."""
+    """A pod manager did not compose what was chosen; no part of the node remains."""
 
     code = "compose_failed"
     http_status = 502
@@ -197,7 +197,7 @@ class ComposeFailed(SchedulerError):
 
 
 class DispatchFailed(SchedulerError):
-    """Whoever is to compose refused the decision, or did not answer."""
+    """The external composer refused the decision, or did not answer."""
 
     code = "dispatch_failed"
     http_status = 502
@@ -207,7 +207,7 @@ class DispatchFailed(SchedulerError):
 
 
 class Unverified(SchedulerError):
-    """What a pod manager has after a write could not be read back, or not be taken back."""
+    """The effect of a write on a pod manager could not be read back, or not be undone."""
 
     code = "unverified"
     exit_code = 7
@@ -215,7 +215,7 @@ class Unverified(SchedulerError):
 
 
 class StillComposing(Unverified):
-    """A pod manager has accepted what is to be composed and works on it still."""
+    """A pod manager has accepted a composition and is still working on it."""
 
     code = "still_composing"
 
@@ -233,21 +233,21 @@ class InventoryIncomplete(SchedulerError):
 
 
 class InventoryStale(InventoryIncomplete):
-    """What is known of a pod manager is older than was allowed."""
+    """The last reading of a pod manager is older than the maximum age."""
 
     code = "inventory_stale"
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the known name that is most like an unknown one, None where none is so much."""
+    """Return the known name most similar to an unknown one, None if none reaches the cutoff."""
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return the hint that goes with an unknown name: the nearest known one, or them all.
+    """Return the hint for an unknown name: the nearest known one, or all known names.
 
-    ``least`` is how much the nearest must be like it, from 0 to 1.
+    ``cutoff`` is the least similarity of the nearest one, from 0 to 1.
     """
     names = sorted(known)
     close = closest(name, names, cutoff)
@@ -257,7 +257,7 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type of an error and what it says; of one that cannot say it, the type."""
+    """Return the type and the text of an error; only the type if its text cannot be made."""
     name = type(error).__name__
     try:
         return f"{name}: {error}"

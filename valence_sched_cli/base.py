@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands share: no login, an exit code of their own, errors on one line."""
+"""PodmCommand: the base of all commands, with exit codes, errors on one line, ends on signals."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cliff import command, lister, show
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options.types import StoreOnce
-from valence_sched_cli.output import prepare
-from valence_sched_cli.output.prepare import prepare_formatter
+from valence_sched_cli.output.columns import check_columns, has_any_column, prepare_formatter
 
 if TYPE_CHECKING:
+    from valence_sched.app import App
     from valence_sched.config.settings import Configuration
-    from valence_sched.engine import Operations
     from valence_sched.model.read_options import ReadOptions, Selection
+    from valence_sched.model.scheduler import Scheduler
 
 LOG = logging.getLogger(__name__)
 
@@ -33,27 +33,27 @@ _SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 class _SignalInterrupt(KeyboardInterrupt):
-    """A signal came: like Ctrl-C, it is no failure of whatever plug-in runs at the moment."""
+    """A signal came: as with Ctrl-C, a plug-in that runs meanwhile has not failed."""
 
 
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """Have signals end what runs meanwhile, with the exit code that a shell gives them.
+    """Let signals end the command, with the exit code that a shell gives them.
 
-    One that is ignored, as with nohup, or that somebody handles already, stays as it is.
+    A signal that is ignored, as with nohup, or handled already, stays as it is.
     """
-    taken = []
+    default = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-        taken = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in taken:
+        default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in default:
         signal.signal(number, _interrupt)
     try:
         yield
     except _SignalInterrupt as ended:
         raise SystemExit(ended.args[0]) from None
     finally:
-        for number in taken:
+        for number in default:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -75,7 +75,7 @@ class PodmCommand:
     formatter: Any
     exit_code = 0
     tells_remarks = False  # on the inventory, each, and not only how many there are
-    _main: Operations | None = None
+    _scheduler_app: App | None = None
     _words: argparse.Namespace | None = None
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -92,7 +92,7 @@ class PodmCommand:
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
-                prepare.check_columns(parsed_args.columns, known)
+                check_columns(parsed_args.columns, known)
             with interrupt_on_signals():
                 status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
@@ -109,43 +109,60 @@ class PodmCommand:
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print; what cannot hold a structure gets it as JSON, and people get harmless text.
+        """Print; formats without structures get JSON in a cell, and people get harmless text.
 
-        An outcome that has none of the columns asked for, though another has, is no rows.
+        Where only another outcome of the command has the named columns, there are no rows.
         """
         known = self.column_names(parsed_args) or column_names
-        prepare.check_columns(parsed_args.columns, known)
-        if not prepare.has_any_column(parsed_args.columns, column_names):
+        check_columns(parsed_args.columns, known)
+        if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
         self.formatter = prepare_formatter(self.formatter, parsed_args.formatter)
         status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
         return status
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        """Return every column that these words may lead to; none where that is known too late.
+        """Return every column that these options may lead to; none where that is known too late.
 
-        A command that changes or writes anything returns them, so that a column that is not
-        there is refused before.
+        A command that changes or writes anything returns them, so that an unknown column is
+        refused before.
         """
         return ()
 
     def get_epilog(self) -> str:
-        """Say which plug-in this is, but in our own program, where it would cost a third more.
+        """Return the line that names the plug-in, nothing in the program ``valence-sched``.
 
-        cliff looks through every installed distribution for the answer.
+        cliff searches every installed distribution for it, which takes a third of a start.
         """
         ours = type(self.app).__module__.startswith("valence_sched_cli.")
         return "" if ours else str(super().get_epilog())  # type: ignore[misc]
 
     @property
-    def main(self) -> Operations:
-        """Return the scheduler's parts; they are imported when first asked for."""
-        if self._main is None:
-            self._main = self.app.client_manager.podm
-            self._configure(self._main.config)
+    def scheduler_app(self) -> App:
+        """Return the scheduler's application; it is imported when a command first needs it."""
+        if self._scheduler_app is None:
+            self._scheduler_app = self.app.client_manager.podm
+            self._configure(self._scheduler_app.config)
             if getattr(self.app.options, "verbose_level", 1) == 0:
-                self._main.sources.progress = lambda *_counts: None
-        return self._main
+                self._scheduler_app.sources.progress = lambda *_counts: None
+        return self._scheduler_app
+
+    def scheduler(self, parsed_args: argparse.Namespace) -> Scheduler:
+        """Return the scheduler over what the options name."""
+        return self.scheduler_app.engine(self.selection(parsed_args))
+
+    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
+        """Return the inventories and files that the options name."""
+        from valence_sched.model.read_options import Selection
+
+        return Selection(
+            sources=tuple(getattr(parsed_args, "inventory", ())),
+            strict=getattr(parsed_args, "strict", False),
+            resource_files=tuple(getattr(parsed_args, "resource_file", ())),
+            flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
+            policy_files=tuple(getattr(parsed_args, "policy_file", ())),
+            live=self.live(parsed_args, only),
+        )
 
     def _configure(self, config: Configuration) -> None:
         """Tell the configuration what the words of the shell say for all that it reads."""
@@ -158,9 +175,11 @@ class PodmCommand:
         )
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
-        """Return which live pod managers the words of the shell name, and how they are read."""
+        """Return which live pod managers the options name, and how they are read."""
         from valence_sched.model.read_options import ReadOptions
 
+        if not hasattr(parsed_args, "podm_file"):  # a command that reads none
+            return ReadOptions(state=parsed_args.state)
         catalogue = None
         if parsed_args.from_catalog:
             catalogue = cloud.catalogue(
@@ -180,19 +199,6 @@ class PodmCommand:
             liveness=getattr(parsed_args, "liveness", None),
         )
 
-    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
-        """Return the inventories and files that the words of the shell name."""
-        from valence_sched.model.read_options import Selection
-
-        return Selection(
-            sources=tuple(parsed_args.inventory),
-            strict=parsed_args.strict,
-            resource_files=tuple(parsed_args.resource_file),
-            flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
-            policy_files=tuple(getattr(parsed_args, "policy_file", ())),
-            live=self.live(parsed_args, only),
-        )
-
     def tell(self, text: str, level: int = logging.WARNING) -> None:
         """Log one line, which people read on standard error; data goes elsewhere.
 
@@ -201,12 +207,12 @@ class PodmCommand:
         LOG.log(level, "%s", text)
 
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
-        if self._main is None:
+        if self._scheduler_app is None:
             return
-        for line in dict.fromkeys(self._main.config.remarks):
+        for line in dict.fromkeys(self._scheduler_app.config.remarks):
             self.tell(f"remark: {line}")
-        self._main.config.remarks.clear()
-        diagnostics = self._main.diagnostics
+        self._scheduler_app.config.remarks.clear()
+        diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
         remarks = diagnostics.lines("remark")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
@@ -217,13 +223,13 @@ class PodmCommand:
         diagnostics.clear()  # in interactive mode another command comes after this one
 
     def _tell_remarks(self, remarks: Sequence[str]) -> None:
-        """Tell of what is doubtful in the inventory, or where that is told."""
+        """Tell what is doubtful in the inventory, or which command tells it."""
         if self.tells_remarks:
             for line in remarks:
                 self.tell(f"remark: {line}")
         elif remarks:
             noun = "remark" if len(remarks) == 1 else "remarks"
-            live = self._main is not None and bool(self._main.sources.live_ids)
+            live = self._scheduler_app is not None and bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
 
@@ -246,7 +252,7 @@ class Lister(PodmCommand, lister.Lister):
 
 
 class ShowOne(PodmCommand, show.ShowOne):
-    """A command that prints one thing."""
+    """A command that prints one object."""
 
     def _load_formatter_plugins(self) -> Any:
         return _add_styles(super()._load_formatter_plugins(), "show")
@@ -260,7 +266,7 @@ def _add_styles(manager: stevedore.ExtensionManager[Any], kind: str) -> Any:
 
 
 def _check_stdin(parsed_args: argparse.Namespace) -> None:
-    """Refuse to read standard input for two things: the second would find it empty."""
+    """Refuse to read standard input twice: the second reader would find it empty."""
     readers = [
         f"--{name.replace('_', '-')}" if name not in _ARGUMENTS else f"<{_ARGUMENTS[name]}>"
         for name in (

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud behind ``openstack``: logged in to when something must be asked of it, not before."""
+"""The cloud behind ``openstack``: its connection, service catalogue and Nova flavors, on demand."""
 
 from __future__ import annotations
 
 import argparse
-import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -185,7 +184,7 @@ def add_nova_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 
 def nova_flavor(
-    main: App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
+    app: App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
 ) -> Flavor:
     """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
 
@@ -198,26 +197,19 @@ def nova_flavor(
         UnknownName: it has no such flavor.
         InputError: the flavor has an extra spec without a counterpart here.
     """
-    from valence_sched.config.foreign import detect
-    from valence_sched.config.foreign.base import DocumentCursor
-
     connect = sdk_connector(client_manager)
     if connect is None:
         raise UsageError(f"{NOVA_OPTION}: only inside openstack, which knows a cloud")
     compute = connect().compute
-    found = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))
-    if found is None:
+    answer = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))
+    if answer is None:
         known = query_cloud(client_manager, lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    where = DocumentCursor(f"Nova flavor {name!r}", ignored=main.config.ignored_extra_specs)
-    known = functools.partial(main.config.flavors, flavor_files)
-    form = detect.parse_flavor(_nova_document(found), where, known)
-    main.config.remarks += form.remarks
-    return form.flavor
+    return app.config.nova_flavor(_nova_document(answer), name, flavor_files)
 
 
-def _nova_document(found: Any) -> dict[str, Any]:
+def _nova_document(flavor: Any) -> dict[str, Any]:
     """Return a flavor of openstacksdk as Nova's API has it."""
-    words = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
-    document = {word: getattr(found, word) for word in words}
-    return {**document, "swap": found.swap or 0, "extra_specs": dict(found.extra_specs or {})}
+    fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
+    document = {field: getattr(flavor, field) for field in fields}
+    return {**document, "swap": flavor.swap or 0, "extra_specs": dict(flavor.extra_specs or {})}

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
 
 API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
@@ -18,10 +18,10 @@ VERSION_NAMES = ("1", "1.0", "latest")  # as the user may write it
 VERSION_VARIABLE = "OS_PODM_API_VERSION"
 
 
-def make_client(instance: Any) -> Operations:
-    """Return the scheduler's parts for one run of the program; no cloud is needed.
+def make_client(instance: Any) -> App:
+    """Return the scheduler's application for one run of the program; no cloud is needed.
 
-    One is logged in to only when it must be asked where a thing is.
+    The program logs in to one only to ask for the location of a resource.
 
     Raises:
         UsageError: the environment names a version that does not exist; only here, since the
@@ -38,9 +38,9 @@ def make_client(instance: Any) -> Operations:
         hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
         raise UsageError(one_line(hint))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
 
-    return Operations(progress=progress(), cloud=sdk_connector(instance))
+    return App(progress=progress(), cloud=sdk_connector(instance))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standalone program: a cliff application over the same commands that ``openstack`` has."""
+"""The program ``valence-sched``: a cliff application over the commands that ``openstack`` has."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff.app import App
+from cliff import app
 from cliff.commandmanager import CommandManager
 
 if TYPE_CHECKING:
-    from valence_sched.engine import Operations
+    from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
 LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
 
 class Commands(CommandManager):
-    """The commands of our group, found without importing any of them."""
+    """The commands of the entry point group, listed without importing any of them."""
 
     def load_commands(self, namespace: str) -> None:
         """Remember the entry points of a group; a command is imported when it runs."""
@@ -33,17 +33,17 @@ class Commands(CommandManager):
 
 
 class ClientManager:
-    """What commands find under ``app.client_manager`` inside ``openstack``, without a cloud."""
+    """Stands in for the ``app.client_manager`` of ``openstack``, without a cloud."""
 
     @functools.cached_property
-    def podm(self) -> Operations:
-        """Return the scheduler's parts."""
+    def podm(self) -> App:
+        """Return the scheduler's application."""
         from valence_sched_cli.plugin import make_client
 
         return make_client(self)
 
 
-class Shell(App):
+class Shell(app.App):
     """valence-sched: which pod manager, which pool, which blocks."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Shell(App):
         console.setLevel(LEVELS.get(verbose_level, logging.DEBUG))
 
     def interact(self) -> None:
-        """Read commands from a terminal; from anything else, that there is none is an error."""
+        """Read commands from a terminal; without a terminal, a missing command is an error."""
         if not self.stdin.isatty():
             self.stderr.write("no command: see 'valence-sched --help'\n")
             raise SystemExit(2)
@@ -79,7 +79,7 @@ class Shell(App):
         raise SystemExit(0)  # cliff would exit 1
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command; that there is no such one is a message and no data."""
+        """Run a command; the message about an unknown one goes to standard error."""
         try:
             self.command_manager.find_command(argv)
         except ValueError:

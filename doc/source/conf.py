@@ -13,7 +13,7 @@ copyright = author
 release = metadata.version("valence-sched")
 version = ".".join(release.split(".")[:2])
 
-extensions = ["cliff.sphinxext", "declared", "opinions"]
+extensions = ["cliff.sphinxext", "dialect_fields", "plugins", "source"]
 exclude_patterns = ["_ext"]
 highlight_language = "console"
 smartquotes = False

@@ -27,7 +27,8 @@ from sushy.auth import SessionAuth
 from tests.benchmarks import bare
 from tests.benchmarks.measure import Measurement, against
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl.pool import Reading, ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import DocumentNotes, LinkedDocuments
 from valence_sched.model.registration import Registration

@@ -145,7 +145,7 @@ def _policy(name: str) -> BoundPolicy:
     says = Request(
         traits=NameRequirements(required=("a card model",))
     )  # and of no group, zone or thing
-    return without_readers(bound, idle_readers(says))
+    return without_readers(bound, idle_readers(says, bound))
 
 
 def _podm_of(nodes: Any, row: int) -> Any:

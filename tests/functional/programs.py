@@ -19,7 +19,7 @@ FLAVORS = str(ROOT / "examples" / "flavors.yaml")
 BIN = Path(sys.executable).parent
 PROGRAMS = ("valence-sched", "openstack")
 #: What each program is about to import anyway.
-OURS = ("numpy", "msgspec", "yaml", "tabulate", "cliff.lister", "valence_sched.engine")
+OURS = ("numpy", "msgspec", "yaml", "tabulate", "cliff.lister", "valence_sched.app")
 WARM = {
     "valence-sched": ("valence_sched_cli.shell", *OURS),
     "openstack": ("openstackclient.shell", "osc_lib.command.command", *OURS),

@@ -4,7 +4,7 @@
 import re
 
 from tests.functional.programs import PROGRAMS, Case, run
-from tests.unit.store.site import CORES, claimant, podm
+from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 
@@ -17,7 +17,7 @@ class TestClaims(Case):
         with Store(f"sqlite:///{self.state}") as store:
             store.remember(podm("rack-1", 4, stocks=[{"uri": "m", "resource": "r", "total": 9}]))
             words = {"owner": "ana", "key": "k", "ttl_s": 600}
-            self.claim = claimant(store).claim(request(CORES), **words).claim
+            self.claim = claimer(store).claim(request(CORES), **words).claim
 
     def asked(self, *words, program=PROGRAMS[0]):
         return run(program, "podm", "claim", *words, "--state", self.state)

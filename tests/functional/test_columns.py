@@ -4,7 +4,7 @@
 import json
 
 from tests.functional.programs import PROGRAMS, SITE, Case, run
-from tests.unit.store.site import CORES, claimant, podm
+from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 
@@ -66,7 +66,7 @@ class TestColumns(Case):
         self.assertFalse(self.state.exists())
         with Store(f"sqlite:///{self.state}") as store:
             store.remember(podm("rack-1", 4))
-            claim = claimant(store).claim(request(CORES), ttl_s=600).claim
+            claim = claimer(store).claim(request(CORES), ttl_s=600).claim
             self.refused("podm", "claim", "renew", claim.id, "--ttl", "9d")
             self.assertEqual(claim.expires_at, store.claims.show(claim.id).expires_at)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import Words
 
 
@@ -18,15 +18,14 @@ class ListAggregate(base.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the options."""
         parser = super().get_parser(prog_name)
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the columns and the rows."""
-        view = self.main.loader.view(self.selection(parsed_args))
         members: dict[str, list[str]] = {}
-        for podm in view.podms:
-            for name in podm.aggregates:
-                members.setdefault(name, []).append(podm.id)
+        for one in self.scheduler(parsed_args).podms():
+            for name in one.podm.aggregates:
+                members.setdefault(name, []).append(one.podm.id)
         rows = [(name, len(podms), Words(podms)) for name, podms in sorted(members.items())]
         return ("Name", "Count", "Pod Managers"), rows

@@ -5,12 +5,7 @@ import io
 import unittest
 from pathlib import Path
 
-from valence_sched.app import App
-from valence_sched.errors import InputError
-from valence_sched.model.codec import decode
-from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_options import Selection
+from valence_sched import App, Diagnostics, FullPodm, InputError, Selection, decode
 
 from .rack_csv.rack_csv import records
 

@@ -45,7 +45,7 @@ class TestApp(unittest.TestCase):
         path.write_bytes(data)
         return str(path)
 
-    def test_without_an_inventory_the_person_is_told_which_option_is_missing(self):
+    def test_without_an_inventory_the_error_names_the_option(self):
         with self.assertRaisesRegex(UsageError, "--inventory"):
             self.app().loader.view(selection())
 
@@ -153,8 +153,8 @@ class TestApp(unittest.TestCase):
         known = self.app().config.policies([path])
         self.assertLessEqual({"default", "pack", "balanced", "chance", "mine"}, set(known))
 
-    def test_progress_is_told_while_podms_are_read_and_at_the_end(self):
-        seen = []
+    def test_progress_is_reported_while_podms_are_read_and_at_the_end(self):
+        counts = []
         lines = b"".join(PODM % str(number).encode() for number in range(600))
-        App(environ={}, stdin=io.BytesIO(lines), progress=seen.append).loader.view(selection("-"))
-        self.assertEqual([256, 512, None], seen)
+        App(environ={}, stdin=io.BytesIO(lines), progress=counts.append).loader.view(selection("-"))
+        self.assertEqual([256, 512, None], counts)

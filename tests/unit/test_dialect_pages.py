@@ -10,7 +10,7 @@ from valence_sched.drivers.fields import Field, Link, Parts
 
 DOC = Path(__file__).parents[2] / "doc" / "source"
 GROUP = "valence_sched.dialects"
-EXTENSION = DOC / "_ext" / "declared.py"
+EXTENSION = DOC / "_ext" / "dialect_fields.py"
 
 
 def dialects():
@@ -23,7 +23,7 @@ class TestPages(unittest.TestCase):
         for name in declared()[GROUP]:
             with self.subTest(name):
                 page = (DOC / f"dialect-{name}.rst").read_text(encoding="utf-8")
-                self.assertIn(f".. declared:: {name}\n", page)
+                self.assertIn(f".. dialect-fields:: {name}\n", page)
                 self.assertIn(f"dialect-{name}", index)
 
     def test_a_dialect_is_called_as_its_entry_point(self):
@@ -33,7 +33,7 @@ class TestPages(unittest.TestCase):
 @unittest.skipUnless(importlib.util.find_spec("sphinx"), "Sphinx is not installed")
 class TestTables(unittest.TestCase):
     def setUp(self):
-        spec = importlib.util.spec_from_file_location("declared", EXTENSION)
+        spec = importlib.util.spec_from_file_location("dialect_fields", EXTENSION)
         self.extension = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self.extension)
 

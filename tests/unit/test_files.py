@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files people write and read: flavors, policies, reports, inventories."""
+"""Files are read bounded, and written whole or not at all."""
 
 import gzip
 import json
 import os
+import stat
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,9 +14,8 @@ import msgspec
 import zstandard
 
 from valence_sched import files
-from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.errors import InputError
 from valence_sched.model.inventory import FullPodm, Inventory
-from valence_sched.model.policy import FilterUse, WeigherUse
 
 
 class FilesCase(unittest.TestCase):
@@ -30,91 +30,6 @@ class FilesCase(unittest.TestCase):
         with self.assertRaises(kind) as caught:
             function(*arguments)
         self.assertEqual(line, str(caught.exception))
-
-
-class TestFlavors(FilesCase):
-    """YAML or JSON, a list or a single one."""
-
-    def test_a_list_and_a_single_flavor_are_read(self):
-        one = b"name: a\nproperties: {memory: {capacity_mib: 5}}"
-        self.assertEqual(["a"], [flavor.name for flavor in files.parse_flavors(one, "f")])
-        two = b"flavors: [{name: a, properties: {nics: [{}]}}, {name: b, properties: {nics: [{}]}}]"
-        self.assertEqual(["a", "b"], [flavor.name for flavor in files.parse_flavors(two, "f")])
-        bare = two.removeprefix(b"flavors: ")
-        self.assertEqual(files.parse_flavors(two, "f"), files.parse_flavors(bare, "f"))
-
-    def test_words_that_nobody_looks_at_are_remarked_on(self):
-        remarks = []
-        data = b'[{"Boot": {}, "TotalSystemCoreCount": 4}, {"name": "x", "vcpus": 1, "swap": 9}]'
-        found = files.parse_flavors(data, "f", remarks=remarks)
-        self.assertEqual(["rsd-allocate", "x"], [flavor.name for flavor in found])
-        self.assertEqual(["f: $[0].Boot", "f: $[1].swap"],
-                         [line.partition(": not")[0] for line in remarks])  # fmt: skip
-
-    def test_what_would_be_refused_when_asked_for_is_refused_with_its_place(self):
-        for data, line in (
-            (b"[{name: a, properties: {accelerators: [{model: '--'}]}}]",
-             "f: $[0]: model '--': without a letter or a number any would do: name one, or "
-             "leave it out"),
-            (b"{name: a, properties: {nics: [{name: n}], bonds: [{same: pcie_root, of: [m]}]}}",
-             "f: $: bond same pcie_root of m: nothing asked for is named 'm' (known: n)"),
-            (b"{name: a, properties: {nics: [{}]}, traits: {required: [X], forbidden: [X]}}",
-             "f: $: trait 'X' is both required and forbidden"),
-        ):  # fmt: skip
-            with self.subTest(data):
-                self.refuses(line, files.parse_flavors, data, "f", kind=RequestError)
-
-    def test_what_is_wrong_is_named_with_its_place(self):
-        nic = b"properties: {nics: [{}]}"
-        for data, line in (
-            (b"", "f: $: found null, expected object"),
-            (b"flavors: []", "f: $.flavors: found nothing, expected a list of flavors"),
-            (b"[]", "f: $: found nothing, expected a list of flavors"),
-            (b"[{name: a, %s}, {name: b, propertis: 1}]" % nic,
-             "f: $[1]: found unknown field 'propertis' (did you mean 'properties'?)"),
-            (b"flavors: 5", "f: $.flavors: found nothing, expected a list of flavors"),
-            (b"flavors: [{name: a}]",
-             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
-            (b"flavors: [{name: a, properties: {}}]",
-             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
-            (b"flavors: []\nflavour: 1", "f: $: found unknown field 'flavour', "
-             "expected only 'flavors'"),
-            (b"name: a\ncapabilities: nokey\n" + nic,
-             "f: $.capabilities: found 'nokey' is not key=value or key=value;value, "
-             "expected key=value"),
-            (b"flavors: [{name: a, %s}, {name: a, %s}]" % (nic, nic),
-             "f: $.flavors[1].name: found 'a' again, expected a name of its own"),
-            (b"name: a\nproperties: {memory: {capacity_mib: -5}}",
-             "f: $.properties.memory.capacity_mib: found -5, expected int >= 1"),
-        ):  # fmt: skip
-            with self.subTest(line):
-                self.refuses(line, files.parse_flavors, data, "f")
-
-
-class TestPolicies(FilesCase):
-    """Read and bound."""
-
-    def test_names_with_and_without_options(self):
-        data = b"""
-        name: mine
-        filters: [zone, {name: capacity, options: {headroom: 0.5}}]
-        weighers: [room, {name: pack, weight: 2}]
-        """
-        (policy,) = files.parse_policies(data, "f")
-        uses = (FilterUse("zone"), FilterUse("capacity", {"headroom": 0.5}))
-        self.assertEqual(uses, policy.filters)
-        self.assertEqual((WeigherUse("room"), WeigherUse("pack", 2.0)), policy.weighers)
-
-    def test_unknown_names_are_refused_when_the_file_is_read(self):
-        line = "f: policy 'm': no filter named 'zonee' (did you mean 'zone'?)"
-        self.refuses(
-            line, files.parse_policies, b"{name: m, filters: [zonee]}", "f", kind=UnknownName
-        )
-
-    def test_a_negative_weight_is_refused_for_the_opposite_is_another_weigher(self):
-        data = b"{name: m, weighers: [{name: room, weight: -1}]}"
-        with self.assertRaisesRegex(InputError, r"weighers\[0\].*-1"):
-            files.parse_policies(data, "f")
 
 
 class TestRead(FilesCase):
@@ -217,3 +132,12 @@ class TestWrite(FilesCase):
     def test_a_device_is_written_to_not_replaced(self):
         files.write_json({}, os.devnull)
         self.assertFalse(Path(os.devnull).is_file())
+
+    def test_a_file_is_written_with_the_permissions_that_are_asked_for(self):
+        file = self.folder / "secret"
+        file.touch(0o644)
+        with files.atomic(file, mode=0o600, sync=False) as stream:
+            stream.write(b"x")
+        self.assertEqual((0o600, b"x"), (stat.S_IMODE(file.stat().st_mode), file.read_bytes()))
+        with self.assertRaises(OSError), files.atomic(self.folder / "none" / "x"):
+            self.fail("the folder is not there")

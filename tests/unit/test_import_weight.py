@@ -22,19 +22,21 @@ HEAVY = (
     "tabulate",
     "yaml",
     "zstandard",
-    "valence_sched.core",
-    "valence_sched.config.credentials",
-    "valence_sched.drivers",
-    "valence_sched.core.decider",
-    "valence_sched.filters",
     "valence_sched.app",
+    "valence_sched.config",
+    "valence_sched.core",
+    "valence_sched.drivers",
+    "valence_sched.engine",
+    "valence_sched.filters",
+    "valence_sched.integrations",
+    "valence_sched.inventory",
+    "valence_sched.lifecycle",
     "valence_sched.model",
-    "valence_sched.inventory.live",
-    "valence_sched.inventory.registry",
-    "valence_sched.resolvers",
     "valence_sched.schedulers",
+    "valence_sched.simulator",
     "valence_sched.store",
     "valence_sched.testing",
+    "valence_sched.view",
     "valence_sched.weighers",
 )
 
@@ -68,22 +70,22 @@ class TestImportWeight(unittest.TestCase):
         )
         if run.returncode:
             raise AssertionError(run.stderr)
-        cls.seen = json.loads(run.stdout)
+        cls.modules = json.loads(run.stdout)
 
     def test_there_was_something_to_load(self):
-        self.assertGreater(self.seen["loaded"], 20)
+        self.assertGreater(self.modules["loaded"], 20)
 
     def test_no_heavy_module_is_loaded(self):
         heavy = [
             name
-            for name in self.seen["new"]
+            for name in self.modules["new"]
             if any(name == word or name.startswith(f"{word}.") for word in HEAVY)
         ]
         self.assertEqual([], heavy)
 
     def test_no_library_beside_those_of_the_programs_is_loaded(self):
         ours = ("valence_sched", "valence_sched_cli")
-        libraries = {name.partition(".")[0] for name in self.seen["new"]}
+        libraries = {name.partition(".")[0] for name in self.modules["new"]}
         self.assertEqual(set(), libraries - set(ours) - set(sys.stdlib_module_names))
 
 
@@ -99,15 +101,15 @@ json.dump({"code": code, "loaded": names}, sys.stderr)
 
 
 class TestRecorded(unittest.TestCase):
-    """Whoever decides on a file pays for no network and no database."""
+    """A command that decides on a file pays for no network and no database."""
 
     def loaded(self, *words: str) -> set[str]:
         run = subprocess.run(
             [sys.executable, "-c", ONE_JOB, *words], capture_output=True, text=True, check=True
         )
-        told = json.loads(run.stderr[run.stderr.index('{"code"') :])
-        self.assertEqual(0, told["code"], run.stderr)
-        return set(told["loaded"])
+        result = json.loads(run.stderr[run.stderr.index('{"code"') :])
+        self.assertEqual(0, result["code"], run.stderr)
+        return set(result["loaded"])
 
     def test_a_recorded_inventory_is_read_without_the_libraries_of_live_ones(self):
         site = str(Path(__file__).parents[2] / "examples" / "site.json")

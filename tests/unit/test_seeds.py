@@ -25,6 +25,8 @@ from valence_sched.core import plugins
 from valence_sched.core.batch import place
 from valence_sched.core.evaluate import evaluate
 from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.explain.report import decision_report, funnel_steps
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.ranking import rank_rows
 from valence_sched.filters.capacity import capacity
@@ -140,7 +142,7 @@ class TestS0(unittest.TestCase):
             self.assertEqual(["named"], chosen(decision))
         decision = found.select_destinations(request(CORES, podms=["small"]))
         self.assertEqual("nothing_fits", decision.outcome)
-        reasons = {verdict.podm: verdict.reason for verdict in decision.verdicts()}
+        reasons = {verdict.podm: verdict.reason for verdict in Verdicts(decision).podm_verdicts()}
         self.assertEqual("capacity: cores: needs 16, has 15", reasons["small"].text)
         self.assertEqual({"target"}, {reasons[name].filter for name in ("roomy", "named")})
 
@@ -154,11 +156,12 @@ class TestS0(unittest.TestCase):
                 "podms": [{"id": "a", "blocks": [cpu("c", 64, 262144)]}],
             }))  # fmt: skip
             app = App(environ={"XDG_CONFIG_HOME": folder})
-            found = app.decider(Selection(sources=(str(inventory),)))
+            scheduler = app.engine(Selection(sources=(str(inventory),)))
             flavor = app.config.flavor("small")
-        asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
-        self.assertEqual(["a"], chosen(found.select_destinations(asked)))
-        policy = found.policies()[0]
+            asked = msgspec.structs.replace(request(CORES), needs=flavor.needs, id="")
+            placements = scheduler.select_destinations(asked).report.placements
+        self.assertEqual(["a"], [placement.chosen.podm for placement in placements])
+        policy = scheduler.policies()[0]
         self.assertEqual("default", policy.name)
         self.assertTrue(policy.filters)
         self.assertTrue(policy.weighers)
@@ -171,7 +174,9 @@ class TestS0(unittest.TestCase):
             {"id": "away", "status": "Offline"},
         ]
         decision = engine_of(*podms).select_destinations(request(CORES))
-        reasons = {verdict.podm: verdict.reason.filter for verdict in decision.verdicts()}
+        reasons = {
+            verdict.podm: verdict.reason.filter for verdict in Verdicts(decision).podm_verdicts()
+        }
         self.assertEqual({"off": "enabled", "small": "capacity", "away": "alive"}, reasons)
         with tempfile.TemporaryDirectory() as folder:
             head = {"schema": "valence-sched/inventory", "version": "1.0"}
@@ -215,13 +220,15 @@ class TestPlugIns(unittest.TestCase):
     """
     PROGRAM = """
         import json, sys
-        from valence_sched import files, testing
+        from valence_sched import testing
+        from valence_sched.config import parsers
         from valence_sched.core import plugins
         from valence_sched.core.decider import Decider
+        from valence_sched.core.explain.report import decision_report
 
         testing.check_filter(plugins.load(plugins.FILTERS).get("cool"))
         testing.check_weigher(plugins.load(plugins.WEIGHERS).get("cheap"), dear=50)
-        policies = files.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
+        policies = parsers.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
         block = {"uri": "c", "devices": {"processors": [{"cores": 16}]}}
         facts = {
             "dear": {"inlet_celsius": 20, "cents_per_kwh": 60},
@@ -233,11 +240,12 @@ class TestPlugIns(unittest.TestCase):
         words = {"policy": "ours", "count": 3, "min_count": 0}
         asked = testing.request({"processor": {"total_cores": 16}}, **words)
         decision = Decider(site, policies, strict=True).select_destinations(asked)
+        report = decision_report(decision)
         print(json.dumps({
             "filters": list(plugins.load(plugins.FILTERS).by_name),
             "weighers": list(plugins.load(plugins.WEIGHERS).by_name),
             "chosen": [p.chosen.podm for p in decision.placements],
-            "reasons": {v.podm: v.reason.filter for v in decision.verdicts() if v.reason},
+            "reasons": {v.podm: v.reason.filter for v in report.podms if v.reason},
         }))
     """
 
@@ -391,7 +399,7 @@ class TestS1(unittest.TestCase):
         decision = found.select_destinations(request(node))
         self.assertEqual(["p07000"], chosen(decision))
         self.assertEqual(10_000, found._cache.rows_evaluated)
-        steps = {step.filter: step.went_on for step in decision.funnel()}
+        steps = {step.filter: step.went_on for step in funnel_steps(decision)}
         self.assertEqual((7501, 1), (steps["capacity"], steps["devices"]))
         many = found.select_destinations(request(CORES, count=100))
         self.assertEqual(100, len(chosen(many)))
@@ -478,7 +486,7 @@ class TestS2(unittest.TestCase):
         podms += [podm("storage_gib", whole, 49), podm("whole", whole, 50)]
         decision = engine_of(*podms).select_destinations(request(node))
         self.assertEqual(["whole"], chosen(decision))
-        found = {v.podm: v.reason for v in decision.verdicts() if v.reason}
+        found = {v.podm: v.reason for v in Verdicts(decision).podm_verdicts() if v.reason}
         self.assertEqual(
             {
                 "processors": "capacity: cores: needs 16, has 15",
@@ -498,7 +506,7 @@ class TestS2(unittest.TestCase):
             decision = found.select_destinations(request(CORES, policy=policy))
             self.assertEqual(scheduler, decision.context.bound.policy.scheduler)
             self.assertEqual("placed", decision.outcome)
-            self.assertEqual(decision.report().placements, decision.placements)
+            self.assertEqual(decision_report(decision).placements, decision.placements)
 
     def test_the_chance_scheduler_goes_by_its_name(self):
         """S37: any pod manager that fits, chosen by naming the policy."""
@@ -522,7 +530,9 @@ class TestS2(unittest.TestCase):
         self.assertEqual({"a1": 1, "a2": 2}, Counter(chosen(decision)))
         decision = found.select_destinations(request(CORES, zone="c"))
         self.assertEqual("nothing_fits", decision.outcome)
-        self.assertEqual({"zone"}, {verdict.reason.filter for verdict in decision.verdicts()})
+        self.assertEqual(
+            {"zone"}, {verdict.reason.filter for verdict in Verdicts(decision).podm_verdicts()}
+        )
 
     def test_the_capability_string(self):
         """S45: ``key=v;v, key=v`` parses, prints, and selects."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.digest import inventory_digest
+from valence_sched.core.explain.report import decision_report
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
@@ -54,7 +55,7 @@ class TestTraps(unittest.TestCase):
         )  # fmt: skip
         found = engine(site)
         before, asked = inventory_digest(site), request(CORES, count=3, alternates=1)
-        first = to_json(found.select_destinations(asked).report())
+        first = to_json(decision_report(found.select_destinations(asked)))
         stock = {**CORES, "stocks": [{"resource": "gib", "amount": 9}]}
         for other in (request(CORES, count=99), request(CORES, count=99, min_count=0),
                       request(stock, count=9, min_count=0)):  # fmt: skip
@@ -62,7 +63,7 @@ class TestTraps(unittest.TestCase):
             found.count_fits(other, 50)
             found.select_all([other, request(CORES, count=2, min_count=0)])
         self.assertEqual(before, inventory_digest(found.snapshot()))
-        self.assertEqual(first, to_json(found.select_destinations(asked).report()))
+        self.assertEqual(first, to_json(decision_report(found.select_destinations(asked))))
 
     def test_a_part_of_a_word_is_not_the_word(self):
         """Trap 4: a text where a list was meant, and every part of it was in it."""

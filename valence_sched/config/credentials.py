@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords: where a reference leads, and the one file that keeps some of them."""
+"""Credentials: resolves password references, and keeps the secure file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import fcntl
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from valence_sched import files
 from valence_sched.errors import CredentialError, one_line
 from valence_sched.model.registration import PasswordReference
 
@@ -22,7 +22,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecureFile:
-    """The passwords that were typed in, by the name of their pod manager; for its owner alone."""
+    """A file of typed passwords, by name of their pod manager, readable for its owner alone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,41 +31,41 @@ class SecureFile:
         """Return a password.
 
         Raises:
-            CredentialError: it is not there, or others can get at the file.
+            CredentialError: the file has none, or other users can access it.
         """
-        found = self._read().get(name)
-        if not found:
+        value = self._read().get(name)
+        if not value:
             raise CredentialError(
                 f"{self.path} holds no password for it: type it again with podm set NAME "
                 "--password-prompt"
             )
-        return found
+        return value
 
     def check(self) -> None:
-        """Refuse to go on with a file that :meth:`put` could not change.
+        """Check that :meth:`put` can change the file.
 
         Raises:
-            CredentialError: others can get at the file, or it is not what was written.
+            CredentialError: other users can access the file, or its content is invalid.
         """
         if self.path.exists():
             self._read()
 
     def put(self, name: str, password: str | None) -> None:
-        """Keep a password, or with None forget it; the file is written whole or not at all.
+        """Store a password, or with None delete it; the file is written whole or not at all.
 
         Raises:
-            CredentialError: others can get at the file, or it cannot be written.
+            CredentialError: other users can access the file, or it cannot be written.
         """
         if password is None and not self.path.exists():
             return
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _exclusive_lock(self.path.parent):
-                kept = self._read() if self.path.exists() else {}
-                kept.pop(name, None)
+                passwords = self._read() if self.path.exists() else {}
+                passwords.pop(name, None)
                 if password is not None:
-                    kept[name] = password
-                self._write(kept)
+                    passwords[name] = password
+                self._write(passwords)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CredentialError(one_line(f"{self.path}: {reason}")) from None
@@ -73,26 +73,19 @@ class SecureFile:
     def _read(self) -> dict[str, str]:
         data = _read_private(self.path, MAX_SECURE_FILE_BYTES)
         try:
-            kept = json.loads(data)
+            document = json.loads(data)
         except (ValueError, RecursionError):
-            kept = None
-        if not isinstance(kept, dict) or not all(isinstance(one, str) for one in kept.values()):
-            raise CredentialError(f"{self.path} is not what podm create wrote: delete it, and type "
-                                  "the passwords again") from None  # fmt: skip
-        return kept
+            document = None
+        if isinstance(document, dict):
+            passwords = {name: value for name, value in document.items() if isinstance(value, str)}
+            if len(passwords) == len(document):
+                return passwords
+        raise CredentialError(f"{self.path} is not what podm create wrote: delete it, and type "
+                              "the passwords again")  # fmt: skip
 
-    def _write(self, kept: dict[str, str]) -> None:
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:  # mkstemp makes it 0600
-                json.dump(kept, stream, indent=1, sort_keys=True)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+    def _write(self, passwords: dict[str, str]) -> None:
+        with files.atomic(self.path, mode=0o600) as stream:
+            stream.write(json.dumps(passwords, indent=1, sort_keys=True).encode())
 
 
 def read_password(
@@ -101,11 +94,11 @@ def read_password(
     environ: Mapping[str, str],
     secure_file: SecureFile | None,
 ) -> str | None:
-    """Return the password that a reference leads to, None where there is no reference.
+    """Return the password of a reference, None without a reference.
 
     Raises:
-        CredentialError: it is not there, empty, or others can read it; in one line that holds
-            nothing of it.
+        CredentialError: the password is missing or empty, or other users can read it; the message
+            repeats no part of it.
     """
     if reference is None:
         return None
@@ -118,20 +111,11 @@ def read_password(
     return secure_file.get(name)
 
 
-def describe_password_source(reference: PasswordReference | None) -> str | None:
-    """Return where a password is, for people."""
-    if reference is None:
-        return None
-    if reference.env is not None:
-        return f"variable {reference.env}"
-    return f"file {reference.file}" if reference.file is not None else "secure file"
-
-
 def _password_from_variable(variable: str, environ: Mapping[str, str]) -> str:
-    found = environ.get(variable)
-    if found:
-        return found
-    state = "is not set" if found is None else "is empty"
+    value = environ.get(variable)
+    if value:
+        return value
+    state = "is not set" if value is None else "is empty"
     raise CredentialError(f"the environment variable {variable}, its password, {state}")
 
 
@@ -148,38 +132,38 @@ def _password_from_file(path: Path) -> str:
     return text
 
 
-def _read_private(path: Path, most: int) -> bytes:
-    """Return what stands in a file that its owner alone can get at.
+def _read_private(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file that only its owner can access.
 
     Raises:
-        CredentialError: the file is not there, or not for its owner alone.
+        CredentialError: the file cannot be read, or other users can access it.
     """
     try:
-        # what is checked is what is read; and a pipe that nobody writes to does not hold us up
+        # the checked file is the one that is read, and a pipe without a writer does not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
             _check_private(path, os.fstat(handle))
-            data = stream.read(most + 1)
+            data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise CredentialError(one_line(f"{path}, the file of its password: {reason}")) from None
-    if len(data) > most:
-        raise CredentialError(f"{path}: more than {most:,} bytes, and no password")
+    if len(data) > max_bytes:
+        raise CredentialError(f"{path}: more than {max_bytes:,} bytes, and no password")
     return data
 
 
-def _check_private(path: Path, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode) or not stat.S_ISREG(found.st_mode):
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode) or not stat.S_ISREG(status.st_mode):
         raise CredentialError(f"{path}: no regular file, expected one with a password")
-    if found.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (os.geteuid(), 0):
         raise CredentialError(f"{path} belongs to another user: chown it, and chmod 600 {path}")
-    if found.st_mode & OTHERS:
+    if status.st_mode & OTHERS:
         raise CredentialError(f"{path}: others can read or change it: chmod 600 {path}")
 
 
 @contextlib.contextmanager
 def _exclusive_lock(folder: Path) -> Iterator[None]:
-    """Hold a folder against others who keep a password at the same moment."""
+    """Lock a folder against other processes that store a password at the same moment."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

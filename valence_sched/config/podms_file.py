@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of pod managers: the document that a person writes, as clouds.yaml is one of clouds."""
+"""The pod managers file: its document, parsed and validated into registrations."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -12,9 +11,15 @@ from valence_sched.errors import InputError
 from valence_sched.model import podm_url
 from valence_sched.model.codec import convert
 from valence_sched.model.inventory import Fact, Name, parse_capabilities
-from valence_sched.model.registration import AUTO, Auth, PasswordReference, Registration
+from valence_sched.model.registration import (
+    AUTO,
+    VARIABLE,
+    Auth,
+    PasswordReference,
+    Registration,
+    is_variable,
+)
 
-VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
 REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
@@ -56,7 +61,7 @@ def parse_podms(document: Any, file: str) -> list[Registration]:
     """Return the pod managers of a file in its order, paths as they are written.
 
     Raises:
-        InputError: naming the place, what was found and what was expected; what may be a
+        InputError: naming the path, what was found and what was expected; a possible
             password is not repeated.
     """
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
@@ -67,92 +72,87 @@ def parse_podms(document: Any, file: str) -> list[Registration]:
     return [_parse_entry(name, entry, file) for name, entry in document["podms"].items()]
 
 
-def check_registration(registration: Registration, file: str = "", place: str = "") -> None:
-    """Refuse what no pod manager can be registered as.
+def check_registration(registration: Registration, file: str = "", path: str = "") -> None:
+    """Raise an error for a registration that is invalid.
 
     Raises:
         InputError: the name, the URL, or a pair of fields that contradict each other.
     """
     name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-"):
-        raise InputError(file or "name", place, repr(name[:40]), "a name of printable characters")
-    if wrong := podm_url.url_problem(registration.url):
-        raise InputError(file or "url", f"{place}.url" if place else "", wrong)
+        raise InputError(file or "name", path, repr(name[:40]), "a name of printable characters")
+    if problem := podm_url.url_problem(registration.url):
+        raise InputError(file or "url", f"{path}.url" if path else "", problem)
     if registration.cacert is not None and registration.insecure:
-        raise InputError(file or name, place, "both cacert and insecure", "one of them")
+        raise InputError(file or name, path, "both cacert and insecure", "one of them")
     if registration.password is not None and not registration.username:
-        raise InputError(file or name, place, "a password without a username", "both")
-
-
-def is_variable(name: str) -> bool:
-    """Return whether an environment variable may be called that."""
-    return re.fullmatch(VARIABLE, name) is not None
+        raise InputError(file or name, path, "a password without a username", "both")
 
 
 def _parse_entry(name: Any, entry: Any, file: str) -> Registration:
-    place = f"$.podms.{name}"
+    path = f"$.podms.{name}"
     if not isinstance(name, str) or not name:
-        raise InputError(file, place, f"{name!r}", "a name, in quotes")
+        raise InputError(file, path, f"{name!r}", "a name, in quotes")
     if not isinstance(entry, dict):
-        raise InputError(file, place, "no map", "url and more")
-    _check_secrets(entry, file, place)
-    registered = _registration(name, convert(entry, PodmSpec, file, place), file)
-    check_registration(registered, file, place)
-    return registered
+        raise InputError(file, path, "no map", "url and more")
+    _check_secrets(entry, file, path)
+    registration = _registration(name, convert(entry, PodmSpec, file, path), file)
+    check_registration(registration, file, path)
+    return registration
 
 
-def _check_secrets(entry: dict[Any, Any], file: str, place: str) -> None:
-    """Refuse what may be a password where a reference belongs, without a word of it."""
+def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
+    """Raise an error for a possible password in place of a reference, without repeating it."""
     url = entry.get("url")
-    if isinstance(url, str) and (wrong := podm_url.url_problem(url)):
-        raise InputError(file, f"{place}.url", wrong)
+    if isinstance(url, str) and (problem := podm_url.url_problem(url)):
+        raise InputError(file, f"{path}.url", problem)
     password = entry.get("password")
     if password is None:
         return
-    place = f"{place}.password"
+    path = f"{path}.password"
     if not isinstance(password, dict):
-        raise InputError(file, place, "a password", "a reference to one", f"write {REFERENCE}")
+        raise InputError(file, path, "a password", "a reference to one", f"write {REFERENCE}")
     values = [value for value in password.values() if value is not None]
     if not all(isinstance(value, str) for value in values):
-        raise InputError(file, place, "something else", "a reference", f"write {REFERENCE}")
+        raise InputError(file, path, "something else", "a reference", f"write {REFERENCE}")
     known = {"env", "file"}
     if known.issuperset(password) and len(values) != 1:
-        raise InputError(file, place, f"{len(values)} references", "one", f"write {REFERENCE}")
+        raise InputError(file, path, f"{len(values)} references", "one", f"write {REFERENCE}")
     if not is_variable(password.get("env") or "_"):
-        raise InputError(file, f"{place}.env", "no name of an environment variable", REFERENCE)
+        raise InputError(file, f"{path}.env", "no name of an environment variable", REFERENCE)
 
 
-def _registration(name: str, text: PodmSpec, file: str) -> Registration:
-    place = f"$.podms.{name}"
-    if text.location is not None and "location" in text.facts:
-        raise InputError(file, f"{place}.location", "the fact location, too", "one of them")
-    location: dict[str, Fact] = {} if text.location is None else {"location": text.location}
-    password = text.password
+def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
+    path = f"$.podms.{name}"
+    if spec.location is not None and "location" in spec.facts:
+        raise InputError(file, f"{path}.location", "the fact location, too", "one of them")
+    location: dict[str, Fact] = {} if spec.location is None else {"location": spec.location}
+    password = spec.password
     return Registration(
         name=name,
-        url=podm_url.strip_service_root(text.url),
-        driver=text.driver,
-        username=text.username,
+        url=podm_url.strip_service_root(spec.url),
+        driver=spec.driver,
+        username=spec.username,
         password=PasswordReference(env=password.env, file=password.file) if password else None,
-        auth=text.auth,
-        cacert=text.cacert,
-        insecure=text.insecure,
-        enabled=text.enabled,
-        zone=text.zone,
-        aggregates=text.aggregates,
-        capabilities=_capabilities(text, file, place),
-        traits=text.traits,
-        facts={**text.facts, **location},
+        auth=spec.auth,
+        cacert=spec.cacert,
+        insecure=spec.insecure,
+        enabled=spec.enabled,
+        zone=spec.zone,
+        aggregates=spec.aggregates,
+        capabilities=_capabilities(spec, file, path),
+        traits=spec.traits,
+        facts={**spec.facts, **location},
     )
 
 
-def _capabilities(text: PodmSpec, file: str, place: str) -> dict[str, tuple[str, ...]]:
-    if isinstance(text.capabilities, str):
+def _capabilities(spec: PodmSpec, file: str, path: str) -> dict[str, tuple[str, ...]]:
+    if isinstance(spec.capabilities, str):
         try:
-            return parse_capabilities(text.capabilities)
+            return parse_capabilities(spec.capabilities)
         except ValueError as error:
-            raise InputError(file, f"{place}.capabilities", str(error), "key=value") from None
+            raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
     return {
         key: (values,) if isinstance(values, str) else values
-        for key, values in text.capabilities.items()
+        for key, values in spec.capabilities.items()
     }

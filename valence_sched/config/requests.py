@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.core import plugins
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.flavor import Flavor
@@ -37,7 +37,7 @@ def compile_file(
         UnknownName: a request names an unknown flavor.
     """
     compiled = []
-    for place, spec in files.parse_requests(data, file):
+    for place, spec in parsers.parse_requests(data, file):
         if isinstance(spec, Request):
             compiled.append(spec)
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schemas of our documents, made from the nouns: ``python -m …schemas FOLDER``."""
+"""The JSON Schemas of the documents, generated from the nouns: ``python -m …schemas FOLDER``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def json_schema(name: str) -> bytes:
 
 
 def _file_schema(name: str) -> dict[str, Any]:
-    """Return the schema of all that a file may hold."""
+    """Return the schema of a file: the noun or, for some, a list of them."""
     nouns = get_args(NOUNS[name]) or (NOUNS[name],)
     forms, defined = msgspec.json.schema_components(nouns, ref_template="#/$defs/{name}")
     found: list[dict[str, Any]] = list(forms)

@@ -9,12 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from valence_sched import files
-from valence_sched.config.foreign.base import FlavorLookup
+from valence_sched.config import parsers
+from valence_sched.config.foreign import detect
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
@@ -24,6 +26,46 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.proximity import ExternalResource
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
+
+PROGRAM = "valence-sched"
+HOME_VARIABLES = {
+    "config": "XDG_CONFIG_HOME",
+    "state": "XDG_STATE_HOME",
+    "cache": "XDG_CACHE_HOME",
+}
+
+
+class Homes:
+    """The folders of one person for this program.
+
+    The variables of the environment given win over what is usual on the platform.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    @property
+    def config(self) -> Path:
+        """Return the folder of the files that the person writes."""
+        return self._folder("config")
+
+    @property
+    def state(self) -> Path:
+        """Return the folder of what the program must remember."""
+        return self._folder("state")
+
+    @property
+    def cache(self) -> Path:
+        """Return the folder of what the program can read again."""
+        return self._folder("cache")
+
+    def _folder(self, kind: str) -> Path:
+        if home := self._environ.get(HOME_VARIABLES[kind]):
+            return Path(home) / PROGRAM
+        import platformdirs  # only where the environment does not say
+
+        folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
+        return folder
 
 
 class Configuration:
@@ -52,12 +94,12 @@ class Configuration:
         return {
             policy.name: policy
             for file, data in self._layered_files("policies.yaml", paths)
-            for policy in files.parse_policies(data, file)
+            for policy in parsers.parse_policies(data, file)
         }
 
     def policies_in(self, path: str) -> list[Policy]:
         """Return the policies of one file."""
-        return files.parse_policies(self.read(path), path)
+        return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
@@ -73,7 +115,7 @@ class Configuration:
         return self._parse_flavors(self.read(path), path, known)
 
     def _parse_flavors(self, data: bytes, file: str, known: FlavorLookup) -> list[Flavor]:
-        return files.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
+        return parsers.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.
@@ -95,6 +137,20 @@ class Configuration:
             raise UnknownName("flavor", reference, by_name)
         return flavor
 
+    def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
+        """Return a flavor of a cloud, which ``document`` describes as Nova's API does, as ours.
+
+        One of bare metal stands for the known flavor that is named after its class, those of
+        ``paths`` included.
+
+        Raises:
+            InputError: it has an extra spec without a counterpart here.
+        """
+        cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
+        parsed = detect.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
+        self.remarks += parsed.remarks
+        return parsed.flavor
+
     def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
         """Return the mix of all known flavors, each by its share."""
         flavors = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
@@ -105,7 +161,7 @@ class Configuration:
         return unique_by_name(
             resource
             for file, data in self._layered_files("resources.yaml", paths)
-            for resource in files.parse_resources(data, file)
+            for resource in parsers.parse_resources(data, file)
         )
 
     def read_requests(
@@ -152,8 +208,7 @@ class Configuration:
 
     def user_file(self, name: str) -> Path:
         """Return the path of the user's own file of this name."""
-        home = self.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
-        return Path(home) / "valence-sched" / name
+        return Homes(self.environ).config / name
 
     def read(self, path: str) -> bytes:
         """Return the content of a file that a person wrote."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alternatives of a request, tried in order: each for the nodes that those before it left."""
+"""Alternatives: tries each alternative of a request, and each anchor of a group, in order."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
 from valence_sched.view.view import Mask
 
-MOST_ANCHORS = 64  # tried for one group; what fits best among them is taken
-AFFINITY_FILTER = "spread"  # the filter that keeps a group together
+MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One alternative that was tried: what it was decided from, and what came of it."""
+    """One alternative that was tried: the context it was decided from, and the nodes placed."""
 
     context: EvaluationContext
     batch: Batch
@@ -35,31 +34,31 @@ class Attempt:
 def try_anchors(
     context: EvaluationContext, schedule: Callable[[EvaluationContext], Batch]
 ) -> Attempt:
-    """Return the nodes of a request; of a group that stays together, where most of them fit."""
+    """Place the nodes of a request; of a group that stays together, where most of them fit."""
     best = tried = Attempt(context, schedule(context))
     if not needs_anchor(context.request):
         return best
-    left = np.ones(len(context.view), dtype=bool)
+    open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
-        placed = tried.batch.nodes
-        if len(placed) in (0, context.request.count):
+        nodes = tried.batch.nodes
+        if len(nodes) in (0, context.request.count):
             break
-        left &= ~rows_in_same_domains(context, placed[0].chosen.row)
-        within = with_anchor_rows(context, left)
-        tried = Attempt(within, schedule(within))
+        open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
+        narrowed = with_anchor_rows(context, open_rows)
+        tried = Attempt(narrowed, schedule(narrowed))
         if len(tried.batch.nodes) > len(best.batch.nodes):
             best = tried
     return best
 
 
 def needs_anchor(request: Request) -> bool:
-    """Return whether the first node of a request says where all the others must be."""
+    """Return whether the first node of a request decides where all the others must be."""
     group, members = request.group, request.company.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
 
 
 def rows_in_same_domains(context: EvaluationContext, row: int) -> Mask:
-    """Return the rows that stand where a row does, in every domain that the group shares."""
+    """Return the rows that share the values of a row in every domain of the group's affinity."""
     same = np.ones(len(context.view), dtype=bool)
     for domain in context.request.group.affinity if context.request.group else ():
         numbers = domain_index(context.view, domain).numbers
@@ -68,64 +67,66 @@ def rows_in_same_domains(context: EvaluationContext, row: int) -> Mask:
 
 
 def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContext:
-    """Return the case in which the first node can only go to some rows."""
-    judgement = context.evaluation.copy()
+    """Return the context in which the first node can only go to some rows."""
+    evaluation = context.evaluation.copy()
     for number, filter_ in enumerate(context.bound.filters):
-        if filter_.name == AFFINITY_FILTER:
-            judgement.verdicts[number] &= rows
-    judgement.cost[~rows] = INFINITE_COST
-    return replace(context, evaluation=judgement)
+        if any("group" in declared.fields for declared in filter_.reads):
+            evaluation.verdicts[number] &= rows
+    evaluation.cost[~rows] = INFINITE_COST
+    return replace(context, evaluation=evaluation)
 
 
 def try_alternatives(
     context: EvaluationContext, schedule: Callable[[EvaluationContext], Batch]
 ) -> list[Attempt]:
-    """Return a part for each alternative, in order, up to the one that places the last node.
+    """Return an attempt for each alternative, in order, up to the one that places the last node.
 
-    Where a group that must stay together does not fit where one alternative fits best, the places
-    that come next are tried with all alternatives, as ``founding`` does with one.
+    Where a group that must stay together does not fit where one alternative fits best, the next
+    anchors are tried with all alternatives, as :func:`try_anchors` does with one.
     """
-    best = parts = _try_in_order(context, schedule)
+    best = attempts = _try_in_order(context, schedule)
     if not context.request.fallbacks or not needs_anchor(context.request):
         return best
-    left = np.ones(len(context.view), dtype=bool)
+    open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
-        placed = [node for part in parts for node in part.batch.nodes]
-        if len(placed) in (0, context.request.count):
+        nodes = [node for attempt in attempts for node in attempt.batch.nodes]
+        if len(nodes) in (0, context.request.count):
             break
-        left &= ~rows_in_same_domains(context, placed[0].chosen.row)
-        parts = _try_in_order(context, schedule, left)
-        if _count_nodes(parts) > _count_nodes(best):
-            best = parts
+        open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
+        attempts = _try_in_order(context, schedule, open_rows)
+        if _count_nodes(attempts) > _count_nodes(best):
+            best = attempts
     return best
 
 
 def _try_in_order(
     context: EvaluationContext,
     schedule: Callable[[EvaluationContext], Batch],
-    left: Mask | None = None,
+    open_rows: Mask | None = None,
 ) -> list[Attempt]:
-    """Return the parts of one try; with ``left`` the first node can only go to these rows."""
-    parts: list[Attempt] = []
-    for ask in (None, *context.request.fallbacks):
-        wanted = context.request.count - _count_nodes(parts)
-        if not wanted:
+    """Try each alternative once; with ``open_rows`` the first node can only go to these rows."""
+    attempts: list[Attempt] = []
+    for alternative in (None, *context.request.fallbacks):
+        missing = context.request.count - _count_nodes(attempts)
+        if not missing:
             break
-        now = context if ask is None else _next_context(parts[-1], ask, wanted)
-        if left is None:
-            parts.append(try_anchors(now, schedule))
+        current = (
+            context if alternative is None else _next_context(attempts[-1], alternative, missing)
+        )
+        if open_rows is None:
+            attempts.append(try_anchors(current, schedule))
             continue
-        now = now if _count_nodes(parts) else with_anchor_rows(now, left)
-        parts.append(Attempt(now, schedule(now)))
-    return parts
+        current = current if _count_nodes(attempts) else with_anchor_rows(current, open_rows)
+        attempts.append(Attempt(current, schedule(current)))
+    return attempts
 
 
 def _count_nodes(attempts: list[Attempt]) -> int:
-    return sum(len(part.batch.nodes) for part in attempts)
+    return sum(len(attempt.batch.nodes) for attempt in attempts)
 
 
 def _next_context(last: Attempt, alternative: Alternative, count: int) -> EvaluationContext:
-    """Return the case of another alternative on what the last one left, in its company."""
+    """Return the context of an alternative on what the last one left, with its group state."""
     view = last.batch.view
     request = msgspec.structs.replace(
         last.batch.request,
@@ -134,21 +135,21 @@ def _next_context(last: Attempt, alternative: Alternative, count: int) -> Evalua
         count=count,
         min_count=None,
     )
-    judgement = evaluate(view, request, last.context.bound, strict=last.context.strict)
-    plan = Fitter(request.needs, view.kinds, request.bonds)
-    return replace(last.context, view=view, request=request, evaluation=judgement, fitter=plan)
+    evaluation = evaluate(view, request, last.context.bound, strict=last.context.strict)
+    fitter = Fitter(request.needs, view.kinds, request.bonds)
+    return replace(last.context, view=view, request=request, evaluation=evaluation, fitter=fitter)
 
 
 def count_fits(context: EvaluationContext, most: int) -> Iterator[tuple[int, int]]:
     """Yield ``(podm number, nodes)``: how many more nodes each podm makes one after another.
 
-    At most ``most`` a podm. Placing one after another, least waste first, is a lower bound of
-    what could be made: packing a whole pod at its best is a harder question.
+    At most ``most`` a podm. Placing one after another, least waste first, gives a lower bound:
+    packing a whole pod at its best is a harder problem.
     """
     first_row = context.view.first_row.tolist()
     for podm, (first, last) in enumerate(itertools.pairwise(first_row)):
-        parts = try_alternatives(context.window(first, last, most), _place_best_first)
-        yield podm, _count_nodes(parts)
+        attempts = try_alternatives(context.window(first, last, most), _place_best_first)
+        yield podm, _count_nodes(attempts)
 
 
 def _place_best_first(context: EvaluationContext) -> Batch:

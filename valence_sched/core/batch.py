@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many nodes of one request: place, take what was placed on a private copy, place again."""
+"""Batches: places the nodes of one request one after another on a private overlay."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
+from valence_sched.core import plugins
 from valence_sched.core.evaluation import Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.lookahead import Lookahead
@@ -15,9 +17,8 @@ from valence_sched.core.ranking import CostListener, FitFinder, RowOrder, altern
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-SPARE_ALTERNATES = (
-    16  # more alternates than asked for: those that other nodes rule out are left out at last
-)
+#: Alternates found beyond those asked for: the ones that other nodes rule out are dropped at last.
+SPARE_ALTERNATES = 16
 
 
 class PlacedNode(Struct, frozen=True, gc=False):
@@ -31,7 +32,7 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: nodes in order; view, judgement and request as the last node left them."""
+    """The outcome: nodes in order; view, evaluation and request as the last node left them."""
 
     nodes: list[PlacedNode]
     view: View
@@ -40,15 +41,31 @@ class Batch:
     rows_without_fit: set[int] = field(default_factory=set)
 
 
+def schedule(context: EvaluationContext) -> Batch:
+    """Place the nodes of a request by the scheduler that its policy names."""
+    batch: Batch = _scheduler_class(context)().schedule(context)
+    return batch
+
+
+def goes_by_cost(context: EvaluationContext) -> bool:
+    """Return whether the scheduler of a policy takes the pools in the order of their cost."""
+    return bool(getattr(_scheduler_class(context), "goes_by_cost", False))
+
+
+def _scheduler_class(context: EvaluationContext) -> Any:
+    return plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
+
+
 def place(
     context: EvaluationContext, order: RowOrder, cost_listener: CostListener = lambda rows: None
 ) -> Batch:
     """Place as many nodes as the request asks for, or as many as fit.
 
     Each node is chosen as if those before it had been composed. The shared view is never
-    touched: a draft keeps the books, and only the rows of the podm that gave blocks are judged
-    again, several podms at a time (``lookahead``). Whoever looks at the company of the request
-    is asked again about every row. ``moved`` hears whose costs are others then.
+    written: an overlay takes the nodes, and only the rows of the podm that gave blocks are
+    evaluated again, several podms at a time (``lookahead``). Plug-ins that read the group state of
+    the request evaluate every row again. ``cost_listener`` is called with the rows whose costs
+    may have changed.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -64,8 +81,8 @@ def place(
         others: list[Fit] = []
         if request.alternates:
             rows = order(batch.view, batch.evaluation.cost, request, turn)
-            wanted = request.alternates + _spare_alternates(context)
-            others = alternate_fits(batch.view, rows, fits, fit, wanted)
+            most = request.alternates + _spare_alternates(context)
+            others = alternate_fits(batch.view, rows, fits, fit, most)
         batch.nodes.append(_placed_node(batch.evaluation, fit, others))
         if turn + 1 < request.count:
             if ahead is None:
@@ -81,7 +98,7 @@ def place(
 
 
 def _spare_alternates(context: EvaluationContext) -> int:
-    """Return how many alternates more than asked for are found for each node."""
+    """Return how many alternates to find for each node beyond those that are asked for."""
     request, others = context.request, context.request.count - 1 + context.other_nodes
     ruled = request.group is not None and request.group.hard
     return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verdicts and scores come to: the cost of every pool, a whole number, low is best."""
+"""Costs: one whole number per pool, the weighted sum of its scores; the lowest is best."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ def write_costs(
     passed: Mask | None = None,
     total: CostTotal | None = None,
 ) -> None:
-    """Write the cost that verdicts and scores come to.
+    """Write the costs of verdicts and scores into an evaluation.
 
-    ``passed`` is where all verdicts are true, ``total`` what the scores come to, for those who
-    know them.
-    With ``weights`` a row's cost is the mean by its own weights, scaled as all others are, so
-    that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number. Where
-    nothing has any weight, nothing speaks for the row: it costs the most.
+    A caller that knows them passes the rows that pass all filters (``passed``) and the sum of the
+    scores (``total``). With ``weights`` a row's cost is the mean by its own weights, scaled as all
+    others are, so that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number.
+    A row on which no weigher has any weight costs the most.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)
@@ -48,8 +47,8 @@ def write_costs(
 class CostTotal:
     """The sum of ``weight × SCALE × (1 - score)``, added up weigher by weigher.
 
-    Whole numbers far below 2**53, so that floats hold them exactly. What is common to the
-    weights is put to them in the end: most often they are all alike.
+    Whole numbers far below 2**53, so that floats hold them exactly. The common factor of the
+    weights is multiplied in at the end: most often all weights are equal.
     """
 
     def __init__(self, bound: BoundPolicy, size: int) -> None:
@@ -60,15 +59,17 @@ class CostTotal:
 
     @classmethod
     def of(cls, scores: Iterable[Floats], bound: BoundPolicy, size: int) -> CostTotal:
-        """Return the total of what all weighers say."""
+        """Return the total of the scores of all weighers."""
         total = cls(bound, size)
         for score, weigher in zip(scores, bound.weighers, strict=True):
             total.add(score, weigher.weight)
         return total
 
     def add(self, score: Floats, weight: int) -> None:
-        """Add what one weigher says."""
-        if score.strides == (0,) and len(score):  # the same of all, as by numpy's broadcast_to
+        """Add the scores of one weigher."""
+        if score.strides == (0,) and len(
+            score
+        ):  # one number for all rows, as by numpy's broadcast_to
             self._worst -= weight * round(float(score[0]) * COST_SCALE)
             return
         gain = np.multiply(score, COST_SCALE, out=self._gains if self._first else self._gain)
@@ -80,7 +81,7 @@ class CostTotal:
         self._first = False
 
     def cost(self) -> Floats:
-        """Return the cost per pool; of no use afterwards."""
+        """Return the cost per pool; the total cannot be used afterwards."""
         if self._first:
             self._gains[:] = 0.0
         cost = np.multiply(self._gains, -self._common, out=self._gains)

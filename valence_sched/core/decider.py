@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler in this process: a View, policies, and the straight line between them."""
+"""The decider: answers requests on one snapshot of the inventory under named policies."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from valence_sched.core import plugins
 from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
-from valence_sched.core.batch import Batch
-from valence_sched.core.decision import Decision, unknown_resources
+from valence_sched.core.batch import Batch, schedule
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.evaluation_cache import EvaluationCache
+from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.group_state import EarlierNodes, with_group_state
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.multi_request import Decisions, decide_all
 from valence_sched.core.policy import (
     BoundPolicy,
-    RequestReader,
     bind,
     idle_readers,
     missing_readers,
@@ -30,24 +28,23 @@ from valence_sched.core.policy import (
     without_readers,
 )
 from valence_sched.core.ranking import rank_rows
+from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
-from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.decision_result import Ranking
+from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request, sealed
-from valence_sched.model.scheduler import Ranking
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.evaluate import check_amounts
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
 
-MIX_WEIGHER = "fragmentation"  # the weigher that leaves room for what is asked for over time
-
 
 class Decider:
     """Decides on the View it holds; the View changes only through :meth:`replace`.
 
-    ``mix`` makes what requests leave room for that bring none; it is asked once, and only when a
-    policy looks at it.
+    ``mix`` returns the workload to leave room for, where a request brings none; it is called once,
+    and only when a policy reads it.
     """
 
     def __init__(
@@ -59,20 +56,24 @@ class Decider:
         skipped: Sequence[str] = (),
         strict: bool = False,
     ) -> None:
-        self._view = view
+        self._snapshot = SplicedSnapshot(view)
         self._policies = {policy.name: policy for policy in policies}
-        self._bound: dict[str, tuple[BoundPolicy, bytes]] = {}
+        self._bound: dict[str, BoundPolicy] = {}
         self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
-        self._cache = EvaluationCache()
+        self._cache = EvaluationCache(self._snapshot)
         self._mix = functools.cache(mix)
         self._skipped = skipped
         self._strict = strict
 
     def snapshot(self) -> View:
-        """Return the current snapshot; it never changes, a newer one takes its place."""
+        """Return the current snapshot; it never changes, a newer one replaces it."""
         return self._view
+
+    @property
+    def _view(self) -> View:
+        return self._snapshot.view
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
@@ -84,13 +85,12 @@ class Decider:
         Returns a decision even when nothing fits: the reasons are in it.
 
         Raises:
-            RequestError: the request asks for nothing, contradicts itself, or states a wish
-                that no filter of its policy reads.
-            UnknownName: no such policy, a pod manager that is not there, or the name of an
-                amount written wrongly.
-            PluginError: a plugin broke its contract and the engine is strict.
+            RequestError: the request asks for nothing, contradicts itself, or sets a field that
+                no plug-in of its policy reads.
+            UnknownName: no such policy or pod manager, or the name of an amount written wrongly.
+            PluginError: a plug-in broke its contract and the decider is strict.
         """
-        return Decision(try_alternatives(self._context(request), _schedule), self._skipped)
+        return Decision(try_alternatives(self._context(request), schedule), self._skipped)
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if the nodes of those before it were composed.
@@ -98,29 +98,29 @@ class Decider:
         All or nothing: a request for which fewer nodes fit than it must have fails them all.
         Errors as for one request.
         """
-        asked = []
+        sealed_requests = []
         for number, request in enumerate(requests, 1):
             try:
-                asked.append(self._prepare(request)[0])
+                sealed_requests.append(self._prepare(request)[0])
             except (RequestError, UnknownName) as error:
                 alone = len(requests) == 1
                 raise (error if alone else error.at(f"request {number}")) from None
 
-        def case(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
-            bound, text = self._policy(request.policy)
-            passing = functools.partial(self._eligible, request, bound, text)
-            request = with_group_state(ledger.view, request, passing, earlier)
-            bound = self._reduce(bound, idle_readers(request))
+        def context(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
+            bound = self._policy(request.policy)
+            eligible = functools.partial(self._eligible, request, bound)
+            request = with_group_state(ledger.view, request, eligible, earlier)
+            bound = self._reduce(bound, idle_readers(request, bound))
             return ledger.context(request, bound, strict=self._strict)
 
-        return decide_all(self._view, asked, case, _schedule, self._skipped)
+        return decide_all(self._view, sealed_requests, context, schedule, self._skipped)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
-        case = self._context(request)
-        part = Attempt(case, Batch([], case.view, case.evaluation, case.request))
-        decision = Decision([part], self._skipped)
-        rows = rank_rows(case.view, case.evaluation.cost, case.request, 0)
+        context = self._context(request)
+        attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
+        decision = Decision([attempt], self._skipped)
+        rows = rank_rows(context.view, context.evaluation.cost, context.request, 0)
         candidates = filter(None, map(decision.candidate, rows))
         return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
 
@@ -129,42 +129,37 @@ class Decider:
     ) -> list[tuple[str, int]]:
         """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
-        ``warnings`` gets a line for each plugin that broke its contract.
+        ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
         """
         _check_countable(request)
-        case = self._context(request)
+        context = self._context(request)
         if warnings is not None:
-            view, request = case.view, case.request
-            notes = [
-                *case.evaluation.notes,
-                *unknown_resources(view, request),
-                *unknown_terms(view, request),
-            ]
+            view, request = context.view, context.request
+            notes = [*context.evaluation.notes, *unknown_terms(view, request)]
             warnings += [note for note in notes if note not in warnings]
-        fits = count_fits(case, most)
+        fits = count_fits(context, most)
         return [(self._view.podms[podm].id, number) for podm, number in fits]
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:
-        """Take in a podm as it is now; the next decision sees it.
+        """Replace a podm by a newer reading of it; the next decision sees it.
 
         Raises:
-            InputError: the podm is not what it must be; the View stays as it was.
+            InputError: the podm is invalid; the View stays as it was.
         """
         builder = self._builder.empty_copy()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
-        self._view, moved = splice(self._view, number, builder.view())
-        self._cache.note_splice(moved)
+        self._snapshot.replace(*splice(self._view, number, builder.view()))
 
     def _context(self, request: Request) -> EvaluationContext:
-        alone, bound, text = self._prepare(request)
-        # its identity, and what is open, do not depend on the company
-        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound, text))
-        return self._evaluate(request, bound, text)
+        alone, bound = self._prepare(request)
+        # identity and open values do not depend on the group state
+        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
+        return self._evaluate(request, bound)
 
-    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, bytes]:
-        """Return a request sealed under its policy, the policy, and what stands for the policy."""
-        bound, text = self._policy(request.policy)
+    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy]:
+        """Return a request sealed under its policy, and the policy."""
+        bound = self._policy(request.policy)
         for reader in missing_readers(request, bound):
             raise RequestError(
                 f"policy {request.policy!r} has no {reader.kind} {reader.name!r}, so what the "
@@ -175,24 +170,20 @@ class Decider:
         request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
             check_amounts(self._view, request.where_expression)
-        return request, bound, text
+        return request, bound
 
-    def _evaluate(self, request: Request, bound: BoundPolicy, text: bytes) -> EvaluationContext:
-        bound = self._reduce(bound, idle_readers(request))
-        key = (text, request.evaluation_key)
-        judgement, plan = self._cache.evaluation(
-            self._view, request, bound, key, strict=self._strict
-        )
-        return EvaluationContext(self._view, request, bound, judgement, plan, self._strict)
+    def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
+        bound = self._reduce(bound, idle_readers(request, bound))
+        return self._cache.context(request, bound, strict=self._strict)
 
-    def _eligible(self, request: Request, bound: BoundPolicy, text: bytes) -> Mask:
-        """Return the rows that pass what depends neither on what is free nor on the group."""
-        case = self._evaluate(msgspec.structs.replace(request, group=None), bound, text)
+    def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
+        """Return the rows that pass all filters that read neither free capacity nor the group."""
+        context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
         fixed = [
-            filter_.name not in case.evaluation.availability_readers
-            for filter_ in case.bound.filters
+            filter_.name not in context.evaluation.availability_readers
+            for filter_ in context.bound.filters
         ]
-        passing: Mask = np.logical_and.reduce(case.evaluation.verdicts[fixed])
+        passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
         return passing
 
     def _reduce(self, bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
@@ -202,18 +193,17 @@ class Decider:
         return self._without_idle_readers[key]
 
     def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
-        """Return the request with the usual mix, if its policy looks at one and it has none."""
-        looks = any(weigher.name == MIX_WEIGHER for weigher in bound.weighers)
-        if request.mix.shares or not looks:
+        """Return the request with the usual mix, if its policy reads one and it has none."""
+        if request.mix.shares or "mix" not in bound.fields_read:
             return request
         return msgspec.structs.replace(request, mix=self._mix())
 
-    def _policy(self, name: str) -> tuple[BoundPolicy, bytes]:
+    def _policy(self, name: str) -> BoundPolicy:
         if name not in self._bound:
             policy = self._policies.get(name)
             if policy is None:
                 raise UnknownName("policy", name, self._policies)
-            self._bound[name] = bind(policy), to_json(policy)
+            self._bound[name] = bind(policy)
         return self._bound[name]
 
     def _check_names(self, request: Request) -> None:
@@ -224,13 +214,8 @@ class Decider:
                     raise UnknownName("pod manager", name, self._view.podm_ids)
 
 
-def _schedule(context: EvaluationContext) -> Batch:
-    scheduler = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)()
-    return scheduler.schedule(context)  # type: ignore[no-any-return]
-
-
 def _check_countable(request: Request) -> None:
-    """Refuse rules of a group that pod managers keep only together: each is counted alone."""
+    """Refuse group rules that concern several pod managers: each one is counted alone."""
     group = request.group
     if group is None or not group.hard:
         return

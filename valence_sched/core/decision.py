@@ -1,41 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision as it was made: the matrices are kept, the words are made when somebody asks."""
+"""Decision: the result for one request, with the evaluation that its explanation is read from."""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.batch import Batch, PlacedNode
-from valence_sched.core.digest import digest, inventory_source
-from valence_sched.core.evaluate import funnel
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
-from valence_sched.core.explain.explain import explain
-from valence_sched.core.explain.unknown_terms import unknown_terms
-from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import substitute_rows, with_members
-from valence_sched.errors import one_line, suggest
-from valence_sched.model import decision as words
-from valence_sched.model.explanation import Explanation
-from valence_sched.model.inventory import to_json
+from valence_sched.model.decision import BlockRef, Candidate, GrantRef, Outcome, Placement
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
 
 @dataclass
 class Decision:
-    """What was chosen for a request, with all that the explanation is read from.
+    """The nodes chosen for a request, with all that the explanation is read from.
 
-    ``parts`` has an element for each alternative of the request that was tried, in order: a
-    later one is tried for the nodes that those before it left. The words are about ``told``.
-    What was decided on is no longer there to give reasons from where it is not ``whole``.
-    ``elsewhere`` are the podms that take nodes of requests decided on together with this one.
+    ``attempts`` has an element for each alternative of the request that was tried, in order: a
+    later one is tried for the nodes that those before it left. Reasons are about
+    ``main_attempt``. A decision is not ``explainable`` where the evaluation that it was made from
+    has changed since. ``podms_of_others`` are the podms that take nodes of requests decided
+    together with this one.
     """
 
     attempts: Sequence[Attempt]
@@ -45,17 +38,17 @@ class Decision:
 
     @property
     def main_attempt(self) -> Attempt:
-        """Return the first part that placed a node, the first of all when none did."""
-        return next((part for part in self.attempts if part.batch.nodes), self.attempts[0])
+        """Return the first attempt that placed a node, the first of all when none did."""
+        return next((attempt for attempt in self.attempts if attempt.batch.nodes), self.attempts[0])
 
     @property
     def context(self) -> EvaluationContext:
-        """Return what the told part was decided from."""
+        """Return what the main attempt was decided from."""
         return self.main_attempt.context
 
     @property
     def batch(self) -> Batch:
-        """Return what came of the told part."""
+        """Return the outcome of the main attempt."""
         return self.main_attempt.batch
 
     @property
@@ -65,83 +58,87 @@ class Decision:
 
     @property
     def fit_count(self) -> int:
-        """Return how many nodes fit, be they too few to be placed."""
-        return sum(len(part.batch.nodes) for part in self.attempts)
+        """Return how many nodes fit, even if they are too few to be placed."""
+        return sum(len(attempt.batch.nodes) for attempt in self.attempts)
 
     @functools.cached_property
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
-        """Return the nodes in order, each with its part; none when fewer fit than must be.
+        """Return the nodes in order, each with its attempt; none when fewer fit than required.
 
-        No alternate is on a pod manager that takes a node of the request, or of one decided on
-        with it: what it would be made of may be that node's by then. None breaks a rule of the
-        group beside the other nodes.
+        No alternate is on a pod manager that takes a node of the request, or of one decided
+        together with it: that node may take the blocks of the alternate. No alternate breaks a
+        rule of the group in the presence of the other nodes.
         """
         if self.fit_count < self.request.required_count:
             return []
         return [
-            (number, self._with_free_alternates(part, placed))
-            for number, part in enumerate(self.attempts)
-            for placed in part.batch.nodes
+            (number, self._with_free_alternates(attempt, node))
+            for number, attempt in enumerate(self.attempts)
+            for node in attempt.batch.nodes
         ]
 
     def _with_free_alternates(self, attempt: Attempt, node: PlacedNode) -> PlacedNode:
         if not node.alternates:
             return node
-        taking = self.podms_of_others.union(self.fit_count_by_podm)
-        spare = [other for other in node.alternates if self._podm(other[0]) not in taking]
+        podms_with_nodes = self.podms_of_others.union(self.fit_count_by_podm)
+        alternates = [
+            other for other in node.alternates if self._podm(other[0]) not in podms_with_nodes
+        ]
         group = self.request.group
-        if spare and group is not None and group.hard and self.fit_count > 1:
-            rows = [fit.row for fit, *_ in spare]
-            may = substitute_rows(attempt.context, self._with_all_members, node.chosen.row, rows)
-            spare = [other for other in spare if other[0].row in may]
-        return msgspec.structs.replace(node, alternates=tuple(spare[: self.request.alternates]))
+        if alternates and group is not None and group.hard and self.fit_count > 1:
+            rows = [fit.row for fit, *_ in alternates]
+            allowed_rows = substitute_rows(
+                attempt.context, self._with_all_members, node.chosen.row, rows
+            )
+            alternates = [other for other in alternates if other[0].row in allowed_rows]
+        return msgspec.structs.replace(
+            node, alternates=tuple(alternates[: self.request.alternates])
+        )
 
     @functools.cached_property
     def _with_all_members(self) -> Request:
-        """Return the request in the company of all the nodes that fit."""
-        placed = [node for part in self.attempts for node in part.batch.nodes]
-        return with_members(self.view, self.request, [node.chosen.row for node in placed])
+        """Return the request with the group state that counts all the nodes that fit."""
+        nodes = (node for attempt in self.attempts for node in attempt.batch.nodes)
+        return with_members(self.view, self.request, [node.chosen.row for node in nodes])
 
     @property
     def view(self) -> View:
         """Return the snapshot that was decided on."""
         return self.attempts[0].context.view
 
-    @property
-    def warnings(self) -> list[str]:
-        """Return plugins that broke their contract, and what is asked that nobody has or tells."""
-        view, request = self.view, self.request
-        notes = self.batch.evaluation.notes
-        return [*notes, *unknown_resources(view, request), *unknown_terms(view, request)]
+    def exclude_alternates_on(self, podms: frozenset[int]) -> None:
+        """Leave out the alternates on podms that take nodes of other requests."""
+        self.podms_of_others = podms
+        vars(self).pop("placed_nodes", None)  # as it was before
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
-        """Return the parts that were tried before the told one and placed nothing, numbered."""
-        first = next((n for n, part in enumerate(self.attempts) if part.batch.nodes), 0)
+        """Return the attempts before the main one, which placed nothing, numbered from 1."""
+        first = next((n for n, attempt in enumerate(self.attempts) if attempt.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 
     @property
-    def outcome(self) -> words.Outcome:
-        """Return how it ended."""
+    def outcome(self) -> Outcome:
+        """Return whether all nodes were placed, some, or none."""
         if not self.placed_nodes:
             return "nothing_fits"
         return "placed" if len(self.placed_nodes) == self.request.count else "placed_in_part"
 
     @property
-    def placements(self) -> tuple[words.Placement, ...]:
+    def placements(self) -> tuple[Placement, ...]:
         """Return the nodes in the order in which they were placed."""
         return tuple(
-            words.Placement(
+            Placement(
                 node=number,
-                choice=part + 1,
-                chosen=self._candidate(placed.chosen, placed.cost, placed.scores),
-                alternates=tuple(self._candidate(*other) for other in placed.alternates),
+                choice=index + 1,
+                chosen=self._candidate(node.chosen, node.cost, node.scores),
+                alternates=tuple(self._candidate(*other) for other in node.alternates),
             )
-            for number, (part, placed) in enumerate(self.placed_nodes, 1)
+            for number, (index, node) in enumerate(self.placed_nodes, 1)
         )
 
-    def candidate(self, row: int) -> words.Candidate | None:
-        """Return what pool ``row`` would have made at first, None when it makes no node."""
+    def candidate(self, row: int) -> Candidate | None:
+        """Return the first node that pool ``row`` would make, None when it makes none."""
         cost = int(self.context.evaluation.cost[row])
         fit = self.context.fitter.fit(self.view, row) if cost != INFINITE_COST else None
         if fit is None:
@@ -153,101 +150,48 @@ class Decision:
         first, last = self.view.rows_of(podm)
         return next(row for row in range(first, last) if self.view.pools[row].id == pool)
 
-    def verdicts(self) -> Iterator[words.PodmVerdict]:
-        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
-        if not self.explainable:
-            return
-        verdicts = Verdicts(self)
-        found = [verdicts.podm_verdict(podm) for podm in range(len(self.view.podms))]
-        rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
-        yield from sorted(found, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
-
-    def funnel(self, attempt: Attempt | None = None) -> tuple[words.FunnelStep, ...]:
-        """Return the funnel of a part's first node: pools into and out of every filter."""
-        if not self.explainable:
-            return ()
-        case = (attempt or self.main_attempt).context
-        steps = funnel(case.bound, case.evaluation.verdicts, len(case.view))
-        return tuple(words.FunnelStep(filter=name, came_in=a, went_on=b) for name, a, b in steps)
-
-    @functools.cached_property
-    def explanation(self) -> Explanation | None:
-        """Return runner-up, near misses and flips; None where what was decided on is gone."""
-        return explain(self) if self.explainable else None
-
-    def report(self, source: words.InventorySummary | None = None) -> words.Report:
-        """Return the decision as a document; ``source`` is the inventory, where that is known."""
-        return words.Report(
-            outcome=self.outcome,
-            requested=self.request.count,
-            placed=len(self.placed_nodes),
-            fitting=self.fit_count,
-            seed=self.request.seed,
-            request=self.request,
-            policy=self.context.bound.policy,
-            policy_digest=digest(to_json(self.context.bound.policy)),
-            inventory=source or inventory_source(self.view, self.skipped),
-            placements=self.placements,
-            podms=tuple(self.verdicts()),
-            funnel=self.funnel(),
-            warnings=tuple(self.warnings),
-            explanation=self.explanation,
-        )
-
-    def reasons(self, row: int) -> list[words.Reason]:
-        """Return every reason against pool ``row`` in filter order, else why there is no fit."""
-        return Verdicts(self).reasons(row)
-
-    def stop_reason(self, podm: int) -> words.Reason | None:
-        """Return why a podm took no more nodes, None when no more were asked for."""
-        if self.outcome != "placed_in_part":
-            return None
-        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        return self.reasons(Verdicts(self).furthest_row(first, last))[0]
-
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
-        rows = [placed.chosen.row for _, placed in self.placed_nodes]
+        rows = [node.chosen.row for _, node in self.placed_nodes]
         return list(dict.fromkeys(self.view.podm_of[rows].tolist()))
 
     @functools.cached_property
     def outcome_by_podm(self) -> dict[int, tuple[str, int, int]]:
         """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
-        found: dict[int, tuple[str, int, int]] = {}
+        outcomes: dict[int, tuple[str, int, int]] = {}
         for _, node in self.placed_nodes:
-            found.setdefault(self._podm(node.chosen), ("chosen", node.chosen.row, node.cost))
+            outcomes.setdefault(self._podm(node.chosen), ("chosen", node.chosen.row, node.cost))
         for _, node in self.placed_nodes:
             for fit, cost, _ in node.alternates:
-                found.setdefault(self._podm(fit), ("alternate", fit.row, cost))
-        return found
+                outcomes.setdefault(self._podm(fit), ("alternate", fit.row, cost))
+        return outcomes
 
     @functools.cached_property
     def fit_count_by_podm(self) -> Counter[int]:
         """Return how many nodes fit on each podm."""
         return Counter(
-            self._podm(node.chosen) for part in self.attempts for node in part.batch.nodes
+            self._podm(node.chosen) for attempt in self.attempts for node in attempt.batch.nodes
         )
 
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])
 
-    def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> words.Candidate:
-        shelf = self.view.block_tables[self.view.podm_of[fit.row]]
+    def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> Candidate:
+        table = self.view.block_tables[self.view.podm_of[fit.row]]
         kinds = self.view.kinds.kinds
-        stocks = [(shelf.stocks[number], amount) for number, amount in fit.grants]
+        stocks = [(table.stocks[number], amount) for number, amount in fit.grants]
         names = [weigher.name for weigher in self.context.bound.weighers]
-        return words.Candidate(
+        return Candidate(
             podm=self.view.podm(fit.row).id,
             pool=self.view.pools[fit.row].id,
             score=self.score(cost),
             cost=cost,
             scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
             blocks=tuple(
-                words.BlockRef(uri=shelf.uris[b], type=kinds[shelf.kinds[b]].types)
-                for b in fit.blocks
+                BlockRef(uri=table.uris[b], type=kinds[table.kinds[b]].types) for b in fit.blocks
             ),
             grants=tuple(
-                words.GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
+                GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
                 for s, amount in stocks
             ),
             waste=fit.waste,
@@ -257,15 +201,3 @@ class Decision:
         """Return the score 0..1 that a cost stands for."""
         worst = self.context.bound.worst_cost * COST_SCALE
         return round(1.0 - cost / worst, 6) if worst else 1.0
-
-
-def unknown_resources(view: View, request: Request) -> list[str]:
-    """Return a line for each resource asked for that no pod manager has, with the nearest one."""
-    asked = [
-        need.resource for ask in request.alternatives for need in ask.needs if need.kind == "stock"
-    ]
-    return [
-        one_line(f"no pod manager has a resource named {name!r} ({suggest(name, view.resources)})")
-        for name in dict.fromkeys(asked)
-        if name not in view.resources
-    ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging: what every filter and every weigher says of every pool."""
+"""Evaluates a request: calls every filter and every weigher of its policy on all pools."""
 
 from __future__ import annotations
 
@@ -23,43 +23,40 @@ BOOL, FLOAT = np.dtype(bool), np.dtype(np.float64)
 def evaluate(
     view: View, request: Request, bound: BoundPolicy, *, strict: bool = False
 ) -> Evaluation:
-    """Ask every filter and every weigher about every pool.
+    """Call every filter and every weigher on all pools.
 
-    A filter that fails rejects everything and a weigher that fails counts as 0; the notes say
-    so. With ``strict`` they raise instead.
+    A filter that fails rejects every pool and a weigher that fails scores 0; the notes name them.
 
     Raises:
-        PluginError: with ``strict``, a plugin broke its contract.
+        PluginError: with ``strict``, a plug-in broke its contract.
     """
-    kept: list[Mask] = []
-    marks: list[Floats] = []
-    fresh = Evaluation(kept, marks, np.empty(len(view), dtype=np.int64))
-    watch_ = _ReadTracker(view, request)
+    verdicts: list[Mask] = []
+    scores: list[Floats] = []
+    evaluation = Evaluation(verdicts, scores, np.empty(len(view), dtype=np.int64))
+    tracker = _ReadTracker(view, request)
     passed = every = view.all_rows
     for filter_ in bound.filters:
-        mask = _verdict(filter_, watch_.view, watch_.request, fresh, strict)
+        mask = _verdict(filter_, tracker.view, tracker.request, evaluation, strict)
         if mask is not every:
             passed = passed & mask
-        kept.append(mask)
-        watch_.note(filter_.name)
+        verdicts.append(mask)
+        tracker.note(filter_.name)
     total = CostTotal(bound, len(view))
     for weigher in bound.weighers:
-        score = _score(weigher, watch_.view, watch_.request, fresh, strict)
+        score = _score(weigher, tracker.view, tracker.request, evaluation, strict)
         if not _all_within(score):
-            score = _clamped_score(score, weigher, fresh, strict)
+            score = _clamped_score(score, weigher, evaluation, strict)
         total.add(score, weigher.weight)
-        marks.append(score)
-        watch_.note(weigher.name)
-    fresh.availability_readers, fresh.group_state_readers = (
-        frozenset(watch_.availability_readers),
-        frozenset(watch_.group_state_readers),
-    )
-    write_costs(fresh, bound, row_weights(view, bound), passed, total)
-    return fresh
+        scores.append(score)
+        tracker.note(weigher.name)
+    evaluation.availability_readers = frozenset(tracker.availability_readers)
+    evaluation.group_state_readers = frozenset(tracker.group_state_readers)
+    write_costs(evaluation, bound, row_weights(view, bound), passed, total)
+    return evaluation
 
 
 class _ReadTracker:
-    """Notes which plugins look at what placing nodes changes: what is free, and the company."""
+    """Notes which plug-ins read what placing nodes changes: free capacity, and the group state."""
 
     def __init__(self, view: View, request: Request) -> None:
         self.view = track_view(view)
@@ -70,7 +67,7 @@ class _ReadTracker:
         self.group_state_readers: set[str] = set()
 
     def note(self, name: str) -> None:
-        """Note what the plugin looked at that was asked last."""
+        """Note what the plug-in that was called last has read."""
         if self.view.was_read:
             self.availability_readers.add(name)
             self.view.was_read = False
@@ -87,13 +84,13 @@ def reevaluate(
     *,
     strict: bool = False,
 ) -> None:
-    """Ask again what depletion can change, and write it over a judgement of the same rows."""
-    again = evaluation.availability_readers - evaluation.failed_plugins
-    for row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
-        if filter_.name in again:
-            row[:] = _verdict(filter_, view, request, evaluation, strict)
+    """Call again the plug-ins that read free capacity, and write over the same rows."""
+    readers = evaluation.availability_readers - evaluation.failed_plugins
+    for verdict_row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
+        if filter_.name in readers:
+            verdict_row[:] = _verdict(filter_, view, request, evaluation, strict)
     for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-        if weigher.name in again:
+        if weigher.name in readers:
             score[:] = _score(weigher, view, request, evaluation, strict)
     _clamp_scores(evaluation, bound, strict)
     write_costs(evaluation, bound, row_weights(view, bound))
@@ -107,22 +104,22 @@ def reevaluate_group_state(
     *,
     strict: bool = False,
 ) -> Mask:
-    """Ask again, of every row, what the company can change; return where an answer changed.
+    """Call again the plug-ins that read the group state; return the rows with another answer.
 
-    The costs of these rows are left to be added up.
+    The costs of these rows are left to the caller.
     """
-    again = evaluation.group_state_readers - evaluation.failed_plugins
+    readers = evaluation.group_state_readers - evaluation.failed_plugins
     changed = np.zeros(len(view), dtype=bool)
-    for row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
-        if filter_.name in again:
+    for verdict_row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
+        if filter_.name in readers:
             answer = _verdict(filter_, view, request, evaluation, strict)
-            changed |= row != answer
-            row[:] = answer
+            changed |= verdict_row != answer
+            verdict_row[:] = answer
     for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-        if weigher.name in again:
-            now = _score(weigher, view, request, evaluation, strict)
-            changed |= score != now
-            score[:] = now
+        if weigher.name in readers:
+            scores = _score(weigher, view, request, evaluation, strict)
+            changed |= score != scores
+            score[:] = scores
     _clamp_scores(evaluation, bound, strict)
     return changed
 
@@ -135,8 +132,8 @@ def _verdict(
     except (Exception, SystemExit) as error:
         _note_failure("filter", filter_.name, error, evaluation, strict)
         return np.zeros(len(view), dtype=bool)
-    whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
-    if whole and answer.dtype == BOOL:
+    is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
+    if is_whole and answer.dtype == BOOL:
         return answer  # type: ignore[no-any-return]
     text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
     _mark_failed(filter_.name, text, evaluation, strict)
@@ -162,7 +159,7 @@ def _score(
 
 
 def _clamp_scores(evaluation: Evaluation, bound: BoundPolicy, strict: bool) -> None:
-    """Bring the scores that left 0..1 back into it, and say whose they were."""
+    """Clamp the scores that are outside 0..1, and note whose they are."""
     if _all_within(evaluation.scores):
         return
     for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
@@ -219,16 +216,16 @@ def _shape(answer: Any) -> str:
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
     """Return per filter how many pools came in and how many went on."""
     steps: list[tuple[str, int, int]] = []
-    alive, answers = np.ones(size, dtype=bool), iter(verdicts)
+    passing, answers = np.ones(size, dtype=bool), iter(verdicts)
     for name in bound.filter_names:
-        before = int(alive.sum())
-        alive = alive if name in bound.idle_filters else alive & next(answers)
-        steps.append((name, before, int(alive.sum())))
+        before = int(passing.sum())
+        passing = passing if name in bound.idle_filters else passing & next(answers)
+        steps.append((name, before, int(passing.sum())))
     return steps
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:
-    """Return per pool the first filter that rejects it, -1 where none does."""
+    """Return per pool the index of the first filter that rejects it, -1 where none does."""
     if not len(verdicts):
         return [-1] * verdicts.shape[1]
     rejected = ~verdicts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every filter and every weigher said of every pool."""
+"""Evaluation: the verdicts, scores and costs of all pools, and the context of a decision."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ INFINITE_COST = np.iinfo(np.int64).max
 
 @dataclass(slots=True)
 class Evaluation:
-    """What every filter and weigher said of every pool.
+    """The answers of every filter and weigher for every pool.
 
-    ``kept`` are the verdicts and ``marks`` the scores 0..1, for each filter and weigher an array
-    of pools; ``cost`` is the weighted sum of ``SCALE × (1 - score)`` per pool, ``NEVER`` where a
-    filter rejects.
-    ``moving`` names the plugins that looked at what is free: depletion can change only these.
-    ``social`` names those that looked at the company: a placed node can change these everywhere.
-    Those that ``failed`` are not asked again: for one decision they fail throughout.
+    ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools for each filter and
+    weigher; ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)`` per pool,
+    ``INFINITE_COST`` where a filter rejects.
+    ``availability_readers`` names the plug-ins that read free capacity: depletion can change only
+    their answers. ``group_state_readers`` names those that read the group state: a placed node can
+    change their answers for any pool. ``failed_plugins`` are not called again: for one decision
+    they fail throughout.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -60,51 +61,52 @@ class Evaluation:
         """Return the score of one pool by each weigher."""
         if isinstance(self.weigher_scores, np.ndarray):
             return tuple(self.weigher_scores[:, row].tolist())
-        return tuple([float(marks[row]) for marks in self.weigher_scores])
+        return tuple([float(scores[row]) for scores in self.weigher_scores])
 
     def copy(self) -> Evaluation:
-        """Return a judgement whose arrays can be changed without changing this one."""
-        return Evaluation(
-            self.verdicts.copy(),
-            self.scores.copy(),
-            self.cost.copy(),
-            list(self.notes),
-            self.availability_readers,
-            set(self.failed_plugins),
-            self.group_state_readers,
-        )
+        """Return an evaluation whose arrays can be changed without changing this one."""
+        copied = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
+        return copied.detached()
 
     def window(self, first: int, last: int) -> Evaluation:
         """Return rows ``[first, last)`` as windows on the same memory."""
+        return self.with_rows(
+            self.verdicts[:, first:last], self.scores[:, first:last], self.cost[first:last]
+        )
+
+    def select(self, rows: Ints) -> Evaluation:
+        """Return a copy of these rows; notes and failed plug-ins are shared."""
+        return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
+
+    def write(self, rows: Ints, part: Evaluation) -> None:
+        """Write verdicts, scores and costs over these rows."""
+        self.verdicts[:, rows], self.scores[:, rows] = part.verdicts, part.scores
+        self.cost[rows] = part.cost
+
+    def with_rows(self, verdicts: Mask, scores: Floats, cost: Ints) -> Evaluation:
+        """Return an evaluation of other rows; notes and failed plug-ins are shared."""
         return Evaluation(
-            self.verdicts[:, first:last],
-            self.scores[:, first:last],
-            self.cost[first:last],
+            verdicts,
+            scores,
+            cost,
             self.notes,
             self.availability_readers,
             self.failed_plugins,
             self.group_state_readers,
         )
 
-    def select(self, rows: Ints) -> Evaluation:
-        """Return a copy of these rows; notes and who failed are shared."""
-        return Evaluation(
-            self.verdicts[:, rows],
-            self.scores[:, rows],
-            self.cost[rows],
-            self.notes,
-            self.availability_readers,
-            self.failed_plugins,
-            self.group_state_readers,
-        )
+    def detached(self) -> Evaluation:
+        """Return this evaluation with notes and failed plug-ins of its own."""
+        self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """A snapshot, a request under a policy, what was judged of it, and how its needs are fitted.
+    """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
-    With ``strict`` a plugin that breaks its contract raises. ``beside`` is how many nodes other
-    requests ask for at the same time, which may take what an alternate would be made of.
+    With ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` is how many nodes
+    other requests ask for at the same time, which may take the blocks of an alternate.
     """
 
     view: View
@@ -116,7 +118,7 @@ class EvaluationContext:
     other_nodes: int = 0
 
     def window(self, first: int, last: int, count: int) -> EvaluationContext:
-        """Return the case of ``count`` nodes on rows ``[first, last)`` alone, whole podms only."""
+        """Return the context of ``count`` nodes on rows ``[first, last)``: whole podms."""
         return replace(
             self,
             view=self.view.window(first, last),

@@ -1,101 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements kept per question, so that only the rows that moved are judged again."""
+"""Evaluation cache: evaluations by key; only rows that changed since are evaluated again.
+
+That is exact, because filters and weighers answer for each row by itself.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from valence_sched.core.evaluate import evaluate
-from valence_sched.core.evaluation import INFINITE_COST, Evaluation
+from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.view.update import Splice
 from valence_sched.view.view import Ints, View
 
-MOST_SPLICES = 10_000
-MOST_LAG = 32  # splices after which judging all is as quick as taking them in
-
-CacheKey = tuple[bytes, bytes]
+MOST_EVALUATIONS = 64
+MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
 
 
 @dataclass(slots=True)
-class _CachedEvaluation:
+class CachedEvaluation:
+    """An evaluation, and the version of the snapshot that it is of."""
+
+    bound: BoundPolicy  # held, so that its id stays its own
     evaluation: Evaluation
     fitter: Fitter
-    splices_applied: int  # how many splices the judgement has taken in
+    version: int
+
+
+class Snapshot(Protocol):
+    """A View whose rows change; ``version`` counts the changes."""
+
+    version: int
+
+    @property
+    def view(self) -> View:
+        """Return the View as it is now."""
+
+    def uncached_view(self) -> View:
+        """Return the View to evaluate all rows of."""
+
+    def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
+        """Evaluate again the rows that changed since; return how many.
+
+        None where that does not pay: then all rows are evaluated.
+        """
 
 
 class EvaluationCache:
-    """The latest judgements; exact because filters and weighers are row-local."""
+    """The latest evaluations of a snapshot, by policy and by what plug-ins read of a request."""
 
-    def __init__(self, most: int = 64) -> None:
+    def __init__(self, snapshot: Snapshot, most: int = MOST_EVALUATIONS) -> None:
+        self._snapshot = snapshot
         self._most = most
-        self._entries: OrderedDict[CacheKey, _CachedEvaluation] = OrderedDict()
-        self._splices: list[Splice] = []
+        self._entries: OrderedDict[tuple[int, bytes], CachedEvaluation] = OrderedDict()
         self.rows_evaluated = 0
 
-    def note_splice(self, splice: Splice) -> None:
-        """Remember that a podm was replaced; what lags too far behind is judged afresh."""
+    def context(
+        self, request: Request, bound: BoundPolicy, *, strict: bool = False
+    ) -> EvaluationContext:
+        """Return what a decision on a sealed request is made from, as of now.
+
+        Raises:
+            PluginError: with ``strict``, the first plug-in that broke its contract.
+        """
+        key = (id(bound), request.evaluation_key)
+        cached = self._entries.get(key)
+        if cached is not None:
+            self._entries.move_to_end(key)
+        if cached is None or cached.version < self._snapshot.version:
+            cached = cached and self._catch_up(cached, request, strict)
+            cached = cached or self._evaluate(request, bound, strict)
+            if cached.evaluation.notes:  # a plug-in failed: it is called again next time
+                self._entries.pop(key, None)
+            else:
+                self._remember(key, cached)
+        evaluation, fitter = cached.evaluation, cached.fitter
+        return EvaluationContext(self._snapshot.view, request, bound, evaluation, fitter, strict)
+
+    def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
+        view = self._snapshot.uncached_view()
+        evaluation = evaluate(view, request, bound, strict=strict)
+        fitter = Fitter(request.needs, view.kinds, request.bonds)
+        self.rows_evaluated += len(view)
+        return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
+
+    def _catch_up(
+        self, cached: CachedEvaluation, request: Request, strict: bool
+    ) -> CachedEvaluation | None:
+        rows = self._snapshot.catch_up(cached, request, strict)
+        if rows is None:
+            return None
+        self.rows_evaluated += rows
+        cached.version = self._snapshot.version
+        return cached
+
+    def _remember(self, key: tuple[int, bytes], cached: CachedEvaluation) -> None:
+        self._entries[key] = cached
+        if len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+
+
+class SplicedSnapshot:
+    """A View in which podms are replaced; an evaluation that was handed out stays what it was."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.version = 0
+        self._splices: deque[Splice] = deque(maxlen=MOST_LAG)
+
+    def replace(self, view: View, splice: Splice) -> None:
+        """Put a newer View in the place of this one, and note which rows it replaces."""
+        self.view = view
+        self.version += 1
         self._splices.append(splice)
-        if len(self._splices) > MOST_SPLICES:
-            self._splices.clear()
-            self._entries.clear()
 
-    def evaluation(
-        self, view: View, request: Request, bound: BoundPolicy, key: CacheKey, *, strict: bool
-    ) -> tuple[Evaluation, Fitter]:
-        """Return the judgement of a question on this View, and its plan."""
-        entry = self._entries.get(key)
-        if entry is None or len(self._splices) - entry.splices_applied > MOST_LAG:
-            plan = Fitter(request.needs, view.kinds, request.bonds)
-            fresh = evaluate(view, request, bound, strict=strict)
-            entry = _CachedEvaluation(fresh, plan, len(self._splices))
-            self.rows_evaluated += len(view)
-            if not entry.evaluation.notes:
-                self._entries[key] = entry
-                if len(self._entries) > self._most:
-                    self._entries.popitem(last=False)
-            return entry.evaluation, entry.fitter
-        self._entries.move_to_end(key)
-        if entry.splices_applied < len(self._splices):
-            dirty = self._apply_splices(entry)
-            first, last = int(dirty[0]), int(dirty[-1]) + 1
-            together = last - first == len(dirty)
-            moved = view.window(first, last) if together else view.take(dirty)
-            part = evaluate(moved, request, bound, strict=strict)
-            entry.evaluation.verdicts[:, dirty] = part.verdicts
-            entry.evaluation.scores[:, dirty] = part.scores
-            entry.evaluation.cost[dirty] = part.cost
-            entry.evaluation.notes += part.notes
-            self.rows_evaluated += len(dirty)
-            if part.notes:
-                del self._entries[key]  # a plugin failed: ask again next time
-        return entry.evaluation, entry.fitter
+    def uncached_view(self) -> View:
+        """Return the View: whatever it has memoised is of the rows that it has."""
+        return self.view
 
-    def _apply_splices(self, entry: _CachedEvaluation) -> Ints:
-        """Make room in an entry for the rows that came since; return which are to be judged."""
-        old = entry.evaluation
-        dirty = np.zeros(len(old.cost), dtype=bool)
-        judged = old
-        for splice in self._splices[entry.splices_applied :]:
-            first, last, count = splice.first, splice.last, splice.count
-            dirty = np.concatenate((dirty[:first], np.ones(count, dtype=bool), dirty[last:]))
-            verdicts = np.zeros((len(judged.verdicts), count), dtype=bool)
-            scores = np.zeros((len(judged.scores), count))
-            judged = Evaluation(
-                np.hstack((judged.verdicts[:, :first], verdicts, judged.verdicts[:, last:])),
-                np.hstack((judged.scores[:, :first], scores, judged.scores[:, last:])),
-                np.concatenate(
-                    (judged.cost[:first], np.full(count, INFINITE_COST), judged.cost[last:])
-                ),
-                list(old.notes),
-                old.availability_readers,
-                set(old.failed_plugins),
-                old.group_state_readers,
-            )
-        entry.evaluation, entry.splices_applied = judged, len(self._splices)
-        return np.flatnonzero(dirty)
+    def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
+        """Evaluate the rows of podms that were replaced since; return how many."""
+        lag = self.version - cached.version
+        if lag > MOST_LAG:
+            return None
+        splices = list(self._splices)[-lag:]
+        cached.evaluation, dirty = _spliced(cached.evaluation, splices)
+        first, last = int(dirty[0]), int(dirty[-1]) + 1
+        adjacent = last - first == len(dirty)
+        changed = self.view.window(first, last) if adjacent else self.view.take(dirty)
+        part = evaluate(changed, request, cached.bound, strict=strict)
+        cached.evaluation.write(dirty, part)
+        cached.evaluation.notes += part.notes
+        return len(dirty)
+
+
+def _spliced(evaluation: Evaluation, splices: list[Splice]) -> tuple[Evaluation, Ints]:
+    """Return a copy of an evaluation with room for the replaced rows, and which rows these are."""
+    dirty = np.zeros(len(evaluation.cost), dtype=bool)
+    verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
+    for first, last, count in ((one.first, one.last, one.count) for one in splices):
+        dirty = np.concatenate((dirty[:first], np.ones(count, dtype=bool), dirty[last:]))
+        no_verdicts = np.zeros((len(verdicts), count), dtype=bool)
+        verdicts = np.hstack((verdicts[:, :first], no_verdicts, verdicts[:, last:]))
+        scores = np.hstack((scores[:, :first], np.zeros((len(scores), count)), scores[:, last:]))
+        cost = np.concatenate((cost[:first], np.full(count, INFINITE_COST), cost[last:]))
+    return evaluation.with_rows(verdicts, scores, cost).detached(), np.flatnonzero(dirty)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pods that come next will look like once their node is taken, judged many at once.
+"""Lookahead: evaluates the next node of several pods in one call.
 
-Judging one pod again costs almost as much as judging sixty, so a batch that spreads over pods
-looks ahead: it takes the next node of several pods in the draft, judges them together, and
-keeps each answer until that pod's turn comes. A pod whose turn comes otherwise is put back as
-it was. The outcome is the same to the bit as without looking ahead.
+Evaluating one pod again costs almost as much as evaluating sixty, so a batch that spreads over
+pods looks ahead: it takes the next node of several pods on the overlay, evaluates them together,
+and stores each result until that pod's turn comes. A pod from which another node is taken is
+put back as it was. The outcome is the same to the bit as without looking ahead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from valence_sched.core.costs import row_weights, write_costs
 from valence_sched.core.evaluate import reevaluate, reevaluate_group_state
 from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.group_state import COUNT_ONLY_READERS, affects_own_podm_only, with_members
+from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.ranking import order_by_lot
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
@@ -29,7 +29,7 @@ MOST_AHEAD = 64  # pods looked ahead at once, at most
 
 @dataclass(slots=True)
 class _NextNode:
-    """A pod one node ahead: the fit that was taken, what gives it back, its rows judged after."""
+    """A pod one node ahead: the fit that was taken, its undo, and its rows evaluated after it."""
 
     fit: Fit
     undo: Change
@@ -39,28 +39,25 @@ class _NextNode:
 
 
 class Lookahead:
-    """The draft and the judgement of a batch; ``take`` moves both on by one node."""
+    """The overlay and the evaluation of a batch; ``take`` updates both by one node."""
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
         self._context = context
         self._overlay = Overlay(context.view)
         self.view, self.evaluation = self._overlay.view, context.evaluation.copy()
-        self.changed_rows: (
-            Sequence[int] | Ints
-        ) = ()  # the rows whose costs the last node may have changed
+        #: the rows whose costs the last node may have changed
+        self.changed_rows: Sequence[int] | Ints = ()
         self._request = context.request
-        self._new_member_rows: list[int] = []  # rows of nodes that the company does not know of yet
+        self._new_member_rows: list[int] = []  # rows of nodes that are not counted yet
         self._ahead: dict[int, _NextNode] = {}
-        social = self.evaluation.group_state_readers
-        #: whoever looks at both must be asked of a view on which no pod was looked ahead at
-        self._reads_both = bool(social & self.evaluation.availability_readers)
-        #: where a node's company matters to the rows of its own podm alone, that is looked ahead at
-        self._own_podm_only = (
-            social <= COUNT_ONLY_READERS
-            and affects_own_podm_only(context.request)
-            and not self._reads_both
+        group_readers = self.evaluation.group_state_readers
+        #: such plug-ins are called with a view on which no pod is one node ahead
+        self._reads_both = bool(group_readers & self.evaluation.availability_readers)
+        #: then the group state of the next node can be evaluated ahead, too
+        self._own_podm_only = not self._reads_both and affects_own_podm_only(
+            context.request, context.bound, group_readers
         )
-        self._weights = row_weights(context.view, context.bound) if social else None
+        self._weights = row_weights(context.view, context.bound) if group_readers else None
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
         self._count_ahead = 1
         self._hits = 0
@@ -68,19 +65,19 @@ class Lookahead:
 
     @property
     def request(self) -> Request:
-        """Return the request with the company that its nodes have made up to now."""
+        """Return the request with a group state that counts the nodes placed up to now."""
         if self._new_member_rows:
             self._request = with_members(self._context.view, self._request, self._new_member_rows)
             self._new_member_rows = []
         return self._request
 
     def fit(self, row: int) -> Fit | None:
-        """Return the fit of a row as it stands, whether its pod was looked ahead at or not."""
+        """Return the fit of a row as it is now, whether its pod is one node ahead or not."""
         podm = int(self.view.podm_of[row])
-        found = self._ahead.get(podm)
-        if found is not None:
-            if found.fit.row == row:
-                return found.fit
+        ahead = self._ahead.get(podm)
+        if ahead is not None:
+            if ahead.fit.row == row:
+                return ahead.fit
             self._overlay.apply([self._ahead.pop(podm).undo])
         return self._context.fitter.fit(self.view, row)
 
@@ -93,11 +90,11 @@ class Lookahead:
         else:
             self._hits += 1
         self._last = podm
-        found = self._ahead.pop(podm)
+        ahead = self._ahead.pop(podm)
         first, last = self._overlay.rows(podm)
-        self.evaluation.verdicts[:, first:last] = found.verdicts
-        self.evaluation.scores[:, first:last] = found.scores
-        self.evaluation.cost[first:last] = found.cost
+        self.evaluation.verdicts[:, first:last] = ahead.verdicts
+        self.evaluation.scores[:, first:last] = ahead.scores
+        self.evaluation.cost[first:last] = ahead.cost
         self.changed_rows = range(first, last)
         if self.evaluation.group_state_readers:
             self._new_member_rows.append(fit.row)
@@ -106,28 +103,28 @@ class Lookahead:
         return first, last
 
     def _reevaluate_group_state(self, first: int, last: int) -> Ints:
-        """Judge every row again by the company that the request has now; return what changed."""
+        """Evaluate every row again with the present group state; return which costs changed."""
         view: View = self._context.view
         if self._reads_both:
             view = self.view.without_memo()
-        case, judgement = self._context, self.evaluation
-        moved = reevaluate_group_state(
-            view, self.request, case.bound, judgement, strict=case.strict
+        context, evaluation = self._context, self.evaluation
+        changed = reevaluate_group_state(
+            view, self.request, context.bound, evaluation, strict=context.strict
         )
-        moved[first:last] = True
-        rows = moved.nonzero()[0]
-        part = judgement.select(rows)
+        changed[first:last] = True
+        rows = changed.nonzero()[0]
+        part = evaluation.select(rows)
         self._write_costs(part, rows)
-        judgement.cost[rows] = part.cost
+        evaluation.cost[rows] = part.cost
         return rows
 
     def close(self) -> None:
-        """Put back every pod that was looked ahead at, so that the view shows what is."""
-        self._overlay.apply([found.undo for found in self._ahead.values()])
+        """Put back every pod that is one node ahead, so that the view shows the present state."""
+        self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
         self._ahead.clear()
 
     def _adapt(self, podm: int) -> None:
-        """Look twice as far when that paid, or when pods take turns; else half as far."""
+        """Look twice as far ahead when that paid, or when pods take turns; else half as far."""
         paid = (
             self._hits * 2 >= self._count_ahead - 1 if self._count_ahead > 1 else podm != self._last
         )
@@ -137,56 +134,56 @@ class Lookahead:
         self._hits = 0
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the pods that are best now, at most as many as pay to look at."""
-        wanted = self._count_ahead - 1
-        if not wanted:
+        """Return the fits of the pods that are best now, at most as many as to look ahead at."""
+        count = self._count_ahead - 1
+        if not count:
             return []
         cost = self.evaluation.cost
-        near = np.argpartition(cost, min(4 * wanted, len(cost) - 1))[: 4 * wanted]
-        near = order_by_lot(self.view, near, self._context.request)
-        near = near[np.argsort(cost[near], kind="stable")]
-        near = near[cost[near] != INFINITE_COST]
-        found: dict[int, Fit] = {}
-        for row, podm in zip(near.tolist(), self.view.podm_of[near].tolist(), strict=True):
-            if podm == chosen_podm or podm in found or podm in self._ahead:
+        rows = np.argpartition(cost, min(4 * count, len(cost) - 1))[: 4 * count]
+        rows = order_by_lot(self.view, rows, self._context.request)
+        rows = rows[np.argsort(cost[rows], kind="stable")]
+        rows = rows[cost[rows] != INFINITE_COST]
+        ahead: dict[int, Fit] = {}
+        for row, podm in zip(rows.tolist(), self.view.podm_of[rows].tolist(), strict=True):
+            if podm == chosen_podm or podm in ahead or podm in self._ahead:
                 continue
             fit = self._context.fitter.fit(self.view, row)
             if fit is not None:
-                found[podm] = fit
-                if len(found) == wanted:
+                ahead[podm] = fit
+                if len(ahead) == count:
                     break
-        return list(found.values())
+        return list(ahead.values())
 
     def _evaluate_ahead(self, fits: list[Fit]) -> None:
-        """Take these fits in the draft and judge all their pods together."""
-        taken = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
-        spans = [self._overlay.rows(podm) for podm, *_ in taken]
+        """Take these fits on the overlay and evaluate all their pods together."""
+        changes = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
+        spans = [self._overlay.rows(podm) for podm, *_ in changes]
         rows = np.array([row for first, last in spans for row in range(first, last)])
-        part = self.evaluation.select(rows)
-        now = self._overlay.window(*spans[0]) if len(fits) == 1 else self._overlay.take(rows)
-        now.precompute_free(self._context.request.needs)
-        self._reevaluate(now, fits, part, rows)
+        evaluation = self.evaluation.select(rows)
+        view = self._overlay.window(*spans[0]) if len(fits) == 1 else self._overlay.take(rows)
+        view.precompute_free(self._context.request.needs)
+        self._reevaluate(view, fits, evaluation, rows)
         low = 0
-        for fit, before, (first, last) in zip(fits, taken, spans, strict=True):
+        for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
             high = low + last - first
-            self._ahead[before[0]] = _NextNode(
+            self._ahead[change[0]] = _NextNode(
                 fit,
-                before,
-                part.verdicts[:, low:high],
-                part.scores[:, low:high],
-                part.cost[low:high],
+                change,
+                evaluation.verdicts[:, low:high],
+                evaluation.scores[:, low:high],
+                evaluation.cost[low:high],
             )
             low = high
 
-    def _reevaluate(self, now: View, fits: list[Fit], part: Evaluation, rows: Ints) -> None:
-        """Judge ``rows`` as they stand ``now`` that these fits are taken."""
+    def _reevaluate(self, view: View, fits: list[Fit], evaluation: Evaluation, rows: Ints) -> None:
+        """Evaluate ``rows`` as they are in ``view`` after these fits were taken."""
         bound, strict = self._context.bound, self._context.strict
-        reevaluate(now, self.request, bound, part, strict=strict)
-        if part.group_state_readers and self._own_podm_only:
+        reevaluate(view, self.request, bound, evaluation, strict=strict)
+        if evaluation.group_state_readers and self._own_podm_only:
             request = with_members(self._context.view, self.request, [fit.row for fit in fits])
-            reevaluate_group_state(now, request, bound, part, strict=strict)
-            self._write_costs(part, rows)
+            reevaluate_group_state(view, request, bound, evaluation, strict=strict)
+            self._write_costs(evaluation, rows)
 
-    def _write_costs(self, part: Evaluation, rows: Ints) -> None:
+    def _write_costs(self, evaluation: Evaluation, rows: Ints) -> None:
         weights = self._weights
-        write_costs(part, self._context.bound, None if weights is None else weights[:, rows])
+        write_costs(evaluation, self._context.bound, None if weights is None else weights[:, rows])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several requests together: each decided as if the nodes of those before it had been composed."""
+"""Multi-request decisions: each is decided as if the nodes of the earlier ones were composed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from valence_sched.core.alternatives import Attempt, try_alternatives
 from valence_sched.core.batch import Batch
 from valence_sched.core.decision import Decision
-from valence_sched.core.digest import inventory_source
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.group_state import EarlierNodes
 from valence_sched.core.ledger import Ledger
-from valence_sched.model import decision as words
+from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
@@ -37,8 +34,10 @@ class Decisions:
     @property
     def failure(self) -> Decision | None:
         """Return the decision for which fewer nodes fit than must be placed."""
-        last = self.decisions[-1] if self.decisions else None
-        return last if last and len(last.placed_nodes) < last.request.required_count else None
+        latest = self.decisions[-1] if self.decisions else None
+        return (
+            latest if latest and len(latest.placed_nodes) < latest.request.required_count else None
+        )
 
     @property
     def requested_count(self) -> int:
@@ -51,32 +50,11 @@ class Decisions:
         return 0 if self.failure else sum(len(decision.placed_nodes) for decision in self.decisions)
 
     @property
-    def outcome(self) -> words.Outcome:
-        """Return how it ended."""
+    def outcome(self) -> Outcome:
+        """Return whether all nodes were placed, some, or none."""
         if not self.placed_count:
             return "nothing_fits"
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what the judging had to say, each once."""
-        notes = (note for decision in self.decisions for note in decision.warnings)
-        return list(dict.fromkeys(notes))
-
-    def report(self) -> words.Reports:
-        """Return all decisions as one document; of requests that failed, no node is placed."""
-        source = inventory_source(self.view, self.skipped)
-        reports = [decision.report(source) for decision in self.decisions]
-        if self.failure:
-            reports[:-1] = map(_without_placements, reports[:-1])
-        return words.Reports(
-            outcome=self.outcome,
-            requested=self.requested_count,
-            placed=self.placed_count,
-            inventory=source,
-            decisions=tuple(reports),
-            warnings=tuple(self.warnings),
-        )
 
 
 def decide_all(
@@ -86,16 +64,16 @@ def decide_all(
     schedule: Callable[[EvaluationContext], Batch],
     skipped: Sequence[str] = (),
 ) -> Decisions:
-    """Decide on requests in order, up to the first that cannot have what it must."""
+    """Decide on requests in order, up to the first for which fewer nodes fit than it must have."""
     ledger = Ledger(view)
-    found = Decisions(requests, view, skipped)
+    decisions = Decisions(requests, view, skipped)
     earlier: list[tuple[Request, int]] = []
-    every = sum(request.count for request in requests)
+    total = sum(request.count for request in requests)
     for request in requests:
-        case = replace(context_of(ledger, request, earlier), other_nodes=every - request.count)
-        decision = Decision(try_alternatives(case, schedule), skipped)
-        found.decisions.append(decision)
-        if found.failure or len(requests) == 1:
+        context = replace(context_of(ledger, request, earlier), other_nodes=total - request.count)
+        decision = Decision(try_alternatives(context, schedule), skipped)
+        decisions.decisions.append(decision)
+        if decisions.failure or len(requests) == 1:
             break
         if len(decision.placed_nodes) < request.count or len(decision.attempts) > 1:
             decision.attempts = _with_copies(decision.attempts, ledger.view)
@@ -104,49 +82,35 @@ def decide_all(
         for _, node in decision.placed_nodes:
             ledger.take(node.chosen)
             earlier.append((request, int(view.podm_of[node.chosen.row])))
-    _drop_conflicting_alternates(found.decisions)
-    return found
+    _drop_conflicting_alternates(decisions.decisions)
+    return decisions
 
 
 def _drop_conflicting_alternates(decisions: Sequence[Decision]) -> None:
     """Leave out of each decision the alternates on podms that take nodes of the others."""
-    taking = Counter(podm for decision in decisions for podm in decision.fit_count_by_podm)
+    counts = Counter(podm for decision in decisions for podm in decision.fit_count_by_podm)
     for decision in decisions:
         if decision.request.alternates:
             own = decision.fit_count_by_podm
-            others = (podm for podm, number in taking.items() if number > (podm in own))
-            decision.podms_of_others = frozenset(others)
-            vars(decision).pop("placed_nodes", None)
-
-
-def _without_placements(report: words.Report) -> words.Report:
-    """Return the report of a decision that another request has brought to nothing."""
-    return msgspec.structs.replace(
-        report,
-        outcome="nothing_fits",
-        placed=0,
-        placements=(),
-        podms=(),
-        funnel=(),
-        explanation=None,
-    )
+            others = (podm for podm, number in counts.items() if number > (podm in own))
+            decision.exclude_alternates_on(frozenset(others))
 
 
 def _with_copies(attempts: Sequence[Attempt], current: View) -> list[Attempt]:
-    """Return the parts with copies of what goes on changing, so that words can wait."""
-    still = Overlay(current).view
+    """Return attempts with copies of all that later requests change, for a later explanation."""
+    frozen_view = Overlay(current).view
     return [
         Attempt(
             replace(
-                part.context,
-                view=still if part.context.view is current else part.context.view,
-                evaluation=part.context.evaluation.copy(),
+                attempt.context,
+                view=frozen_view if attempt.context.view is current else attempt.context.view,
+                evaluation=attempt.context.evaluation.copy(),
             ),
             replace(
-                part.batch,
-                view=still if part.batch.view is current else part.batch.view,
-                evaluation=part.batch.evaluation.copy(),
+                attempt.batch,
+                view=frozen_view if attempt.batch.view is current else attempt.batch.view,
+                evaluation=attempt.batch.evaluation.copy(),
             ),
         )
-        for part in attempts
+        for attempt in attempts
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters, weighers and schedulers there are, ours and other people's, by entry point."""
+"""Plug-ins: loads filters, weighers, schedulers and the other entry points by name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import stevedore
 
 from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error, one_line
+from valence_sched.model.plugin import PluginKind, PluginList, PluginSummary
 
 FILTERS = "valence_sched.filters"
 WEIGHERS = "valence_sched.weighers"
@@ -24,9 +25,9 @@ DISPATCHERS = "valence_sched.dispatchers"
 LIVENESS = "valence_sched.liveness"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plugins:
-    """What is installed under one entry point group, and what could not be loaded."""
+    """The plug-ins installed under one entry point group, and those that could not be loaded."""
 
     kind: str
     by_name: Mapping[str, Callable[..., Any]]
@@ -34,10 +35,10 @@ class Plugins:
     load_errors: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str, where: str = "") -> Callable[..., Any]:
-        """Return the plugin of this name.
+        """Return the plug-in of this name.
 
         Raises:
-            UnknownName: there is none; the message names the nearest.
+            UnknownName: no plug-in has it; the message names the nearest.
             PluginError: it is installed but could not be imported.
         """
         if name in self.load_errors:
@@ -47,34 +48,38 @@ class Plugins:
             raise UnknownName(self.kind, name, self.by_name, where)
         return self.by_name[name]
 
+    def ours_first(self) -> list[str]:
+        """Return the names of the plug-ins, those that ship with valence-sched first."""
+        return sorted(self.by_name, key=lambda name: not _is_ours(self.sources.get(name, "")))
+
 
 @functools.cache
 def load(group: str) -> Plugins:
-    """Return the plugins of an entry point group, in name order."""
-    broken: dict[str, str] = {}
+    """Return the plug-ins of an entry point group, in name order."""
+    load_errors: dict[str, str] = {}
 
-    def remember(_manager: Any, entry_point: Any, error: BaseException) -> None:
-        broken[entry_point.name] = describe_error(error)
+    def note_failure(_manager: Any, entry_point: Any, error: BaseException) -> None:
+        load_errors[entry_point.name] = describe_error(error)
 
     noun = group.rpartition(".")[2]
     kind = noun if noun.endswith("ss") else noun.removesuffix("s")
     try:
         manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
-            group, on_load_failure_callback=remember
+            group, on_load_failure_callback=note_failure
         )
     except SystemExit as error:
         raise PluginError(f"a {kind} of a plug-in calls sys.exit when it is imported") from error
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for extension in sorted(manager, key=_ours_first):
         name, value = extension.name, extension.entry_point.value
         if not callable(extension.plugin):
-            broken[name] = f"{value} is not a function"
-        elif name in found:
-            broken[f"{name} of {value}"] = f"{sources[name]} has the name"
+            load_errors[name] = f"{value} is not a function"
+        elif name in by_name:
+            load_errors[f"{name} of {value}"] = f"{sources[name]} has the name"
         else:
-            found[name], sources[name] = extension.plugin, value
-    return Plugins(kind, found, sources, broken)
+            by_name[name], sources[name] = extension.plugin, value
+    return Plugins(kind, by_name, sources, load_errors)
 
 
 class InstalledPlugins(Mapping[str, Callable[..., Any]]):
@@ -100,22 +105,26 @@ def installed(group: str) -> InstalledPlugins:
 
 def _ours_first(extension: Any) -> tuple[str, bool, str]:
     value = extension.entry_point.value
-    return extension.name, not value.startswith("valence_sched."), value
+    return extension.name, not _is_ours(value), value
+
+
+def _is_ours(source: str) -> bool:
+    return source.startswith("valence_sched.")
 
 
 @contextmanager
-def plugin_errors(who: str) -> Iterator[None]:
-    """Name a plugin that raises what is no error of ours.
+def plugin_errors(source: str) -> Iterator[None]:
+    """Name a plug-in that raises an error of another class than ours.
 
     Raises:
-        PluginError: it did.
+        PluginError: the plug-in raised it.
     """
     try:
         yield
     except SchedulerError:
         raise
     except Exception as error:
-        raise PluginError(one_line(f"{who}: {describe_error(error)}")) from error
+        raise PluginError(one_line(f"{source}: {describe_error(error)}")) from error
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -129,5 +138,31 @@ def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def summary(plugin: Callable[..., Any]) -> str:
-    """Return the first line of a plugin's docstring: what it keeps or prefers."""
+    """Return the first line of a plug-in's docstring: what it keeps or prefers."""
     return (inspect.getdoc(plugin) or "").partition("\n")[0]
+
+
+def plugin_list(kind: PluginKind) -> PluginList:
+    """Return the installed plug-ins of a kind with their options and sources."""
+    plugins = load(f"valence_sched.{kind}")
+    return PluginList(
+        kind=plugins.kind,
+        plugins=tuple(
+            PluginSummary(
+                name=name,
+                description=summary(plugin).replace("``", "'"),
+                options=_defaults(plugin),
+                source=plugins.sources[name],
+            )
+            for name, plugin in plugins.by_name.items()
+        ),
+        load_errors=dict(plugins.load_errors),
+    )
+
+
+def _defaults(plugin: Callable[..., Any]) -> dict[str, Any]:
+    defaults = {}
+    for name, parameter in options(plugin).items():
+        default = None if parameter.default is parameter.empty else parameter.default
+        defaults[name] = dict(default) if isinstance(default, Mapping) else default
+    return defaults

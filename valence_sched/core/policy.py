@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy bound to its plugins: every name resolved, every option checked."""
+"""Bound policies: a policy with its plug-ins loaded and its options checked."""
 
 from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,11 +13,13 @@ import msgspec
 import numpy as np
 
 from valence_sched.core import plugins
-from valence_sched.errors import InputError, suggest
+from valence_sched.core.readers import RequestReader, check_declarations, installed_readers
+from valence_sched.errors import InputError, PluginError, suggest
 from valence_sched.model.codec import convert
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Request
+from valence_sched.view.reads import Reads, declarations
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()
@@ -32,6 +34,7 @@ class BoundFilter:
     name: str
     evaluate: Callable[[View, Request], Mask]
     terms: Callable[[View, Request], Any] | None
+    reads: tuple[Reads, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class BoundWeigher:
     weight: int
     evaluate: Callable[[View, Request], Floats]
     overrides: WeightOverrides = NO_OVERRIDES
+    reads: tuple[Reads, ...] = ()
 
     @property
     def heaviest(self) -> int:
@@ -55,31 +59,52 @@ class BoundWeigher:
         """Return its weight per row, by the aggregates and the zone of the pod manager."""
         by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
         zones = [by_zone.get(zone, self.weight) for zone in view.zone.values]
-        found: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
+        weights: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
         by_name = self.overrides.aggregate
-        told = [
+        named = [
             [by_name[name] for name in has if name in by_name] for has in view.aggregates.values
         ]
-        if any(told):
-            least = [round(min(some) * WEIGHT_UNITS) if some else -1 for some in told]
+        if any(named):
+            least = [round(min(some) * WEIGHT_UNITS) if some else -1 for some in named]
             ours = np.array(least, dtype=np.int64)[view.aggregates.codes]
-            found = np.where(ours < 0, found, ours)
-        return found
+            weights = np.where(ours < 0, weights, ours)
+        return weights
 
 
 @dataclass(frozen=True)
 class BoundPolicy:
-    """A policy whose plugins are at hand, but for the ``idle`` filters: they keep everything."""
+    """A policy whose plug-ins are loaded, but for the idle filters: they keep every pool.
+
+    ``readers`` are the plug-ins of the policy that declare what of a request they read, and
+    ``absent_readers`` those installed that the policy does not have.
+    """
 
     policy: Policy
     filters: tuple[BoundFilter, ...]
     weighers: tuple[BoundWeigher, ...]
     idle_filters: frozenset[str] = frozenset()
+    readers: tuple[RequestReader, ...] = ()
+    absent_readers: tuple[RequestReader, ...] = ()
 
     @property
     def filter_names(self) -> list[str]:
         """Return the names of all filters in order, idle ones included."""
         return [use.name for use in (self.policy.filters if self.idle_filters else self.filters)]
+
+    @property
+    def plugins(self) -> tuple[BoundFilter | BoundWeigher, ...]:
+        """Return the filters and the weighers."""
+        return (*self.filters, *self.weighers)
+
+    @functools.cached_property
+    def idle_candidates(self) -> tuple[RequestReader, ...]:
+        """Return the readers that have no work unless a request sets what they read."""
+        return tuple(reader for reader in self.readers if not reader.optional)
+
+    @functools.cached_property
+    def fields_read(self) -> frozenset[str]:
+        """Return the fields of a request that the plug-ins of the policy declare to read."""
+        return frozenset(field for use in self.plugins for one in use.reads for field in one.fields)
 
     @functools.cached_property
     def worst_cost(self) -> int:
@@ -97,7 +122,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
 
     Raises:
         UnknownName: no such filter, weigher or scheduler; the nearest is named.
-        InputError: an option the plugin does not have, or of the wrong type, or one plugin twice.
+        InputError: an option the plug-in does not have, or of the wrong type, or a plug-in twice.
     """
     where = f"{file}: policy {policy.name!r}"
     plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
@@ -106,112 +131,107 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
         if twice := [name for name in names if names.count(name) > 1]:
             hint = "answers go by its name: leave one out"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
-    weighers = policy.weighers
-    if policy.unknown == "penalise" and all(use.name != "known" for use in weighers):
-        weight = max(1.0, 2 * sum(use.max_weight for use in weighers))
-        weighers = (*weighers, WeigherUse("known", min(1000.0, weight)))
+    weighers = (*policy.weighers, *_unknown_penalties(policy))
+    used = {("filter", use.name) for use in policy.filters}
+    used.update(("weigher", use.name) for use in weighers)
+    readers = installed_readers()
     return BoundPolicy(
         policy=policy,
         filters=tuple(_bind_filter(use, where) for use in policy.filters),
         weighers=tuple(_bind_weigher(use, where) for use in weighers),
+        readers=tuple(one for one in readers if (one.kind, one.name) in used),
+        absent_readers=tuple(one for one in readers if (one.kind, one.name) not in used),
     )
+
+
+def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
+    """Yield the weigher that a policy needs to penalise unknown attributes, heavier than all."""
+    if policy.unknown != "penalise":
+        return
+    installed = plugins.load(plugins.WEIGHERS)
+    penalties = [
+        name
+        for name in installed.ours_first()
+        if getattr(installed.by_name[name], "penalises_unknown", False)
+    ]
+    if penalties and all(use.name not in penalties for use in policy.weighers):
+        weight = max(1.0, 2 * sum(use.max_weight for use in policy.weighers))
+        yield WeigherUse(penalties[0], min(1000.0, weight))
 
 
 def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
     function = plugins.load(plugins.FILTERS).get(use.name, where)
-    given = _check_options(function, use.name, use.options, where)
+    check_declarations(function, "filter", use.name, where)
+    options = _check_options(function, use.name, use.options, where)
     explain = getattr(function, "terms", None)
     return BoundFilter(
         use.name,
-        functools.partial(function, **given),
-        functools.partial(explain, **given) if explain else None,
+        functools.partial(function, **options),
+        functools.partial(explain, **options) if explain else None,
+        declarations(function),
     )
 
 
 def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
     function = plugins.load(plugins.WEIGHERS).get(use.name, where)
-    given = _check_options(function, use.name, use.options, where)
+    check_declarations(function, "weigher", use.name, where)
+    options = _check_options(function, use.name, use.options, where)
     return BoundWeigher(
         use.name,
         round(use.weight * WEIGHT_UNITS),
-        functools.partial(function, **given),
+        functools.partial(function, **options),
         use.overrides,
+        declarations(function),
     )
 
 
 def _check_options(
-    function: Callable[..., Any], name: str, given: dict[str, Any], where: str
+    function: Callable[..., Any], name: str, options: dict[str, Any], where: str
 ) -> dict[str, Any]:
     known = plugins.options(function)
     hints = _hints(function)
     checked = {}
-    for option, value in given.items():
-        place = f"option {option!r} of {name!r}"
+    for option, value in options.items():
+        option_path = f"option {option!r} of {name!r}"
         if option not in known:
-            raise InputError(where, place, "no such option", hint=suggest(option, known))
+            raise InputError(where, option_path, "no such option", hint=suggest(option, known))
         hint = hints.get(option, Any)
-        checked[option] = convert(value, hint, where, place)
+        checked[option] = convert(value, hint, where, option_path)
     return checked
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a plugin's options; of names that only type checkers see, none."""
+    """Return the types of a plug-in's options; none where only a type checker sees the names."""
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError:
         return {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestReader:
-    """Which plugin reads some words of a request; ``instead``, those that will do as well."""
-
-    kind: Literal["filter", "weigher"]
-    name: str
-    value: Callable[[Request], object]
-    instead: tuple[str, ...] = ()
-
-
-REQUEST_READERS = (
-    RequestReader("filter", "target", lambda request: request.podms or request.exclude_podms),
-    RequestReader("filter", "zone", lambda request: request.zone),
-    RequestReader("filter", "location", lambda request: request.locations),
-    RequestReader("filter", "aggregates", lambda request: request.aggregates),
-    RequestReader("filter", "capabilities", lambda request: request.capabilities),
-    RequestReader("filter", "traits", lambda request: request.traits),
-    RequestReader("filter", "attributes", lambda request: request.attributes),
-    RequestReader("filter", "json", lambda request: request.where is not None),
-    RequestReader("filter", "near", lambda request: any(not near.soft for near in request.near)),
-    RequestReader("filter", "spread", lambda request: request.group and request.group.hard),
-    RequestReader("weigher", "near", lambda request: any(near.soft for near in request.near)),
-    RequestReader("weigher", "affinity", lambda request: request.group and request.group.soft),
-    RequestReader("weigher", "owner", lambda request: request.owner, instead=("isolation",)),
-)
-
-
 def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]:
-    """Return whom a request needs to read it and the policy does not have."""
-    asked = [reader for reader in REQUEST_READERS if reader.value(request)]
-    if not asked:
-        return asked
-    filters = {use.name for use in bound.filters}
-    names = {"filter": filters, "weigher": {use.name for use in bound.weighers}}
-    return [
-        reader
-        for reader in asked
-        if reader.name not in names[reader.kind] and filters.isdisjoint(reader.instead)
-    ]
+    """Return the plug-ins that a request needs to read it, where the policy has none that does."""
+    absent = [reader for reader in bound.absent_readers if _is_needed(reader, request)]
+    return [reader for reader in absent if any(reader.missing_fields(request, bound.readers))]
 
 
-def idle_readers(request: Request) -> frozenset[RequestReader]:
-    """Return the readers that a request gives nothing to do."""
-    return frozenset([reader for reader in REQUEST_READERS if not reader.value(request)])
+def _is_needed(reader: RequestReader, request: Request) -> bool:
+    try:
+        return reader.is_active(request)
+    except PluginError:  # it matters only to the policies that have the plug-in
+        return False
+
+
+def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReader]:
+    """Return the plug-ins of a policy that a request gives no work."""
+    return frozenset([
+        reader for reader in bound.idle_candidates if not reader.is_active(request)
+    ])  # fmt: skip
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
-    """Return the policy as it decides when some readers have nothing to do.
+    """Return the policy as it decides on a request that gives some plug-ins no work.
 
-    The filters among them keep everything, and the weighers take no part.
+    The filters among them keep every pool, and the weighers take no part.
     """
     filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
     weighers = {reader.name for reader in readers if reader.kind == "weigher"}
@@ -224,9 +244,9 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_unknown(request: Request, policy: Policy) -> Request:
-    """Return the request as a policy reads it: what an unknown attribute means is settled.
+    """Return the request with the meaning that a policy gives to unknown attributes.
 
-    Anew where another policy has settled it before, as in a request from a report.
+    It replaces the meaning given by another policy, as in a request from a report.
     """
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
     if {need.unknown for ask in request.alternatives for need in ask.needs} <= {unknown}:

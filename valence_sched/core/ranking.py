@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``ranked`` yields, kept in order from one node of a batch to the next."""
+"""Ranking: orders pools by cost, breaks ties by seeded lots, and updates the order in a batch."""
 
 from __future__ import annotations
 
@@ -20,20 +20,26 @@ from valence_sched.view.view import Ints, View
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
+MIN_TURNS = 4  # nodes of a batch after which it pays to update an order
+MOST_CHANGES = 64  # rows that are moved one by one; of more, all are ranked again
+FIRST_ROWS = 64  # rows that are put in order at first
+GROWTH = 2  # how many times as many are put in order next
+
+RankedRow = tuple[int, int, int]  # cost, lot, row
 Lots = npt.NDArray[np.uint64]
-#: How a scheduler goes through the pools: (view, cost, request, turn) to rows, best first.
+#: The order in which a scheduler tries the pools: (view, cost, request, turn) to rows, best first.
 RowOrder = Callable[[View, Ints, Request, int], Iterator[int]]
-#: Is told the rows whose costs a node may have moved, before the next turn.
+#: Called with the rows whose costs a node may have changed, before the next turn.
 CostListener = Callable[[Sequence[int] | Ints], None]
-#: Finds what makes the node on a row, if anything does.
+#: Finds the blocks and amounts that make the node on a row, if any do.
 FitFinder = Callable[[int], Fit | None]
 
 
 def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
     """Return lots mixed with (request id, seed, turn): random across requests, equal on replay.
 
-    A pool's lot does not depend on which others are there, so zones draw alike whether they are
-    flat or a tree. The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+    A pool's lot does not depend on which other pools there are, so zones draw alike whether they
+    are flat or a tree. The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     """
     return _mix_bits(lots ^ _salt(request.id, request.seed, turn))
 
@@ -50,7 +56,7 @@ def order_by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Int
 
 
 def batch_lots(view: View, request: Request) -> Lots:
-    """Return the lots of all rows, which are asked for again for every node of a batch."""
+    """Return the lots of all rows; the View memoises them for the nodes of a batch."""
     key = (request.id, request.seed)
     lots: Lots = view.memoise_latest("drawn", key, lambda: draw_lots(view.lot, request))
     return lots
@@ -70,15 +76,15 @@ def _salt(name: str, seed: int, turn: int) -> np.uint64:
 
 def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
     """Yield the rows that pass, best first; equals by a lot that is the same on every turn."""
-    left = cost
-    while len(left):
-        best = np.minimum.reduce(left)
+    remaining = cost
+    while len(remaining):
+        best = np.minimum.reduce(remaining)
         if best == INFINITE_COST:
             return
-        rows = (left == best).nonzero()[0]
+        rows = (remaining == best).nonzero()[0]
         yield from order_by_lot(view, rows, request).tolist()
-        left = left.copy() if left is cost else left
-        left[rows] = INFINITE_COST
+        remaining = remaining.copy() if remaining is cost else remaining
+        remaining[rows] = INFINITE_COST
 
 
 def choose_fit(
@@ -93,21 +99,21 @@ def choose_fit(
     """Return the fit of the first of ``rows`` that makes the node, None when none does.
 
     With ``pick.best_of`` K, one of the first K by lot. Rows that passed all filters but have no
-    set of blocks that makes the node are added to ``barren``, and those in it are not asked.
+    set of blocks that makes the node are added to ``rows_without_fit``, and rows in it are skipped.
     """
-    found: list[Fit] = []
+    fits: list[Fit] = []
     for row in rows:
         fit = find_fit(row) if row not in rows_without_fit else None
         if fit is None:
             rows_without_fit.add(row)
             continue
-        found.append(fit)
-        if len(found) == bound.policy.pick.best_of:
+        fits.append(fit)
+        if len(fits) == bound.policy.pick.best_of:
             break
-    if len(found) < 2:
-        return found[0] if found else None
-    order = order_by_lot(view, np.array([fit.row for fit in found]), request, 1 + turn)
-    return next(fit for fit in found if fit.row == order[0])
+    if len(fits) < 2:
+        return fits[0] if fits else None
+    order = order_by_lot(view, np.array([fit.row for fit in fits]), request, 1 + turn)
+    return next(fit for fit in fits if fit.row == order[0])
 
 
 def alternate_fits(
@@ -115,37 +121,27 @@ def alternate_fits(
 ) -> list[Fit]:
     """Return the fits of the next best pools, each on a podm of its own other than the chosen.
 
-    At most ``wanted`` of them.
+    At most ``most`` of them.
     """
-    found: list[Fit] = []
+    fits: list[Fit] = []
     podms = {int(view.podm_of[chosen.row])}
-    while len(found) < most:
+    while len(fits) < most:
         row = next(rows, None)
         if row is None:
             break
         podm = int(view.podm_of[row])
         fit = find_fit(row) if podm not in podms else None
         if fit is not None:
-            found.append(fit)
+            fits.append(fit)
             podms.add(podm)
-    return found
-
-
-MIN_TURNS = 4  # nodes of a batch after which it pays to keep an order
-MOST_CHANGES = 64  # rows that are put in their new place one by one; more, and all are ranked again
-FIRST_ROWS, GROWTH = (
-    64,
-    2,
-)  # rows that are put in order at first, and how many times as many after that
-
-RankedRow = tuple[int, int, int]  # cost, lot, row
+    return fits
 
 
 class RankedRows:
-    """An order for a batch: a node moves the costs of a few rows, so all others keep their place.
+    """An order for a batch: a node changes the costs of few rows, so all others keep their place.
 
-    A few turns it ranks anew. From then on it keeps in order all rows up to some cost, a few at
-    first, and puts those that moved in their new place.
+    It ranks all rows anew for a few turns. Then it keeps in order all rows up to some cost, few at
+    first, and moves the rows whose costs changed to their new place.
     """
 
     def __init__(self) -> None:
@@ -161,16 +157,16 @@ class RankedRows:
         self._keeps_order = False
 
     def rows(self, view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-        """Yield the rows that pass as ``ranked`` does.
+        """Yield the rows that pass as :func:`rank_rows` does.
 
-        Costs may differ from those of the turn before only where it was told that they moved.
+        Costs may differ from those of the turn before only on rows that were noted as changed.
         """
         if turn < MIN_TURNS or not self._keeps_order:
             return rank_rows(view, cost, request, turn)
         return self._ordered_rows(view, cost, request)
 
     def note_changes(self, rows: Sequence[int] | Ints) -> None:
-        """Note that the costs of these rows may be others than on the turn before."""
+        """Note that the costs of these rows may differ from those of the turn before."""
         if len(rows) > MOST_CHANGES:
             self._forget()
         else:
@@ -179,13 +175,13 @@ class RankedRows:
 
     def _ordered_rows(self, view: View, cost: Ints, request: Request) -> Iterator[int]:
         self._reorder(view, cost, request)
-        place = 0
-        while place < len(self._order) or self._extend(view, cost, request):
-            yield self._order[place][2]
-            place += 1
+        position = 0
+        while position < len(self._order) or self._extend(view, cost, request):
+            yield self._order[position][2]
+            position += 1
 
     def _reorder(self, view: View, cost: Ints, request: Request) -> None:
-        """Put the rows that moved where their costs are now."""
+        """Move the rows that were noted as changed to the place of their present cost."""
         for row in self._changed:
             if row in self._entries:
                 del self._order[bisect_left(self._order, self._entries.pop(row))]
@@ -197,15 +193,15 @@ class RankedRows:
 
     def _extend(self, view: View, cost: Ints, request: Request) -> bool:
         """Put the next best rows in order, ever more of them; return whether there are any."""
-        wanted = len(self._order) + self._next_size
-        most = int(np.partition(cost, wanted)[wanted]) if wanted < len(cost) else INFINITE_COST
+        size = len(self._order) + self._next_size
+        most = int(np.partition(cost, size)[size]) if size < len(cost) else INFINITE_COST
         most = min(most, INFINITE_COST - 1)
         rows = ((cost > self._most) & (cost <= most)).nonzero()[0]
         costs, lots = cost[rows], batch_lots(view, request)[rows]
         best_first = np.lexsort((rows, lots, costs))
         columns = (column[best_first].tolist() for column in (costs, lots, rows))
-        found: list[RankedRow] = list(zip(*columns, strict=True))
-        self._order += found
-        self._entries.update((entry[2], entry) for entry in found)
+        entries: list[RankedRow] = list(zip(*columns, strict=True))
+        self._order += entries
+        self._entries.update((entry[2], entry) for entry in entries)
         self._most, self._next_size = most, self._next_size * GROWTH
-        return bool(found)
+        return bool(entries)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a recorded inventory is read at most, and the stream that counts it.
+"""Bounds on what is read from one source, and the stream that enforces them.
 
 What is counted are the bytes that really come, never what a header promises.
 """
@@ -27,7 +27,7 @@ MAX_JSON_BYTES = 512 * MIB
 MAX_LINE_BYTES = 64 * MIB
 #: Bytes of a stream after decompression, and of an archive that comes from standard input.
 MAX_STREAM_BYTES = 8 * GIB
-#: Faults of one tree that are told one by one.
+#: Faults of one tree that are listed one by one.
 MAX_NOTES = 100
 
 BUFFER_BYTES = 1 * MIB

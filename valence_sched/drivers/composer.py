@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager can be made to do, whatever it speaks.
+"""Composer: the protocol of composing, reading back and removing nodes on a pod manager.
 
-HTTP status is never the outcome: every verb that writes reads back and says what is there. No
-write is sent twice.
+HTTP status is never the outcome: every verb that writes reads back and returns the state of the
+node. No write is sent twice.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.http.answer import GONE
+from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
-#: Told each state that a node goes through, for a person who waits.
+#: Called with each state that a node goes through, for a person who waits.
 Watch = Callable[[str], None]
 
 
@@ -48,21 +50,21 @@ class Composer(Protocol):
         """Return why this could not be composed here, whatever is free; None when it could."""
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        """Return a line for each block that is no longer free, with what it says now."""
+        """Return a line for each block that is no longer free, with its present state."""
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Ask whether the node could be made: None for yes, else why not.
+        """Return why the node could not be composed now, None when it could.
 
         Raises:
             PodmError: the pod manager offers no preview, or does not answer.
         """
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Keep others from the blocks where that can be done; return whether it was.
+        """Reserve the blocks where that can be done; return whether it was.
 
         Raises:
-            ClaimLost: somebody else has reserved one meanwhile.
-            PodmError: it is refused, or cannot be told.
+            ClaimLost: another client has reserved one meanwhile.
+            PodmError: the reservation is refused, or its state cannot be read.
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
@@ -73,13 +75,29 @@ class Composer(Protocol):
         """
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        """Make the node, wait for it, and read back what is there."""
+        """Compose the node, wait for it, and read it back."""
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        """Read what there is of a node, by its URI or, without one, by its name and blocks."""
+        """Read a node back, by its URI or, without one, by its name and blocks."""
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """Take a node apart and read back: ``absent`` means that nothing is left of it.
+        """Decompose a node and read back: ``absent`` means that nothing is left of it.
 
-        What stands at its URI by now and is another node, is left alone.
+        Another node that has its URI by now is left alone.
         """
+
+
+def get_document(session: Session, uri: str | None) -> Json | None:
+    """Return a document, None when there is none.
+
+    Raises:
+        PodmError: it cannot be read.
+    """
+    if not uri:
+        return None
+    reply = session.get(uri)
+    if reply.status in GONE:
+        return None
+    if reply.status != 200 or reply.body is None:
+        raise PodmError(f"{uri}: HTTP {reply.status}, expected a document")
+    return reply.body

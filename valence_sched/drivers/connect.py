@@ -23,7 +23,7 @@ NEEDS_ETAG = 428
 
 @dataclass(frozen=True, slots=True)
 class HttpSession:
-    """Sends over a connection; what cannot be understood is no reply.
+    """Sends over a connection; an answer that cannot be decoded is no reply.
 
     Each request has ``timeout_s`` of its own: after a write that was lost there must be time to
     read back.
@@ -46,12 +46,12 @@ class HttpSession:
         return self._exchange(uri, lambda: self.connection.patch(uri, body, headers))
 
     def delete(self, uri: str) -> Reply:
-        """Remove a document, once; where an ETag is asked for, with the one it has now."""
+        """Remove a document, once; where the service requires an ETag, with the present one."""
         reply = self._exchange(uri, lambda: self.connection.delete(uri))
         if reply.status != NEEDS_ETAG:
             return reply
-        there = self.get(uri)
-        etag = (there.body or {}).get("@odata.etag") or there.headers.get("ETag") or "*"
+        present = self.get(uri)
+        etag = (present.body or {}).get("@odata.etag") or present.headers.get("ETag") or "*"
         return self._exchange(uri, lambda: self.connection.delete(uri, {"If-Match": str(etag)}))
 
     def _exchange(self, uri: str, send: Callable[[], Answer]) -> Reply:

@@ -40,7 +40,7 @@ class Dialect(NamedTuple):
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
 
 
-#: What is installed: a function that returns the dialect, by its name.
+#: The installed dialects: functions that return them, by name.
 Dialects = Mapping[str, Callable[[], Dialect]]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Redfish resource is a list of declared fields: path, how to read it, meaning and unit.
+"""Redfish resources as declared fields: path, reader, meaning and unit.
 
 Types drift in the field: a boolean comes as ``"true"``, a number as ``"16"``, an array as its
-only element. The readers here accept that. What they cannot read is noted and unknown.
+only element. The readers here accept that. A value that they cannot read is noted and unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Notes(Protocol):
 
 
 class _NoNotes:
-    """Takes no note: what is doubtful was noted when the inventory was read."""
+    """Takes no notes, where the same documents were noted when the inventory was read."""
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
@@ -50,32 +50,32 @@ NO_NOTES = _NoNotes()
 class Resource:
     """One Redfish object: its URI, its JSON, and the notes on what cannot be read.
 
-    ``lasting`` is whether what it says rarely changes, so that a repeated read may pass it over.
+    ``lasting`` is whether its content rarely changes, so that a repeated read may skip it.
     """
 
     lasting: ClassVar[bool] = False
-    #: Its fields that lead to other documents, in the order of their names.
+    #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
-    #: The properties in which it says what it is, apart from its name and what it links.
+    #: The properties that describe it, apart from its name and its links.
     content_properties: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
         fields = [field for field in found if isinstance(field, Field)]
         cls.link_fields = tuple(field for field in fields if isinstance(field, Link | Parts))
-        said = {field.first for field in fields if field not in cls.link_fields}
-        cls.content_properties = tuple(sorted(said - {"Name", "Links"}))
+        content = {field.first for field in fields if field not in cls.link_fields}
+        cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
 
     def __init__(self, uri: str, json: Json, notes: Notes) -> None:
         self.uri, self.json, self.notes = uri, json, notes
 
     @property
     def leads(self) -> bool:
-        """Whether what it links is read; a resource may say no."""
+        """Whether its links are followed; a resource class may decide against it."""
         return True
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
-        """Return an object that stands inside this one and has no URI of its own."""
+        """Return an object inside this one, which has no URI of its own."""
         return type_(f"{self.uri}#/{pointer}", json, self.notes)
 
 
@@ -88,7 +88,7 @@ class Field(Generic[T]):
     def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
         self.path, self.read, self.doc, self.unit = path, read, doc, unit
         self.first, *self._rest = path.split("/")
-        self._absent = read(None)  # most properties are absent: this is what most reads return
+        self._absent = read(None)  # most properties are absent: most reads return this
 
     @overload
     def __get__(self, resource: None, owner: type[Resource]) -> Self: ...
@@ -103,15 +103,15 @@ class Field(Generic[T]):
         return self._read(resource, self._inside(value) if self._rest else value)
 
     def raw(self, resource: Resource) -> Any:
-        """Return what stands there, None where nothing does."""
+        """Return the raw JSON value, None where there is none."""
         return self._inside(resource.json.get(self.first))
 
     def of(self, resource: Resource) -> T:
-        """Return the value; what cannot be read is noted and read as if it were absent."""
+        """Return the value; one that cannot be read is noted and counts as absent."""
         return self._read(resource, self.raw(resource))
 
     def _inside(self, value: Any) -> Any:
-        """Return what stands in a property at the rest of the path."""
+        """Return the value at the rest of the path in a property."""
         for key in self._rest:
             if value is None:
                 break
@@ -131,12 +131,12 @@ class Field(Generic[T]):
 
 
 class Link(Field[tuple[str, ...]]):
-    """A property that links what must be read too: which resource stands behind it.
+    """A property that links documents which must be read too: the resource class behind it.
 
-    With ``collection`` it is one link to a collection, whose members are meant. What is
-    ``late`` is read only where something else was not found. ``levels`` is how much of what
-    stands below a single link is worth asking for at once, and ``levels_kept`` how much of it
-    when the devices in it are known from an earlier read.
+    With ``collection`` it is one link to a collection, whose members are meant. A ``late`` link
+    is followed only where something else was not found. ``levels`` is how many levels below a
+    single link are worth requesting at once, and ``levels_kept`` how many when the devices there
+    are known from an earlier read.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Link(Field[tuple[str, ...]]):
 
 
 class Parts(Field[tuple[Json, ...]]):
-    """A property with objects that link what must be read too; they have no URI of their own."""
+    """A property with objects that hold links to follow; they have no URI of their own."""
 
     def __init__(self, path: str, of: type[Resource], doc: str) -> None:
         super().__init__(path, objects, doc)
@@ -219,7 +219,7 @@ def words(value: Any) -> tuple[str, ...]:
 
 
 def objects(value: Any) -> tuple[Json, ...]:
-    """Read an array of objects, also from its only element; what is no object is left out."""
+    """Read an array of objects, also from its only element; others are left out."""
     items = value if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, dict))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The links between Redfish documents: what they name, and how to follow them safely.
+"""Linked Redfish documents: resolves and follows links safely, and collects notes.
 
-A ``Service`` needs only a function that returns the document at a URI, so a recorded tree and a
-live pod manager are read by the same code.
+It needs only a function that returns the document at a URI, so a recorded tree and a live pod
+manager are read by the same code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PORTS = {"https": ":443", "http": ":80"}
 
 
 def path_of(uri: str) -> str:
-    """Return the path of a URI without trailing slash and fragment; a query is kept."""
+    """Return the path of a URI without trailing slash and fragment, with its query."""
     if uri[:1] == "/" != uri[1:2] and uri[-1] != "/" and "#" not in uri and "?" not in uri:
         return uri
     path, _, query = uri.partition("#")[0].partition("?")
@@ -78,7 +78,7 @@ class LinkedDocuments:
 
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
-        """The spelling of each URI, by what all spellings have in common."""
+        """The spelling of each URI, by its folded form."""
         return {fold_uri(uri): uri for uri in sorted(self._known, reverse=True)}
 
     def json(self, uri: str, where: str) -> Json | None:
@@ -94,7 +94,7 @@ class LinkedDocuments:
         return self._documents[uri]
 
     def follow(self, links: Iterable[str], type_: type[R], where: str) -> Iterator[R]:
-        """Yield what links name, each once; a collection stands for all its members."""
+        """Yield the resources that links name, each once; a collection means all its members."""
         seen: set[str] = set()
         for link in links:
             uri = self.uri(link, where)
@@ -148,7 +148,7 @@ class LinkedDocuments:
 
 
 def fold_uri(uri: str) -> str:
-    """Return what all spellings of a URI have in common."""
+    """Return the form that all spellings of a URI have in common."""
     return (unquote(uri) if "%" in uri else uri).casefold()
 
 
@@ -160,6 +160,14 @@ def host_and_path(link: str) -> tuple[str, str]:
         return "", link
     host = parts.netloc.rpartition("@")[2].casefold().removesuffix(_PORTS.get(parts.scheme, " "))
     return host, parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def link_path(link: str | None) -> str | None:
+    """Return the path of a link, whatever host it names; None for no link."""
+    if not link:
+        return None
+    parts = urlsplit(link)
+    return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
 
 
 class DocumentNotes:

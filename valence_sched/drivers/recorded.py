@@ -29,7 +29,6 @@ from valence_sched.drivers.files.tree import (
 )
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import to_json
 
 __all__ = ["Record", "records"]
 
@@ -175,7 +174,7 @@ class RecordReader:
 
     def _tree_record(self, tree: RecordedTree, id_: str, file: str) -> Record:
         podm = podm_of(tree, id_, file, self._diagnostics, self._dialects)
-        return Record(to_json(podm), file, "$", tree=tree)
+        return Record(podm, file, "$", tree=tree)
 
     def _folder_tree(self, path: Path, file: str = "") -> RecordedTree | None:
         if not path.is_dir() or not any((path / mark).is_file() for mark in TREE_MARKERS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager says when it refuses: the messages of its error bodies, as one line."""
+"""The reason of a refusal, from the messages of an error body, as one line."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def refusal(reply: Reply) -> str | None:
     error body.
     """
     bodies = (reply.body, *stanza_responses(reply.body))
-    told = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
-    if reply.status >= 400 or told:
-        words = "; ".join(told[:MAX_MESSAGES]) or "no reason given"
+    messages = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
+    if reply.status >= 400 or messages:
+        words = "; ".join(messages[:MAX_MESSAGES]) or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
     return None
 
 
 def stanza_responses(body: Any) -> list[Json]:
-    """Return what a manifest's stanzas were answered with."""
+    """Return the responses to the stanzas of a manifest."""
     stanzas = ((body or {}).get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
     found = [stanza.get("Response") for stanza in stanzas or [] if isinstance(stanza, dict)]
     return [response for response in found if isinstance(response, dict)]
@@ -45,8 +45,8 @@ def _messages(body: Any) -> list[str]:
     extended = error.get("@Message.ExtendedInfo")
     inner = extended if isinstance(extended, list) else [extended]
     found = [_message_text(item) for item in [*inner, error] if isinstance(item, dict)]
-    told = [text for text in dict.fromkeys(found) if text]
-    return told[:-1] if len(told) > 1 and _is_general(error) else told
+    messages = [text for text in dict.fromkeys(found) if text]
+    return messages[:-1] if len(messages) > 1 and _is_general(error) else messages
 
 
 def _task_messages(body: Any) -> list[str]:
@@ -56,8 +56,8 @@ def _task_messages(body: Any) -> list[str]:
         return []
     messages = body.get("Messages")
     inner = messages if isinstance(messages, list) else []
-    told = [text for item in inner if isinstance(item, dict) and (text := _message_text(item))]
-    return [f"its task ended in {state}", *told]
+    texts = [text for item in inner if isinstance(item, dict) and (text := _message_text(item))]
+    return [f"its task ended in {state}", *texts]
 
 
 def _message_text(item: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One write to a Redfish service: sent once, and waited for where it was only accepted."""
+"""Sends one write to a Redfish service, once, and waits for its task."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from typing import NamedTuple
 from urllib.parse import urljoin
 
 from valence_sched.drivers.composer import Reply, Session, Watch
-from valence_sched.drivers.http.answer import RUNNING_TASK_STATES
-from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.capabilities import link_path
-from valence_sched.drivers.refusals import refusal
+from valence_sched.drivers.http.retry import BUSY_STATUSES, GATEWAY_STATUSES, Patience
+from valence_sched.drivers.links import link_path
+from valence_sched.drivers.refusals import refusal, stanza_responses
 from valence_sched.errors import PodmError
 
 ACCEPTED = 202
-#: Answers after which what was asked for may still come to be: those of a gateway that gave up.
-GATEWAY_STATUSES = (408, 502, 504)
-#: What a monitor answers that cannot answer now; any other is how the operation itself ended.
-RETRY_STATUSES = (*GATEWAY_STATUSES, 429, 503)
+#: States of a task that goes on.
+RUNNING_TASK_STATES = (
+    "New",
+    "Starting",
+    "Running",
+    "Pending",
+    "Stopping",
+    "Cancelling",
+    "Service",
+    "Suspended",
+)
 
 
 class SendResult(NamedTuple):
-    """What became of a write.
+    """The outcome of a write.
 
     ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
     have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
@@ -45,7 +50,7 @@ class SendResult(NamedTuple):
 def write(
     session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
 ) -> SendResult:
-    """Send once to ``target``, and wait for what was only accepted."""
+    """Send once to ``target``, and wait for the task of a reply that only accepts."""
     try:
         reply = send()
     except PodmError as error:
@@ -56,28 +61,43 @@ def write(
     if goes_on:
         return SendResult(reason="its task did not end in time", goes_on=True)
     why = refusal(last)
-    node = None if why else methods.node_uri_of(last, target)
+    node = None if why else node_uri_of(last, target)
     return SendResult(node, why or "", lost=last.status in GATEWAY_STATUSES)
+
+
+def node_uri_of(reply: Reply, target: str) -> str | None:
+    """Return the URI of the system that a reply names, in its header or in a stanza.
+
+    A relative link is relative to ``target``; the host of an absolute one is ignored.
+    """
+    body = reply.body or {}
+    kind = str(body.get("@odata.type", ""))
+    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
+    own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
+    for link in (*stanzas, own, reply.headers.get("Location")):
+        if link and isinstance(link, str):
+            return link_path(urljoin(target, link))
+    return None
 
 
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Wait for what was accepted; return the last reply, and whether its task still goes on.
+    """Wait for a task; return the last reply, and whether the task still runs.
 
     A monitor that does not answer well for a while says nothing about its task.
     """
     if reply.status != ACCEPTED:
         return reply, False
-    told = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
-    monitor = link_path(urljoin(target, str(told))) if told else None
+    link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
+    monitor = link_path(urljoin(target, str(link))) if link else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
         try:
             found = session.get(monitor)
         except PodmError:
             continue
-        if found.status in RETRY_STATUSES:
+        if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
             continue
         reply = found
         if not _is_running(reply):

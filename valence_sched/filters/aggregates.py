@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps members of aggregates."""
+"""Aggregates filter: keeps pod managers by the aggregates they are members of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms, terms_for_names
 from valence_sched.view.view import View
 
 
+@reads("aggregates")
 @terms
 def aggregates(view: View, request: Request) -> Iterator[Term]:
     """Keeps members of every required aggregate, of one of each list, of no forbidden one."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers known to answer."""
+"""Alive filter: keeps pod managers that are Online."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers whose attributes are as asked."""
+"""Attributes filter: keeps pod managers whose attributes fulfil the conditions of a request."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Any
 
 from valence_sched.model.extra_specs import as_text, parse_condition, split_attribute
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
 
 
+@reads("attributes")
 @terms
 def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil what is asked."""
     for path, text in request.attributes.items():
-        told = _attribute(view, *split_attribute(path))
-        have = Labels([_display(value) for value in told.values], told.codes)
-        yield Term(path, text, have, holds=told.where(parse_condition(text).holds))
+        values = _attribute(view, *split_attribute(path))
+        have = Labels([_display(value) for value in values.values], values.codes)
+        yield Term(path, text, have, holds=values.where(parse_condition(text).holds))
 
 
-def _attribute(view: View, place: str, name: str) -> Labels:
-    """Return an attribute per row, as it was told."""
-    if place == "facts":
+def _attribute(view: View, root: str, name: str) -> Labels:
+    """Return an attribute per row, as it was reported."""
+    if root == "facts":
         return view.text(name)
-    if place == "capabilities":
+    if root == "capabilities":
         values = [has.get(name, ()) for has in view.capabilities.values]
         return Labels(values, view.capabilities.codes)
-    if place == "zone":
+    if root == "zone":
         return view.zone
-    if place == "status":
+    if root == "status":
         return view.status
-    return Labels([getattr(podm, place) for podm in view.podms], view.podm_of)
+    return Labels([getattr(podm, root) for podm in view.podms], view.podm_of)
 
 
 def _display(value: Any) -> Any:
-    """Return a value as it is explained: a year is no amount, so it has no thousands."""
+    """Return a value for an explanation: numbers are text, since a year has no thousands."""
     return as_text(value) if isinstance(value, (int, float)) else value

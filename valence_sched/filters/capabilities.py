@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers with the asked capabilities."""
+"""Capabilities filter: keeps pod managers that have the requested capabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("capabilities")
 @terms
 def capabilities(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that have, for every key asked for, one of the asked values."""

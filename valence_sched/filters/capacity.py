@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pools whose free blocks and stocks add up to what is asked."""
+"""Capacity filter: keeps pools with enough free cores, memory and stock."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pools with enough free devices of each kind asked for."""
+"""Devices filter: keeps pools with enough free devices of each requested kind."""
 
 from __future__ import annotations
 

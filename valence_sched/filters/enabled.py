@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers an operator has not switched off."""
+"""Enabled filter: keeps pod managers that the operator has not disabled."""
 
 from __future__ import annotations
 

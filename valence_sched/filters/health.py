@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers in good health."""
+"""Health filter: keeps pod managers by their reported health."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def health(
         return
     passing = _ORDER[: _ORDER.index(worst.lower()) + 1]
 
-    def accepts(told: object) -> bool:
-        word = told.lower() if isinstance(told, str) else None
+    def accepts(reported: object) -> bool:
+        word = reported.lower() if isinstance(reported, str) else None
         return word in passing if word in _ORDER else unknown
 
-    told = view.text(fact)
+    reported = view.text(fact)
     need = worst if worst == "OK" else f"{worst} or better"
-    yield Term("health", need, told, holds=told.where(accepts))
+    yield Term("health", need, reported, holds=reported.where(accepts))

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers from owners they are not reserved for."""
+"""Isolation filter: keeps reserved pod managers for their owners."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
 
 
+@reads("owner", optional=True)
 @terms
 def isolation(view: View, request: Request, *, key: str = "reserved_for") -> Iterator[Term]:
     """Keeps pod managers that are reserved for nobody, or for the request's owner among others.
@@ -17,12 +19,12 @@ def isolation(view: View, request: Request, *, key: str = "reserved_for") -> Ite
     A pod manager is reserved for the owners that its capability ``key`` names. A request
     without an owner stays away from all of them. Source: AggregateMultiTenancyIsolation of Nova.
     """
-    told = view.capabilities
-    if not view.memoise(("reserved", key), lambda: any(key in has for has in told.values)):
+    capabilities = view.capabilities
+    if not view.memoise(("reserved", key), lambda: any(key in has for has in capabilities.values)):
         return
     owner = request.owner
-    holds = told.where(lambda has: key not in has or owner in has[key])
-    have = Labels([_display(has.get(key)) for has in told.values], told.codes)
+    holds = capabilities.where(lambda has: key not in has or owner in has[key])
+    have = Labels([_display(has.get(key)) for has in capabilities.values], capabilities.codes)
     yield Term("reserved", f"for {owner or 'nobody'}", have, holds=holds)
 
 

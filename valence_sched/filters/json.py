@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pools for which an expression holds."""
+"""Expression filter: keeps pools for which the expression of a request holds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from valence_sched.errors import one_line
 from valence_sched.model.expression import conjuncts
 from valence_sched.model.request import Request
 from valence_sched.view.evaluate import reported_values, truth_values
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("where", when=lambda expression: True)
 @terms
 def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
     """Keeps pools where the request's expression holds; with ``unknown`` also where unknown.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pod managers at certain locations."""
+"""Location filter: keeps pod managers at or below the requested locations."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 
 from valence_sched.model.extra_specs import as_text
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("locations")
 @terms
 def location(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose fact ``location`` is one that is asked for, or stands below one.
@@ -24,12 +26,12 @@ def location(view: View, request: Request) -> Iterator[Term]:
 
 
 def _within(locations: tuple[str, ...]) -> Callable[[object], bool]:
-    """Return what tells whether a fact names a place at or below one of these."""
-    above = tuple(location.rstrip("/") + "/" for location in locations)
+    """Return a test whether a fact is a location at or below one of these."""
+    prefixes = tuple(location.rstrip("/") + "/" for location in locations)
 
-    def within(told: object) -> bool:
-        several = told if isinstance(told, (tuple, list)) else (told,)
-        places = (f"{as_text(one)}/" for one in several if one is not None)
-        return any(place.startswith(above) for place in places)
+    def within(reported: object) -> bool:
+        values = reported if isinstance(reported, (tuple, list)) else (reported,)
+        paths = (f"{as_text(one)}/" for one in values if one is not None)
+        return any(path.startswith(prefixes) for path in paths)
 
     return within

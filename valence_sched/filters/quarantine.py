@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps what nobody has put into quarantine."""
+"""Quarantine filter: keeps pod managers that are not in quarantine."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def quarantine(
 
     A pod manager is in quarantine where its ``fact`` says so: any text, best the reason, or a
     number other than 0; ``false`` and ``no`` are not. With ``most``, also where its fact
-    ``failures`` is above it. What is not told counts against nobody.
+    ``failures`` is above it. A fact that is not reported does not reject.
     """
     if view.has_fact(fact):
-        told = view.text(fact)
-        yield Term("quarantine", "no", told, holds=told.where(_is_clear))
+        reported = view.text(fact)
+        yield Term("quarantine", "no", reported, holds=reported.where(_is_clear))
     if most is not None:
         counts = view.number(failures)
         yield Term(failures, f"at most {most:g}", counts, holds=~(counts > most))
 
 
-def _is_clear(told: object) -> bool:
-    several = told if isinstance(told, tuple) else (told,)
+def _is_clear(reported: object) -> bool:
+    values = reported if isinstance(reported, tuple) else (reported,)
     return all(
         not item.strip() or item.strip().lower() in _NO if isinstance(item, str) else not item
-        for item in several
+        for item in values
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps what the rules of a group allow."""
+"""Spread filter: keeps pod managers that the hard rules of a group allow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("group", when=lambda group: group.hard, counts_by="domain")
 @terms
 def spread(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers where one more node breaks no hard rule of the request's group.
@@ -18,7 +20,7 @@ def spread(view: View, request: Request) -> Iterator[Term]:
     Affinity: where as many nodes of the group are as at any value of the domain; the first node
     founds the place. Anti-affinity: where none is. At most k: where fewer than k are. Spread:
     where one more is at most ``max_skew`` above the emptiest open value of the domain, full ones
-    included. A pod manager that stands at several values (aggregates, a location that is a list)
+    included. A pod manager with several values (aggregates, a location that is a list)
     counts at each, and the fullest decides. One that does not tell the value fails every rule
     over the domain, since nothing can be proven of it.
     """

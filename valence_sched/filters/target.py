@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps the pod managers a request names, and none that it excludes."""
+"""Target filter: keeps the pod managers that a request names, and drops those it excludes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, Mask, View
 
 
+@reads("podms", "exclude_podms")
 @terms
 def target(view: View, request: Request) -> Iterator[Term]:
     """Keeps the named pod managers, by id or name, and drops the excluded ones."""

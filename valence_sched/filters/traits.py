@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps pools with the required traits and none of the forbidden."""
+"""Traits filter: keeps pools with the required traits and none of the forbidden."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms, terms_for_names
 from valence_sched.view.view import View
 
 
+@reads("traits")
 @terms
 def traits(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools whose traits, their podm's included, are all required and none forbidden."""

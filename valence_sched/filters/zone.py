@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter that keeps one availability zone."""
+"""Zone filter: keeps pod managers of one availability zone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads("zone")
 @terms
 def zone(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers of the availability zone that is asked for."""

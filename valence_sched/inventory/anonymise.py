@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers without names: what matters for a decision stays, who and where it is does not.
+"""Anonymisation: replaces names in pod managers and Redfish documents by keyed aliases.
 
-Of a pod manager of ours every text is known, so each is treated by its field. Of a Redfish
-document only what is known to be harmless stays; any other text gets an alias, also in the parts
-that a vendor added.
+Whatever matters for a decision stays. Each text field of a pod manager has its own treatment. Of
+a Redfish document only texts that are known to be harmless stay; any other text gets an alias,
+also in the parts that a vendor added.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DEVICE_NUMBER = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic
 
 
 class Aliases:
-    """Aliases under one key; ``originals`` is all that they stand for."""
+    """Aliases under one key; ``originals`` are the texts that they replace."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -79,9 +79,9 @@ class Aliases:
 
     def _uri(self, uri: str) -> str:
         """Return a URI with its structure and without its names."""
-        if found := _URL.fullmatch(uri):
-            host = f"{self.of(found['host'].casefold())}.invalid" if found["host"] else ""
-            return f"{found['scheme'].casefold()}://{host}{self._uri(found['rest'])}"
+        if url := _URL.fullmatch(uri):
+            host = f"{self.of(url['host'].casefold())}.invalid" if url["host"] else ""
+            return f"{url['scheme'].casefold()}://{host}{self._uri(url['rest'])}"
         if uri.startswith(DECLARED_SCHEME):
             head, hash_, rest = uri.partition("#")
             return f"{head}{hash_}{self.segment(rest)}"
@@ -92,13 +92,13 @@ class Aliases:
         return f"{self.path(path)}{mark}{query}{hash_}{self.path(pointer)}"
 
     def text(self, text: str) -> str:
-        """Return any text: a URI as one, all else by one alias."""
+        """Return the alias of any text: of a URI part by part, of another text as a whole."""
         if text.startswith("/") or "://" in text:
             return self.uri(text)
         return self.segment(text)
 
 
-#: Properties whose texts are words of a standard, or say which product a thing is.
+#: Properties whose texts are words of a standard, or name a product.
 _HARMLESS = re.compile(
     r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
     r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
@@ -106,7 +106,7 @@ _HARMLESS = re.compile(
     r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
 )
 _POOLS = ("Free", "Active", "Unassigned")
-#: Properties whose numbers tell who a thing is.
+#: Properties whose numbers identify a single device.
 _IDENTIFYING = re.compile(
     r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
     r"durablename|vlan|phone|latitude|longitude|altitude).*"
@@ -115,31 +115,31 @@ _PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#]*(?:\d{1,2}[A-Za-z_.@#]*)*")
 _HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 
-def anonymise_podm(aliases: Aliases, found: FullPodm) -> FullPodm:
+def anonymise_podm(aliases: Aliases, podm: FullPodm) -> FullPodm:
     """Return a pod manager without names; amounts, kinds, traits and capabilities stay."""
     return replace(
-        found,
-        id=aliases.segment(found.id),
-        name=_name(aliases, found.name),
-        url=aliases.uri(found.url) if found.url else found.url,
-        zone=_name(aliases, found.zone),
-        aggregates=tuple(map(aliases.segment, found.aggregates)),
-        facts={key: _fact(aliases, value) for key, value in found.facts.items()},
-        pools=tuple(_pool(aliases, pool) for pool in found.pools),
-        blocks=tuple(_block(aliases, block) for block in found.blocks),
-        stocks=tuple(_stock(aliases, stock) for stock in found.stocks),
-        nodes=tuple(_node(aliases, node) for node in found.nodes),
+        podm,
+        id=aliases.segment(podm.id),
+        name=_name(aliases, podm.name),
+        url=aliases.uri(podm.url) if podm.url else podm.url,
+        zone=_name(aliases, podm.zone),
+        aggregates=tuple(map(aliases.segment, podm.aggregates)),
+        facts={key: _fact(aliases, value) for key, value in podm.facts.items()},
+        pools=tuple(_pool(aliases, pool) for pool in podm.pools),
+        blocks=tuple(_block(aliases, block) for block in podm.blocks),
+        stocks=tuple(_stock(aliases, stock) for stock in podm.stocks),
+        nodes=tuple(_node(aliases, node) for node in podm.nodes),
     )
 
 
-def anonymise_documents(aliases: Aliases, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded documents by URI without names; what linked still links."""
-    first = {
+def anonymise_documents(aliases: Aliases, documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded documents by URI without names; links lead to the same documents."""
+    by_alias = {
         aliases.uri(uri): _json(aliases, json, "", 200)
-        for uri, json in found.items()
+        for uri, json in documents.items()
     }  # fmt: skip
     originals = {text.casefold() for text in aliases.originals if len(text) >= 4}
-    return {uri: _keys(aliases, json, originals) for uri, json in first.items()}
+    return {uri: _keys(aliases, json, originals) for uri, json in by_alias.items()}
 
 
 def _name(aliases: Aliases, text: str | None) -> str | None:
@@ -153,16 +153,12 @@ def _fact(aliases: Aliases, value: Fact) -> Fact:
 
 
 def _word(aliases: Aliases, text: str) -> str:
-    """Return a text that may be a URI, or a place as in ``hall/row/rack``."""
+    """Return the alias of a URI, or of a location such as ``hall/row/rack``."""
     return aliases.uri(text) if "://" in text else aliases.path(text)
 
 
 def _pool(aliases: Aliases, pool: Pool) -> Pool:
-    return replace(pool, id=_id(aliases, pool.id), name=_name(aliases, pool.name))
-
-
-def _id(aliases: Aliases, id_: str) -> str:
-    return aliases.text(id_)
+    return replace(pool, id=aliases.text(pool.id), name=_name(aliases, pool.name))
 
 
 def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
@@ -176,7 +172,7 @@ def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
         block,
         uri=aliases.uri(block.uri),
         name=_name(aliases, block.name),
-        pools=tuple(_id(aliases, pool) for pool in block.pools),
+        pools=tuple(aliases.text(pool) for pool in block.pools),
         places=places,
         status=status,
     )
@@ -187,7 +183,7 @@ def _stock(aliases: Aliases, stock: Stock) -> Stock:
         stock,
         uri=aliases.uri(stock.uri),
         name=_name(aliases, stock.name),
-        pools=tuple(_id(aliases, pool) for pool in stock.pools),
+        pools=tuple(aliases.text(pool) for pool in stock.pools),
     )
 
 
@@ -234,7 +230,7 @@ def _key(aliases: Aliases, key: str) -> str:
 
 
 def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
-    """Return JSON in which no property is called as something that got an alias."""
+    """Return JSON in which no property has the name of a text that got an alias."""
     if isinstance(json, list):
         return [_keys(aliases, item, originals) for item in json]
     if not isinstance(json, dict):
@@ -248,5 +244,5 @@ def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
 
 
 def _is_standard(key: str) -> bool:
-    """Return whether a property is one of the standard's, whatever else is called like it."""
+    """Return whether the standard defines a property, although a text has its name."""
     return bool(_HARMLESS.fullmatch(key)) or key in ("Id", "Name", "Description", "Links", "Oem")

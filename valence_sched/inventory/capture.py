@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers recorded as they were read: without credentials, and without names if asked.
+"""Capture: writes pod managers as one inventory file or as Redfish trees, without credentials.
 
-Every reading is written, one after the other; what could not be read keeps its place in an
-inventory, with its status and nothing to hand out, and has no tree.
+Every reading is written, one after the other. A pod manager that could not be read is in the
+inventory with its status and without blocks, and has no tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from valence_sched import files
-from valence_sched.drivers.crawl.pool import Reading
+from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.files import tree_writer
 from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 class CaptureResult(NamedTuple):
-    """What a capture holds: pod managers, blocks and, as trees, documents; and what it lacks.
+    """The numbers of pod managers, blocks and, as trees, documents of a capture; its gaps.
 
-    ``failures`` says of each pod manager that could not be read why, by its name. ``left_out``
-    has a line for each document or pod manager that could not be a file.
+    ``failures`` has the reason why a pod manager could not be read, by its name. ``left_out``
+    has a line for each document or pod manager that could not be written as a file.
     """
 
     podms: int
@@ -57,9 +57,10 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Readings as they may be shared, and what went wrong with them so far.
+    """Removes credentials, and names where there are aliases, from readings.
 
-    ``secrets`` are known credentials, which are replaced wherever they stand.
+    ``secrets`` are known credentials, which are replaced wherever they occur. ``failures`` has
+    the redacted reasons of the readings that failed so far, by name.
     """
 
     def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
@@ -70,8 +71,9 @@ class Redactor:
         """Yield readings without credentials, and without names where there are aliases."""
         for reading in readings:
             if reading.failure is not None:
-                why = reading.failure.removeprefix(f"{reading.podm.id}: ")
-                self.failures[reading.podm.id] = one_line(redact.redact_text(why, self._secrets))
+                reason = reading.failure.removeprefix(f"{reading.podm.id}: ")
+                redacted = redact.redact_text(reason, self._secrets)
+                self.failures[reading.podm.id] = one_line(redacted)
             podm = redact.redact_podm(reading.podm, self._secrets)
             documents = redact.redact_documents(reading.documents, self._secrets)
             if self._aliases is not None:
@@ -83,18 +85,18 @@ class Redactor:
 
 
 def recorded_readings(
-    found: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
+    podms: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
-    """Yield pod managers of an inventory as if they had been read now.
+    """Yield the pod managers of an inventory as if they had been read now.
 
     With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
     else those that its driver would read. ``diagnostics`` notes each document that is left out.
     """
-    for podm, record in found:
+    for podm, record in podms:
         if not documents:
             yield Reading(podm)
         elif record.tree is None:
-            # Credentials go before rendering: a document spells them in other ways than a field.
+            # Before rendering: a document encodes credentials in other ways than a field.
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
@@ -112,12 +114,12 @@ def write_file(
     """Write readings as one inventory, whole or not at all.
 
     Raises:
-        InputError: the name does not say which form, or the file cannot be written.
+        InputError: the file name has no known ending, or the file cannot be written.
     """
-    clean = Redactor(aliases, secrets)
-    podms = (_empty_podm(reading) for reading in clean.redact(readings))
+    redactor = Redactor(aliases, secrets)
+    podms = (_empty_podm(reading) for reading in redactor.redact(readings))
     count, blocks = files.write_inventory(podms, file)
-    return CaptureResult(count, blocks, 0, clean.failures, [])
+    return CaptureResult(count, blocks, 0, redactor.failures, [])
 
 
 def write_trees(
@@ -129,43 +131,47 @@ def write_trees(
     """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
 
     Raises:
-        InputError: the folder is there already, or cannot be written.
+        InputError: the folder exists already, or cannot be written.
         PodmError: no pod manager could be read.
     """
-    clean = Redactor(aliases, secrets)
+    redactor = Redactor(aliases, secrets)
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
-    def fill(place: Path) -> None:
-        taken: set[str] = set()
-        for reading in clean.redact(readings):
+    def fill(root: Path) -> None:
+        names: set[str] = set()
+        for reading in redactor.redact(readings):
             if reading.failure is not None:
                 continue
             podm = reading.podm
-            fault = tree_writer.name_fault(podm.id)
-            if fault is None and podm.id.casefold() in taken:
-                fault = "found an id that another has but for its case"
-            if fault is not None:
+            if fault := _folder_fault(podm.id, names):
                 left_out.append(one_line(f"{podm.id}: {fault}, expected one that can be a folder"))
                 continue
-            taken.add(podm.id.casefold())
-            inside = place / podm.id
-            inside.mkdir()
-            notes: list[str] = []
-            documents = tree_writer.write_tree(reading.documents, inside, notes.append)
-            left_out.extend(f"{podm.id}: {line}" for line in notes)
-            counts.update(podms=1, blocks=len(podm.blocks), documents=documents)
+            names.add(podm.id.casefold())
+            lines: list[str] = []
+            (root / podm.id).mkdir()
+            written = tree_writer.write_tree(reading.documents, root / podm.id, lines.append)
+            left_out.extend(f"{podm.id}: {line}" for line in lines)
+            counts.update(podms=1, blocks=len(podm.blocks), documents=written)
         if not counts["podms"]:
-            _raise_no_tree(folder, clean.failures, left_out)
+            _raise_no_tree(folder, redactor.failures, left_out)
 
     tree_writer.build_folder(folder, fill)
     return CaptureResult(
-        counts["podms"], counts["blocks"], counts["documents"], clean.failures, left_out
+        counts["podms"], counts["blocks"], counts["documents"], redactor.failures, left_out
     )
 
 
+def _folder_fault(id_: str, names: Collection[str]) -> str | None:
+    """Return the reason why a folder beside those of ``names`` cannot have this name."""
+    fault = tree_writer.name_fault(id_)
+    if fault is None and id_.casefold() in names:
+        return "found an id that another has but for its case"
+    return fault
+
+
 def _empty_podm(reading: Reading) -> FullPodm:
-    """Return the podm of a reading; one that failed hands out nothing, whatever it holds."""
+    """Return the podm of a reading; of a failed one without pools, blocks, stocks and nodes."""
     if reading.failure is None:
         return reading.podm
     status = "Unknown" if reading.podm.status == "Online" else reading.podm.status
@@ -174,9 +180,9 @@ def _empty_podm(reading: Reading) -> FullPodm:
 
 def _raise_no_tree(folder: str, failures: dict[str, str], left_out: list[str]) -> None:
     if failures:
-        (name, why), *others = failures.items()
+        (name, reason), *others = failures.items()
         more = f", and {len(others)} more" if others else ""
-        raise PodmError(f"no pod manager could be read: {name}: {why}{more}")
+        raise PodmError(f"no pod manager could be read: {name}: {reason}{more}")
     raise InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of live pod managers: who is meant, what they say, and what was known of the silent."""
+"""Live reader: reads the live pod managers that a command applies to.
+
+A pod manager that does not answer is represented by its last known state.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl import pool as driver
-from valence_sched.drivers.crawl.pool import Reading, ReadSettings, ReadTarget
+from valence_sched.drivers.crawl import pool
+from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget
+from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
@@ -31,17 +35,17 @@ if TYPE_CHECKING:
 Now = Callable[[], datetime.datetime]
 LiveProgress = Callable[[int, int, str], None]
 MemberTarget = tuple[Member, ReadTarget | Reading]
-BATCH_SIZE = 50  # readings that the state remembers in one go
+BATCH_SIZE = 50  # readings that the state stores at once
 
 
 class LiveReader:
-    """Every live pod manager that a command is about, read once, in the order of the registry.
+    """Reads each live pod manager that a command applies to once, in the order of the registry.
 
-    ``progress`` is told how many were read, of how many, and who holds up the others.
-    ``reported`` are the names of those that nobody registered and that report by themselves: they
-    come last, as they told. ``remarks`` gets a line when the state could not remember what was
-    read, and for each password of a file that anybody on the way can read. With ``raw`` readings
-    carry their documents.
+    ``progress`` is called with the number of pod managers that were read, with their total, and
+    with the name of the one that the others wait for. ``reporting_names`` are the names of
+    unregistered pod managers that report by themselves: they come last, as they reported.
+    ``remarks`` gets a line when the state could not store a reading, and for each password of a
+    file that is sent unencrypted. With ``raw`` readings carry their documents.
     """
 
     def __init__(
@@ -55,15 +59,13 @@ class LiveReader:
         raw: bool = False,
     ) -> None:
         self._registry, self._live, self._now, self._raw = registry, live, now, raw
-        every = registry.all_members(live)
-        self.reporting_names = self._find_reporting({member.registration.name for member in every})
-        self.members = select_members(every, live.only, self.reporting_names)
-        self.reporting_names = [
-            name for name in self.reporting_names if not live.only or name in live.only
-        ]
+        members = registry.all_members(live)
+        reporting = self._find_reporting({member.registration.name for member in members})
+        self.members = select_members(members, live.only, reporting)
+        self.reporting_names = [name for name in reporting if not live.only or name in live.only]
         self._uses_state = any(member.uses_state for member in self.members)
         self._cache = cache if self._uses_state else None
-        self._progress = progress or (lambda _read, _every, _slowest: None)
+        self._progress = progress or (lambda _read, _total, _slowest: None)
         self._slowest = ""
         self._dialects = plugins.load(plugins.DIALECTS)
         self._store_failed = False
@@ -78,12 +80,12 @@ class LiveReader:
 
     @property
     def stored_names(self) -> frozenset[str]:
-        """Return the names of those that the state remembers."""
-        members = {member.registration.name for member in self.members if member.uses_state}
-        return frozenset(members.union(self.reporting_names))
+        """Return the names of the pod managers that the state stores."""
+        names = {member.registration.name for member in self.members if member.uses_state}
+        return frozenset(names.union(self.reporting_names))
 
     def _find_reporting(self, registered: Collection[str]) -> list[str]:
-        """Return the names of those that report by themselves, and are not registered."""
+        """Return the names of the pod managers that report by themselves, but for these."""
         live, registry = self._live, self._registry
         if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
             return []
@@ -91,36 +93,37 @@ class LiveReader:
             return [name for name in store.reported_stats() if name not in registered]
 
     def passwords(self) -> list[str]:
-        """Return every password that is there, so that no record shows it."""
-        found = []
+        """Return all known passwords, so that no capture shows one."""
+        passwords = []
         for member in self.members:
-            with contextlib.suppress(CredentialError):  # told when it is needed
-                found.append(self._registry.password(member.registration))
-        return [password for password in found if password]
+            with contextlib.suppress(CredentialError):  # raised when it is needed
+                passwords.append(self._registry.password(member.registration))
+        return [password for password in passwords if password]
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield a reading of each; what could not be read has what was known of it last."""
-        asked = self._targets()
-        targets = [one for one in asked if isinstance(one, ReadTarget)]
+        """Yield a reading of each; a failed one has the last known state of its pod manager."""
+        member_targets = self._targets()
+        targets = [target for target in member_targets if isinstance(target, ReadTarget)]
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._uses_state else None
             answers = stack.enter_context(contextlib.closing(self._answers(targets)))
-            for some in _batches(zip(self.members, asked, strict=True)):
-                read = [(member, self._reading(member, one, answers)) for member, one in some]
-                kept = [reading.podm for member, reading in read
-                        if member.uses_state and reading.failure is None]  # fmt: skip
-                known = self._remember(kept, store)
-                for member, reading in read:
+            for batch in _batches(zip(self.members, member_targets, strict=True)):
+                readings = [(member, self._reading(member, one, answers)) for member, one in batch]
+                podms = [reading.podm for member, reading in readings
+                         if member.uses_state and reading.failure is None]  # fmt: skip
+                stored = self._remember(podms, store)
+                for member, reading in readings:
                     if reading.failure is None:
-                        podm = known.get(reading.podm.id, reading.podm)
+                        podm = stored.get(reading.podm.id, reading.podm)
                     else:
-                        mine = store if member.uses_state else None
-                        podm = self._last_known(member.registration, reading.podm, mine)
+                        its_store = store if member.uses_state else None
+                        podm = self._last_known(member.registration, reading.podm, its_store)
                     yield dataclasses.replace(reading, podm=podm)
         if self.reporting_names:
             with self._registry.store() as store:
-                told = store.load_podms(self.reporting_names)
-            yield from (Reading(told[name]) for name in self.reporting_names if name in told)
+                reported = store.load_podms(self.reporting_names)
+            names = [name for name in self.reporting_names if name in reported]
+            yield from (Reading(reported[name]) for name in names)
 
     def _reading(
         self, member: Member, one: ReadTarget | Reading, answers: Iterator[Reading]
@@ -129,25 +132,24 @@ class LiveReader:
         return next(answers) if isinstance(one, ReadTarget) else one
 
     def _targets(self) -> list[ReadTarget | Reading]:
-        """Return of each member whom to ask, or why nobody can be.
+        """Return the target of each member, or a failed reading where it cannot be read.
 
-        Of several names for one address only the first is asked: what is there could else be
-        handed out once for each.
+        Of several names for one endpoint only the first is read: its blocks could otherwise be
+        composed once for each name.
         """
         names: dict[EndpointKey, str] = {}
-        asked: list[ReadTarget | Reading] = []
+        targets: list[ReadTarget | Reading] = []
         for one, *_ in self.members:
-            found = self._target(one)
-            if isinstance(found, ReadTarget):
+            target = self._target(one)
+            if isinstance(target, ReadTarget):
                 name = names.setdefault(endpoint_key(one.url), one.name)
                 if name != one.name:
-                    words = f"{one.url}: is read as {name!r} already (take one of them out)"
-                    found = Reading(_podm_of_registration(one), words)
-            asked.append(found)
-        return asked
+                    failure = f"{one.url}: is read as {name!r} already (take one of them out)"
+                    target = Reading(_podm_of_registration(one), failure)
+            targets.append(target)
+        return targets
 
     def _target(self, one: Registration) -> ReadTarget | Reading:
-        """Return whom to ask, or why nobody can be."""
         try:
             if one.driver != AUTO:
                 self._dialects.get(one.driver)
@@ -156,7 +158,7 @@ class LiveReader:
             return Reading(_podm_of_registration(one), str(error))
 
     def _answers(self, targets: Sequence[ReadTarget]) -> Generator[Reading, None, None]:
-        """Yield what came of reading targets, in their order."""
+        """Yield the readings of targets, in their order."""
         settings = ReadSettings(
             timeout_s=self._live.timeout_s,
             parallel=self._live.parallel,
@@ -165,29 +167,29 @@ class LiveReader:
             raw=self._raw,
         )
 
-        def tell(read: int, every: int) -> None:
-            self._progress(read, every, self._slowest if read < every else "")
+        def report(read: int, total: int) -> None:
+            self._progress(read, total, self._slowest if read < total else "")
 
         if targets:
-            tell(0, len(targets))
-            yield from driver.read(targets, self._dialects.by_name, settings, tell)
+            report(0, len(targets))
+            yield from pool.read(targets, self._dialects.by_name, settings, report)
 
     def _remember(self, podms: Sequence[FullPodm], store: Store | None) -> dict[str, FullPodm]:
-        """Return podms as the state knows them from now on, by name, as far as it does."""
+        """Store podms; return by name those that are stored, as the state has them now."""
         if store is None or self._store_failed:
             return {}
         try:
-            told = store.upsert_all(podms)
+            results = store.upsert_all(podms)
         except StoreError as error:
             self._store_failed = True
             self.remarks.append(f"what was read is not remembered: {error}")
             return {}
         self.remarks += [f"what was read is not remembered: {error}"
-                         for error in told if isinstance(error, StoreError)]  # fmt: skip
-        return {podm.id: podm for podm in told if not isinstance(podm, StoreError)}
+                         for error in results if isinstance(error, StoreError)]  # fmt: skip
+        return {podm.id: podm for podm in results if not isinstance(podm, StoreError)}
 
     def _last_known(self, one: Registration, podm: FullPodm, store: Store | None) -> FullPodm:
-        """Return what was known of a podm last, as it is now; too old, it hands nothing out."""
+        """Return the last known state of a podm, with its status; one too old has no blocks."""
         known = store.load_podms([one.name]).get(one.name) if store else None
         if known is None:
             return msgspec.structs.replace(podm, read_at=None)
@@ -207,15 +209,15 @@ class LiveReader:
         )
 
 
-def _batches(asked: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
-    """Yield as many at once as the state is to remember in one go."""
-    rest = iter(asked)
-    while some := list(itertools.islice(rest, BATCH_SIZE)):
-        yield some
+def _batches(targets: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
+    """Yield targets in batches that the state stores at once."""
+    rest = iter(targets)
+    while batch := list(itertools.islice(rest, BATCH_SIZE)):
+        yield batch
 
 
 def _podm_of_registration(one: Registration) -> FullPodm:
-    """Return a podm of which only the registry is known."""
+    """Return a podm with the fields of its registration, and nothing of its own."""
     return FullPodm(
         id=one.name,
         url=one.url,

@@ -21,6 +21,7 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.inventory.status import PodmReadTime, statuses, with_status
+from valence_sched.inventory.validate import RecordValidator
 from valence_sched.model.age import age_s, format_age
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
@@ -33,6 +34,7 @@ from valence_sched.view.view import View
 LIVENESS = "VALENCE_SCHED_LIVENESS"
 
 P = TypeVar("P", bound=Podm[Any, Any])
+PlacedPodm = tuple[LeanPodm, str, str]  # with its file and its place in that
 
 
 class InventoryLoader:
@@ -56,11 +58,11 @@ class InventoryLoader:
         """
         builder = ViewBuilder()
         declared = self._declared_resources(selection)
-        with _collector_paused():
+        with collector_paused():
             podms = self._with_status(self._lean_podms(selection, declared, texts), selection)
-            for number, (podm, record) in enumerate(podms, 1):
+            for number, (podm, file, place) in enumerate(podms, 1):
                 try:
-                    builder.add(podm, record.file, record.place)
+                    builder.add(podm, file, place)
                 except InputError as error:
                     self._skip(error)
                 if number % 256 == 0:
@@ -78,23 +80,18 @@ class InventoryLoader:
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
-        builder = ViewBuilder()
+        validator = RecordValidator()
         declared = self._declared_resources(selection)
         for number, record in enumerate(self._sources.records(selection), 1):
             try:
-                builder.add(
-                    decode(record.json, LeanPodm, record.file, record.place),
-                    record.file,
-                    record.place,
-                )
-                podm = decode(record.json, FullPodm, record.file, record.place)
+                podm = validator.podm(record)  # also what a driver made
                 podm = self._with_read_time(podm, record, selection.live)
                 yield with_declared_stocks(podm, declared), record
             except InputError as error:
                 self._skip(error)
             self._progress(number)
         self._progress(None)
-        self.check(len(builder.podms), selection)
+        self.check(len(validator), selection)
         self._remark_declared(declared)
 
     def convert(self, selection: Selection, output: str) -> tuple[int, int]:
@@ -140,23 +137,24 @@ class InventoryLoader:
         selection: Selection,
         declared: DeclaredStocks | None,
         texts: dict[str, bytes] | None,
-    ) -> Iterator[tuple[LeanPodm, recorded.Record]]:
+    ) -> Iterator[PlacedPodm]:
         """Yield pod managers as they were read, the texts of their blocks undecoded."""
         decoder = msgspec.json.Decoder(LeanPodm)
         for record in self._sources.records(selection):
+            json = record.json
             try:
-                podm = _decode_lean(decoder, record)
+                podm = _decode_lean(decoder, json, record)
                 podm = self._with_read_time(podm, record, selection.live)
             except InputError as error:
                 self._skip(error)
                 continue
             if texts is not None:
-                texts[podm.id] = bytes(record.json)
-            yield with_declared_stocks(podm, declared), record
+                texts[podm.id] = bytes(json)
+            yield with_declared_stocks(podm, declared), record.file, record.place
 
     def _with_status(
-        self, podms: Iterator[tuple[LeanPodm, recorded.Record]], selection: Selection
-    ) -> Iterator[tuple[LeanPodm, recorded.Record]]:
+        self, placed: Iterator[PlacedPodm], selection: Selection
+    ) -> Iterator[PlacedPodm]:
         """Yield pod managers with their claims subtracted and their status.
 
         Recorded ones stay as they are, unless the selection also names a state or a liveness.
@@ -166,18 +164,18 @@ class InventoryLoader:
         liveness = live.liveness or self._config.environ.get(LIVENESS)
         every = live.subtract_claims or live.state is not None
         if recordings and not every and not liveness:
-            yield from podms
+            yield from placed
             return
-        lean_podms, records = [], []
-        for podm, record in podms:
-            lean_podms.append(podm)
-            records.append(record)
-        stored = {podm.id for podm in lean_podms} if every else self._sources.stored_names
-        by_id = self.statuses(((podm.id, podm.read_at) for podm in lean_podms), live)
+        podms, places = [], []
+        for podm, file, place in placed:
+            podms.append(podm)
+            places.append((file, place))
+        stored = {podm.id for podm in podms} if every else self._sources.stored_names
+        by_id = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
         registry = self._sources.registry(live.state)
-        yield from zip(
-            with_status(lean_podms, registry, stored=stored, statuses=by_id), records, strict=True
-        )
+        with_claims = with_status(podms, registry, stored=stored, statuses=by_id)
+        for podm, (file, place) in zip(with_claims, places, strict=True):
+            yield podm, file, place
 
     def _documents(self, source: str) -> Iterator[PodmDocument]:
         """Yield the pod managers of a source as documents; no pod manager is an error."""
@@ -220,7 +218,7 @@ class InventoryLoader:
 
 
 @contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Keep the garbage collector from walking a million new objects again and again.
 
     The objects made meanwhile live as long as the inventory: later walks leave them out.
@@ -235,9 +233,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _decode_lean(decoder: msgspec.json.Decoder[LeanPodm], record: recorded.Record) -> LeanPodm:
+def _decode_lean(
+    decoder: msgspec.json.Decoder[LeanPodm], json: bytes | msgspec.Raw, record: recorded.Record
+) -> LeanPodm:
     """Decode a podm fast; a document that fails is decoded again for the text of its error."""
     try:
-        return decoder.decode(record.json)
+        return decoder.decode(json)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode(record.json, LeanPodm, record.file, record.place)
+        return decode(json, LeanPodm, record.file, record.place)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a command is about: pod managers of the state, of files and of a catalogue, each checked."""
+"""Members: the registered pod managers a command applies to, validated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from valence_sched.model.registration import AUTO, PasswordReference, Registrati
 
 
 class Member(NamedTuple):
-    """One registered pod manager, and where that stands; ``kept`` when the state remembers it."""
+    """A registered pod manager, the place of its registration, and whether the state stores it."""
 
     registration: Registration
     source: str
@@ -27,60 +27,59 @@ class Member(NamedTuple):
 
 
 def read_podms(data: bytes, file: str) -> list[Registration]:
-    """Return the pod managers of a file; paths in it are found from the folder it stands in.
+    """Return the pod managers of a file; paths in it are relative to the folder of the file.
 
     Raises:
-        InputError: it is not what it must be.
-        UnknownName: nobody speaks as a driver says.
+        InputError: the file breaks its format.
+        UnknownName: a driver is unknown.
     """
     folder = Path(file).absolute().parent if file != "-" else Path.cwd()
-    found = parse_podms(load_yaml(data, file), file)
-    for one in found:
+    registrations = parse_podms(load_yaml(data, file), file)
+    for one in registrations:
         _check_driver(one, f"{file}: $.podms.{one.name}.driver")
-    return [_with_absolute_paths(folder, one) for one in found]
+    return [_with_absolute_paths(folder, one) for one in registrations]
 
 
-def _with_absolute_paths(folder: Path, registered: Registration) -> Registration:
-    """Return a pod manager whose paths are found from everywhere."""
+def _with_absolute_paths(folder: Path, registration: Registration) -> Registration:
     changes: dict[str, object] = {}
-    if registered.cacert is not None:
-        changes["cacert"] = str(folder / Path(registered.cacert).expanduser())
-    password = registered.password
+    if registration.cacert is not None:
+        changes["cacert"] = str(folder / Path(registration.cacert).expanduser())
+    password = registration.password
     if password is not None and password.file is not None:
         changes["password"] = PasswordReference(file=str(folder / Path(password.file).expanduser()))
-    return msgspec.structs.replace(registered, **changes)
+    return msgspec.structs.replace(registration, **changes)
 
 
 def validate_registration(registration: Registration) -> None:
-    """Refuse what cannot be registered: its URL, its name, a driver that nobody speaks."""
+    """Refuse an invalid registration: its URL, its name, an unknown driver."""
     check_registration(registration)
     try:
-        decode(to_json(registration), Registration, registration.name[:40])  # as it is read again
+        decode(to_json(registration), Registration, registration.name[:40])  # as the state does
     except UnicodeEncodeError:
         raise InputError(registration.name[:40], "", "text that is not Unicode") from None
     _check_driver(registration, "--driver")
 
 
-def _check_driver(registered: Registration, where: str) -> None:
-    if registered.driver != AUTO:
+def _check_driver(registration: Registration, where: str) -> None:
+    if registration.driver != AUTO:
         dialects = plugins.load(plugins.DIALECTS)
         try:
-            dialects.get(registered.driver)
+            dialects.get(registration.driver)
         except UnknownName:
             known = [AUTO, *dialects.by_name]
-            raise UnknownName("driver", registered.driver, known, where) from None
+            raise UnknownName("driver", registration.driver, known, where) from None
 
 
 def check_names(members: list[Member]) -> None:
-    """Refuse two of one name, with the places of both."""
-    first: dict[str, str] = {}
-    for one in members:
-        name = one.registration.name
-        if name in first:
+    """Refuse two members of one name, and name the places of both."""
+    first_source: dict[str, str] = {}
+    for member in members:
+        name = member.registration.name
+        if name in first_source:
             hint = "give every pod manager a name of its own"
-            raise DuplicateId(one.source, "", f"{name!r} again, first in {first[name]}",
+            raise DuplicateId(member.source, "", f"{name!r} again, first in {first_source[name]}",
                               "a name of its own", hint)  # fmt: skip
-        first[name] = one.source
+        first_source[name] = member.source
 
 
 def select_members(
@@ -101,7 +100,7 @@ def select_members(
 
 
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
-    """Yield those of a catalogue, each as it is ``known`` where that is the same place.
+    """Yield the members of a catalogue: the ``known`` one of the same endpoint, if there is one.
 
     A known one without a zone has that of the catalogue, which is its region.
     """

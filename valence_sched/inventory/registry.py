@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry: pod managers that an operator named, in the state and in files of them."""
+"""Registry: registered pod managers of the state, of files and of a catalogue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Configuration, Homes
 from valence_sched.errors import (
     NameTaken,
     SchedulerError,
@@ -40,48 +40,48 @@ _PASSWORD = re.compile(r"(//[^/@]*?):[^/]*@")
 
 
 class Registry:
-    """Pod managers by name: those of the state, those of a person's files, and a cloud's.
+    """Registered pod managers by name: of the state, of the user's files, and of a cloud.
 
-    Nothing is written, and no state made, until something is registered or remembered.
+    The registry writes nothing, and creates no state, until a pod manager is registered or
+    stored.
     """
 
-    def __init__(self, configuration: Configuration, state: str | None = None) -> None:
+    def __init__(self, config: Configuration, state: str | None = None) -> None:
         if state is not None and _PASSWORD.search(state):
             raise UsageError(f"--state: every user of this machine sees a password that stands on "
                              f"a command line: put the URL into {STATE}")  # fmt: skip
-        self._configuration = configuration
-        self._home = _state_home(configuration)
-        named = state or configuration.environ.get(STATE)
-        self.url = _as_url(named) if named else f"sqlite:///{self._home / 'state.sqlite'}"
+        self._config = config
+        self._home = Homes(config.environ).state
+        url = state or config.environ.get(STATE)
+        self.url = _as_url(url) if url else f"sqlite:///{self._home / 'state.sqlite'}"
         in_file = _SQLITE.fullmatch(self.url)
         self.file = Path(in_file[1]).expanduser() if in_file and in_file[1] else None
 
     @property
     def where(self) -> str:
-        """Return where the state is, without a password."""
+        """Return the location of the state, without a password."""
         return str(self.file) if self.file else _PASSWORD.sub(r"\1@", self.url)
 
     @property
     def empty(self) -> bool:
-        """Return whether there is no state yet, which asking must not make."""
+        """Return whether there is no state yet; opening the store would create it."""
         return self.file is not None and not self.file.exists()
 
     @property
     def passwords(self) -> SecureFile:
-        """Return the file of the passwords that were typed in, beside the state."""
+        """Return the file of the typed passwords, beside the state."""
         if self.file:
             return SecureFile(self.file.with_name(f"{self.file.name}.passwords"))
-        bare = _PASSWORD.sub(r"\1@", self.url)
-        name = hashlib.blake2b(bare.encode(), digest_size=8).hexdigest()
+        name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
         return SecureFile(self._home / f"{name}.passwords")
 
     def store(self) -> Store:
-        """Return the state, open; it is made when it is not there.
+        """Return the open store; a missing state is created.
 
         Raises:
             StoreError: it cannot be opened.
         """
-        from valence_sched.store.store import Store  # SQLAlchemy: only for who has a state
+        from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
 
         return Store(self.url)
 
@@ -96,20 +96,20 @@ class Registry:
         """Return a pod manager of the state.
 
         Raises:
-            UnknownName: there is none of this name.
+            UnknownName: no registered pod manager has this name.
         """
-        found = {one.name: one for one in self.registrations()}
-        if name not in found:
-            raise UnknownName("registered pod manager", name, found, self.where)
-        return found[name]
+        by_name = {one.name: one for one in self.registrations()}
+        if name not in by_name:
+            raise UnknownName("registered pod manager", name, by_name, self.where)
+        return by_name[name]
 
     def create(self, registration: Registration, password: str | None = None) -> None:
-        """Register a pod manager, and keep the password that was typed in for it.
+        """Register a pod manager, and store its typed password.
 
         Raises:
-            NameTaken: the name is somebody's already.
-            InputError: it cannot be one: its URL, its name.
-            UnknownName: nobody speaks as its driver says.
+            NameTaken: another pod manager has the name.
+            InputError: its URL or its name is invalid.
+            UnknownName: its driver is unknown.
         """
         validate_registration(registration)
         with self.store() as store:
@@ -121,12 +121,12 @@ class Registry:
                 raise
 
     def check_new(self, registration: Registration) -> None:
-        """Refuse what cannot be registered, before anybody types a password for it.
+        """Refuse an invalid registration before the user types a password for it.
 
         Raises:
-            NameTaken: the name is somebody's already.
-            InputError: it cannot be a pod manager: its URL, its name.
-            UnknownName: nobody speaks as its driver says.
+            NameTaken: another pod manager has the name.
+            InputError: its URL or its name is invalid.
+            UnknownName: its driver is unknown.
         """
         validate_registration(registration)
         if registration.name in [one.name for one in self.registrations()]:
@@ -134,11 +134,11 @@ class Registry:
                             "change it with podm set, or choose another name")  # fmt: skip
 
     def change(self, registration: Registration, password: str | None = None) -> None:
-        """Put a pod manager in place of the one that has its name.
+        """Replace the registration that has the same name.
 
         Raises:
-            UnknownName: there is none of this name, or nobody speaks as its driver says.
-            InputError: it can no longer be one.
+            UnknownName: no registered pod manager has this name, or the driver is unknown.
+            InputError: the new registration is invalid.
         """
         validate_registration(registration)
         with self.store() as store:
@@ -146,12 +146,12 @@ class Registry:
             store.change(registration)
 
     def delete(self, name: str) -> None:
-        """Forget a pod manager, what was read of it, and its password.
+        """Delete a pod manager, its readings and its password.
 
         Raises:
-            UnknownName: there is none of this name.
+            UnknownName: no registered pod manager has this name.
             InUse: the state holds claims or nodes of it.
-            CredentialError: its password cannot be forgotten, so that nothing is.
+            CredentialError: its password cannot be deleted, so nothing is.
         """
         self.get(name)
         self.passwords.check()
@@ -163,66 +163,60 @@ class Registry:
         """Return the password of a pod manager.
 
         Raises:
-            CredentialError: the reference leads to none, or to one that others can read.
+            CredentialError: the referenced password is missing, or others can read it.
         """
-        environ = self._configuration.environ
+        environ = self._config.environ
         return credentials.read_password(
             registration.password, registration.name, environ, self.passwords
         )  # fmt: skip
 
     def members(self, live: ReadOptions) -> list[Member]:
-        """Return the pod managers that a command is about, in the order they are named.
+        """Return the pod managers that a command applies to, in the order they are named.
 
-        Files that are named take the place of a person's own one and of the state, unless the
-        state is named, too. With a catalogue these are only asked how to log in to what it names.
+        Named files replace the user's own file and the state, unless the state is named, too.
+        With a catalogue they only say how to log in to the pod managers that it lists.
 
         Raises:
             DuplicateId: two have one name.
-            InputError: a file is not what it must be.
+            InputError: a file breaks its format.
         """
         return select_members(self.all_members(live), live.only)
 
     def uses_state(self, live: ReadOptions) -> bool:
-        """Return whether a command is about the pod managers of the state."""
+        """Return whether a command applies to the pod managers of the state."""
         return live.state is not None or not live.podm_files
 
     def all_members(self, live: ReadOptions) -> list[Member]:
-        """Return all members, whichever are chosen; errors as for members."""
+        """Return all members, selected or not; errors as for members."""
         uses_state = self.uses_state(live)
-        found = (
-            [Member(one, self.where, True) for one in self.registrations()] if uses_state else []
-        )
-        found += [
+        registrations = self.registrations() if uses_state else []
+        members = [Member(one, self.where, True) for one in registrations]
+        members += [
             Member(one, file, uses_state)
             for file, data in self._files(live)
             for one in read_podms(data, file)
         ]
         if live.catalogue is not None:
-            found = list(catalogue_members(live.catalogue, found))
-        check_names(found)
-        return found
+            members = list(catalogue_members(live.catalogue, members))
+        check_names(members)
+        return members
 
     def _files(self, live: ReadOptions) -> Iterator[tuple[str, bytes]]:
-        own = self._configuration.user_file("podms.yaml")
+        own = self._config.user_file("podms.yaml")
         names = live.podm_files or ((str(own),) if own.is_file() else ())
         for name in names:
-            yield name, self._configuration.read(name)
+            yield name, self._config.read(name)
 
-    def _store_password(self, registered: Registration, password: str | None) -> None:
-        stored = registered.password is not None and registered.password.stored
+    def _store_password(self, registration: Registration, password: str | None) -> None:
+        stored = registration.password is not None and registration.password.stored
         if password is not None or not stored:
-            self.passwords.put(registered.name, password)
+            self.passwords.put(registration.name, password)
 
 
-def _as_url(named: str) -> str:
+def _as_url(state: str) -> str:
     """Return the URL of a state; a path is one of SQLite."""
-    if "://" in named:
-        return named
-    if not named.strip() or "\0" in named:
-        raise StoreError(f"no state is called {named!r}: name a file, or a URL")
-    return f"sqlite:///{Path(named).expanduser().absolute()}"
-
-
-def _state_home(configuration: Configuration) -> Path:
-    home = configuration.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-    return Path(home) / "valence-sched"
+    if "://" in state:
+        return state
+    if not state.strip() or "\0" in state:
+        raise StoreError(f"no state is called {state!r}: name a file, or a URL")
+    return f"sqlite:///{Path(state).expanduser().absolute()}"

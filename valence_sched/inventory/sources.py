@@ -6,17 +6,15 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from valence_sched.config.requests import split_plugin_name
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import UsageError, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
@@ -100,11 +98,13 @@ class SourceReader:
         """
         from valence_sched.inventory.live import LiveReader  # HTTP: only to read live ones
 
-        home = self.config.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        cache = Path(home) / "valence-sched"
-        registry = self.registry(live.state)
         return LiveReader(
-            registry, live, now=self.now, cache=cache, progress=self.progress, raw=raw
+            self.registry(live.state),
+            live,
+            now=self.now,
+            cache=Homes(self.config.environ).cache,
+            progress=self.progress,
+            raw=raw,
         )
 
     def no_podm_message(self, live: ReadOptions) -> str:
@@ -131,7 +131,7 @@ class SourceReader:
                     self.unread_ids.add(name)
                     self.diagnostics.unread(one_line(f"{name}: {reason}"))
                 self.diagnostics.extend(reading.diagnostics)
-                yield recorded.Record(to_json(reading.podm), f"pod manager {name}", "$")
+                yield recorded.Record(reading.podm, f"pod manager {name}", "$")
         finally:
             self.progress(None)
             self.config.remarks += reader.remarks

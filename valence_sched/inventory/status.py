@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How pod managers stand beyond what they told: what is held of them, and whether they are alive.
+"""Overlays claims and liveness on pod managers before a view is built.
 
-Only what is decided on is changed so. What is stored, recorded or claimed of is as it was told.
+Only a view has the overlay. Stores, captures and claims get pod managers as they were read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from valence_sched.model.inventory import LeanPodm, PodmStatus
 from valence_sched.model.liveness import Sign
 from valence_sched.model.usage import NO_USAGE, Usage, subtract_usage
 
-PodmReadTime = tuple[str, str | None]  # the id of a pod manager, and when it was read
+PodmReadTime = tuple[str, str | None]  # the id of a pod manager, and the time of its reading
 
 
 def with_status(
@@ -29,40 +29,43 @@ def with_status(
     stored: Collection[str],
     statuses: dict[str, PodmStatus],
 ) -> Iterator[LeanPodm]:
-    """Yield pod managers without what claims hold of the ``kept`` ones, and with their status.
+    """Yield pod managers with their status, those in ``stored`` without what claims hold.
 
     Raises:
         StoreError: the state cannot be read.
     """
-    held = _usages(registry, [podm.id for podm in podms if podm.id in stored])
+    usages = _usages(registry, [podm.id for podm in podms if podm.id in stored])
     for podm in podms:
         status = statuses.get(podm.id, podm.status)
-        one = podm if status == podm.status else msgspec.structs.replace(podm, status=status)
-        yield subtract_usage(one, held.get(podm.id, NO_USAGE))
+        same = status == podm.status
+        with_its_status = podm if same else msgspec.structs.replace(podm, status=status)
+        yield subtract_usage(with_its_status, usages.get(podm.id, NO_USAGE))
 
 
 def statuses(
-    liveness: str | None, told: Iterable[PodmReadTime], registry: Registry, now: datetime
+    liveness: str | None, reports: Iterable[PodmReadTime], registry: Registry, now: datetime
 ) -> dict[str, PodmStatus]:
-    """Return who of those that were not read is Online and who Offline, by id.
+    """Return by id which of the reported pod managers is Online and which Offline.
+
+    ``liveness`` names the plug-in that decides so, with its argument after a colon.
 
     Raises:
-        UnknownName: nobody of this name says who is alive.
-        PluginError: who says it broke the contract.
-        UsageError: its argument is not what it must be.
+        UnknownName: no liveness plug-in has this name.
+        PluginError: the plug-in broke the contract.
+        UsageError: its argument is invalid.
         StoreError: the state cannot be read.
     """
     if not liveness:
         return {}
     name, _, argument = liveness.partition(":")
-    judge = plugins.load(plugins.LIVENESS).get(name, "--liveness")
-    beats = _report_ages_s(registry)
-    signs = [Sign(id_, age_s(read_at, now), beats.get(id_)) for id_, read_at in told]
+    decide = plugins.load(plugins.LIVENESS).get(name, "--liveness")
+    report_ages_s = _report_ages_s(registry)
+    signs = [Sign(id_, age_s(read_at, now), report_ages_s.get(id_)) for id_, read_at in reports]
     with plugins.plugin_errors(f"liveness {name!r}"):
-        found = judge(signs, argument, now)
+        alive_by_id = decide(signs, argument, now)
     known = {sign.id for sign in signs}
     try:
-        return {id_: "Online" if alive else "Offline" for id_, alive in found.items()
+        return {id_: "Online" if alive else "Offline" for id_, alive in alive_by_id.items()
                 if id_ in known}  # fmt: skip
     except (AttributeError, TypeError, ValueError) as error:
         raise PluginError(one_line(f"liveness {name!r} returned no map: {error}")) from None

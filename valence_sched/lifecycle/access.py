@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store, and the pod managers that it is about within reach: where claims become nodes."""
+"""PodmAccess: a store and the live pod managers that its claims are composed on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.errors import PodmError, SchedulerError
+from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
+from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.composition import ComposedNode, request_from_node
+from valence_sched.model.composition import (
+    ComposedNode,
+    CompositionRequest,
+    request_from_node,
+)
+from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.registration import Registration
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -24,7 +32,9 @@ from valence_sched.store.store import Store
 
 @dataclass(frozen=True)
 class PodmAccess:
-    """``members`` are the live pod managers by name, ``password`` finds theirs.
+    """Reaches the live pod managers of a store, to compose, decompose and read them.
+
+    ``members`` are the pod managers by name, ``password`` finds theirs.
 
     ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
     after it has answered, ``ttl_s`` until a claim that is being composed is reaped.
@@ -41,29 +51,34 @@ class PodmAccess:
 
     @property
     def composer(self) -> NodeComposer:
-        """Return who composes; nobody reaps what it may still be waiting for."""
+        """Return the composer; its claims are reaped only after all its waiting."""
         ttl_s = max(self.ttl_s, 2 * self.patience_s + 4 * self.timeout_s)
         return NodeComposer(
             self.store, self.connect, self.read, ttl_s, self.on_state, self.checkpoint
         )
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
-        """Return who reaps."""
+        """Return the reconciler."""
         return Reconciler(self.store, self.connect, self.read, dry_run)
+
+    def provisioner(self, claim_source: ClaimSource) -> Provisioner:
+        """Return the provisioner of what a source claims."""
+        return Provisioner(self.store, claim_source, self.composer, self.read)
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[Composer]:
-        """Yield the hands on a pod manager.
+        """Yield the composer of one pod manager.
 
         Raises:
             PodmError: it is not registered, or cannot be reached.
             CredentialError: its password cannot be had.
         """
-        with connect(self._target(name), self._dialects, self.timeout_s, self.patience_s) as hands:
-            yield hands
+        target = self._target(name)
+        with connect(target, self._dialects, self.timeout_s, self.patience_s) as composer:
+            yield composer
 
     def read(self, name: str) -> FullPodm | None:
-        """Return a pod manager as it is now, None when it does not tell."""
+        """Return a pod manager as it is now, None when it does not answer."""
         try:
             target = self._target(name)
         except SchedulerError:
@@ -72,49 +87,66 @@ class PodmAccess:
         (reading,) = driver.read([target], self._dialects, settings)
         return reading.podm if reading.failure is None else None
 
-    def nodes(
-        self, podm: str | None = None, *, live: bool = False
-    ) -> list[tuple[ComposedNode, str]]:
+    def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return nodes, each with its state: of all pod managers or of one.
 
-        With ``ask`` the pod managers say which are there (COMPOSED), which went (GONE) and which
-        nobody here composed (FOREIGN); one that does not tell leaves its nodes UNKNOWN.
+        With ``live`` the pod managers say which are COMPOSED, which are GONE and which are FOREIGN,
+        composed by others; one that does not answer leaves its nodes UNKNOWN.
         """
         ours = self.store.nodes.list(podm)
         if not live:
-            return [(node, "COMPOSED") for node in ours]
-        found: list[tuple[ComposedNode, str]] = []
+            return [NodeStatus(node=node, state="COMPOSED") for node in ours]
+        statuses: list[NodeStatus] = []
         for name in sorted({node.podm for node in ours} | self.members.keys()):
             if podm in (None, name):
-                found += self._live_nodes(name, [node for node in ours if node.podm == name])
-        return found
+                statuses += self._live_nodes(name, [node for node in ours if node.podm == name])
+        return statuses
 
-    def _live_nodes(
-        self, name: str, ours: list[ComposedNode]
-    ) -> Iterator[tuple[ComposedNode, str]]:
-        there = self.read(name)
-        if there is None:
-            yield from ((node, "UNKNOWN") for node in ours)
-            return
-        uris = {node.uri: node for node in there.nodes}
-        yield from (
-            (node, "COMPOSED" if node.uri in uris else self._unlisted_state(node)) for node in ours
+    def node_state(self, node: ComposedNode) -> str:
+        """Return the state of a node as its pod manager says it."""
+        statuses = self.nodes(node.podm, live=True)
+        (state,) = [status.state for status in statuses if status.node == node]
+        return state
+
+    def preview(self, placement: Placement) -> Preview:
+        """Ask the chosen pod manager whether it would compose a node."""
+        chosen = placement.chosen
+        wanted = CompositionRequest(
+            name=f"preview-{placement.node}",
+            pool=chosen.pool,
+            blocks=tuple(block.uri for block in chosen.blocks),
         )
+        try:
+            with self.connect(chosen.podm) as composer:
+                refusal = composer.preview(wanted)
+        except SchedulerError as error:
+            return Preview(node=placement.node, podm=chosen.podm, problem=str(error))
+        return Preview(node=placement.node, podm=chosen.podm, refusal=refusal)
+
+    def _live_nodes(self, name: str, ours: list[ComposedNode]) -> Iterator[NodeStatus]:
+        podm = self.read(name)
+        if podm is None:
+            yield from (NodeStatus(node=node, state="UNKNOWN") for node in ours)
+            return
+        listed = {node.uri: node for node in podm.nodes}
+        for node in ours:
+            state = "COMPOSED" if node.uri in listed else self._unlisted_state(node)
+            yield NodeStatus(node=node, state=state)
         known = {node.uri for node in ours}
-        for uri, node in uris.items():
+        for uri, foreign in listed.items():
             if uri not in known:
-                yield _foreign_node(name, node), "FOREIGN"
+                yield NodeStatus(node=_foreign_node(name, foreign), state="FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
-        """Return the state of a node that a reading does not show, which is not enough."""
+        """Return the state of a node that a reading does not list, which is not enough."""
         try:
-            with self.connect(node.podm) as hands:
-                found = hands.read_node(request_from_node(node), node.uri)
+            with self.connect(node.podm) as composer:
+                result = composer.read_node(request_from_node(node), node.uri)
         except SchedulerError:
             return "UNKNOWN"
-        if found.node is not None:
+        if result.node is not None:
             return "COMPOSED"
-        return "UNKNOWN" if found.state == "unknown" else "GONE"
+        return "UNKNOWN" if result.state == "unknown" else "GONE"
 
     @property
     def _dialects(self) -> Dialects:
@@ -127,7 +159,7 @@ class PodmAccess:
 
 
 def _foreign_node(podm: str, node: Node) -> ComposedNode:
-    """Return a node that nobody here composed."""
+    """Return a node that another system composed."""
     return ComposedNode(
         id=node.name or node.uri,
         podm=podm,

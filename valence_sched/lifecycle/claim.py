@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide and claim: what is chosen is held, or decided again on what moved meanwhile."""
+"""Claimer: decides on what the store knows, claims the choice, retries after a conflict."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from valence_sched.view.view import View
 MOST_ATTEMPTS = 32
 
 
-class ClaimResult(NamedTuple):
-    """What came of a request: the claim, None where nothing fits; how often somebody was faster.
+class ClaimOutcome(NamedTuple):
+    """The claim of a request, None where nothing fits, and how often another was faster.
 
-    ``decision`` is None where the claim was taken earlier, under the same key.
+    ``decision`` is None where the claim was made earlier, under the same key.
     """
 
     claim: Claim | None
@@ -45,7 +45,7 @@ class ClaimResult(NamedTuple):
 
 
 class ClaimSource(Protocol):
-    """Whoever decides and claims: anew, or what a plan says."""
+    """Decides and claims: anew, or what a plan says."""
 
     def content(self, request: Request) -> str:
         """Return what an idempotency key stands for."""
@@ -58,17 +58,18 @@ class ClaimSource(Protocol):
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> ClaimResult:
-        """Hold what was chosen; errors as for a claimant."""
+    ) -> ClaimOutcome:
+        """Hold what was chosen; errors as for a claimer."""
 
 
 class Claimer:
     """Decides on what the store knows, kept up to date, and claims what is chosen.
 
     ``declared`` adds the resources that an operator declares; ``among`` are the pod managers
-    that are decided on, None for all that the store knows; ``statuses`` are those of who was not
-    asked. Where somebody was faster, equal blocks are from then on tried in an order drawn by
-    ``salt``: a crowd that tries them in one order would lose to each other again and again.
+    that are decided on, None for all that the store knows; ``statuses`` are those of pod managers
+    that were not read. Those in ``known`` were just stored, and are not read back. Where another
+    claimer was faster, equal blocks are from then on tried in an order drawn by ``salt``: claimers
+    that try them in one order would lose to each other again and again.
     """
 
     def __init__(
@@ -84,47 +85,51 @@ class Claimer:
         salt: bytes | None = None,
         among: frozenset[str] | None = None,
         statuses: Mapping[str, PodmStatus] | None = None,
+        known: Mapping[str, LeanPodm] | None = None,
     ) -> None:
         self._store, self._declared = store, declared
         self._most_attempts = most_attempts
         self._among = among
         self._statuses = statuses or {}
+        self._known = known or {}
         self._salt = salt if salt is not None else secrets.token_bytes(8)
         self._contended: set[str] = set()
         self._position = LogPosition()
         self._podms: dict[str, LeanPodm] = {}
         self._remaining: dict[str, PodmRemainder] = {}
         self._decider: Decider | None = None
-        chosen = list(policies)
+        policies = list(policies)
 
         def make(view: View) -> Decider:
-            return Decider(view, chosen, mix=mix, skipped=skipped, strict=strict)
+            return Decider(view, policies, mix=mix, skipped=skipped, strict=strict)
 
         self._make_decider = make
 
     def decider(self) -> Decider:
-        """Return the engine after a look at the store: what is held is in use there."""
-        known, self._position = self._position, LogPosition()  # all anew, should this be broken off
-        look = self._store.snapshot(known)
+        """Return the decider on the present state of the store: what claims hold is in use."""
+        # should this be interrupted, the next call reads everything again
+        since, self._position = self._position, LogPosition()
+        known, self._known = self._known, {}
+        snapshot = self._store.snapshot(since, known)
         self._update_decider(
             [
-                self._remaining_podm(seen)
-                for seen in look.changes
-                if self._among is None or seen.id in self._among
+                self._remaining_podm(change)
+                for change in snapshot.changes
+                if self._among is None or change.id in self._among
             ]
         )
-        self._position = look.position
+        self._position = snapshot.position
         assert self._decider is not None
         return self._decider
 
     def select_destinations(self, request: Request) -> Decision:
-        """Decide on what the store knows now, and hold nothing; errors as for an engine."""
+        """Decide on what the store knows now, and hold nothing; errors as for a decider."""
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Take in what a pod manager reports by itself, and decide on it from now on.
 
-        Returns its generation. Errors as for :meth:`Store.stats`.
+        Returns its generation. Errors as for :meth:`Store.update_stats`.
         """
         name = podm_id(podm)
         generation = self._store.update_stats(name, dict(stats))
@@ -144,13 +149,13 @@ class Claimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> ClaimResult:
-        """Decide and hold what was chosen; where somebody was faster, look and decide again.
+    ) -> ClaimOutcome:
+        """Decide and hold what was chosen; where another was faster, decide again.
 
         ``content`` is what the key stands for, the request itself where it is None.
 
         Raises:
-            ClaimLost: somebody was faster every time; the message names the last who was.
+            ClaimLost: another was faster every time; the message names the last one.
             NameTaken: the key stands for another request.
         """
         content = content if content is not None else self.content(request)
@@ -159,12 +164,12 @@ class Claimer:
             try:
                 earlier = self._store.claims.find_by_key(owner, key, content) if key else None
                 if earlier is not None:
-                    return ClaimResult(earlier, None, retries)
+                    return ClaimOutcome(earlier, None, retries)
                 decision = self.decider().select_destinations(request)
                 if not decision.placed_nodes:
-                    return ClaimResult(None, decision, retries)
+                    return ClaimOutcome(None, decision, retries)
                 claim = self._hold(decision, content, owner, key, ttl_s)
-                return ClaimResult(claim, decision, retries)
+                return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
                 lost = error
@@ -189,20 +194,21 @@ class Claimer:
             ttl_s=ttl_s,
         )
 
-    def _remaining_podm(self, seen: PodmChange) -> LeanPodm:
-        """Return what is left of a podm that moved."""
-        if seen.incremental:
-            remaining = self._remaining[seen.id]
-            remaining.subtract(seen.usage)
+    def _remaining_podm(self, change: PodmChange) -> LeanPodm:
+        """Return what is left of a podm that changed."""
+        if change.incremental:
+            remaining = self._remaining[change.id]
+            remaining.subtract(change.usage)
             return remaining.podm
-        if seen.gone:
-            base = LeanPodm(id=seen.id, status="Offline", enabled=False)
+        if change.gone:
+            base = LeanPodm(id=change.id, status="Offline", enabled=False)
+        elif change.podm is None:
+            base = self._podms[change.id]
         else:
-            told = self._with_status(seen.podm) if seen.podm else None
-            base = with_declared_stocks(told, self._declared) if told else self._podms[seen.id]
-        self._podms[seen.id] = base = self._with_own_order(base)
-        self._remaining[seen.id] = PodmRemainder(base, seen.usage)
-        return self._remaining[seen.id].podm
+            base = with_declared_stocks(self._with_status(change.podm), self._declared)
+        self._podms[change.id] = base = self._with_own_order(base)
+        self._remaining[change.id] = PodmRemainder(base, change.usage)
+        return self._remaining[change.id].podm
 
     def _update_decider(self, podms: Sequence[LeanPodm]) -> None:
         if self._decider is not None:
@@ -219,16 +225,16 @@ class Claimer:
         return podm if status == podm.status else msgspec.structs.replace(podm, status=status)
 
     def _shuffle_blocks(self, podm: str) -> None:
-        """Try the blocks of a podm in an order of our own from now on."""
+        """Try the blocks of a podm in this claimer's own order from now on."""
         if podm and podm not in self._contended:
             self._contended.add(podm)
             if podm in self._remaining:
-                left = self._with_own_order(self._remaining[podm].podm)
+                remaining = self._with_own_order(self._remaining[podm].podm)
                 self._podms[podm] = self._with_own_order(self._podms[podm])
-                self._remaining[podm] = PodmRemainder(left, NO_USAGE)
+                self._remaining[podm] = PodmRemainder(remaining, NO_USAGE)
 
     def _with_own_order(self, podm: LeanPodm) -> LeanPodm:
-        """Return a podm with its blocks in our own order where others try them, too."""
+        """Return a podm with its blocks in this claimer's order where others try them, too."""
         if podm.id not in self._contended:
             return podm
         blocks = sorted(podm.blocks, key=lambda block: _salted_digest(self._salt, block.uri))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A saved plan held as it stands: its very blocks, or nothing and what moved."""
+"""PlanClaimer: claims the very blocks of a saved plan, or lists what differs from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from valence_sched.errors import ClaimLost, one_line
-from valence_sched.lifecycle.claim import ClaimResult
+from valence_sched.lifecycle.claim import ClaimOutcome
 from valence_sched.model.claim import Claim, build_claim_parts
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
@@ -18,16 +18,16 @@ from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
-MOST_NAMED = 3  # of what moved, in one line
+MOST_NAMED = 3  # changes in one line
 
 
 @dataclass
 class PlanClaimer:
-    """Claims what a plan says, once; ``statuses`` are those of who was not asked.
+    """Claims what a plan says, once; ``statuses`` are those of pod managers that were not read.
 
     ``supplies`` is what is left of stocks that only an operator declared, by pod manager and URI.
-    Whoever asks for another node in place of one of the plan gets none; it is ``lost`` where that
-    is because somebody else was faster.
+    No other node is claimed in place of one of the plan; ``claim_lost`` says whether that was asked
+    for because another claimer was faster.
     """
 
     store: Store
@@ -50,7 +50,7 @@ class PlanClaimer:
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
-        """Return what an idempotency key stands for: the plan, whoever asks."""
+        """Return what an idempotency key stands for: the plan, whatever the request."""
         return self.plan.digest
 
     def claim(
@@ -61,34 +61,34 @@ class PlanClaimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-    ) -> ClaimResult:
+    ) -> ClaimOutcome:
         """Hold what the plan says.
 
         Raises:
-            ClaimLost: something of it moved or is in use; the message names it.
+            ClaimLost: something of it has changed or is in use; the message names it.
             NameTaken: the key stands for another plan.
         """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
             self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused
-            return ClaimResult(None, None, 0)
+            return ClaimOutcome(None, None, 0)
         self._done = True
         claim = self.earlier_claim(key) or self._hold(owner or request.owner, key, ttl_s)
-        return ClaimResult(claim, None, 0)
+        return ClaimOutcome(claim, None, 0)
 
     def differences(self) -> list[Difference]:
-        """Return what is another than in the plan, as far as the store knows."""
+        """Return what has changed since the plan, as far as the store knows."""
         return list(plan_drift(self.plan, self._current_podms()))
 
     def _hold(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
         decision = self.plan.decision
-        found = self._current_podms()
-        for words in self._usage_conflicts():
-            raise ClaimLost(words)
-        if differences := list(plan_drift(self.plan, found)):
+        podms = self._current_podms()
+        for conflict in self._usage_conflicts():
+            raise ClaimLost(conflict)
+        if differences := list(plan_drift(self.plan, podms)):
             raise ClaimLost(f"the plan is out of date: {describe_differences(differences)}")
         group = decision.request.group
-        generations = {name: podm.generation for name, podm in found.items()}
+        generations = {name: podm.generation for name, podm in podms.items()}
         return self.store.claims.create(
             build_claim_parts(decision.placements, generations, self.supplies),
             owner=owner,
@@ -100,10 +100,10 @@ class PlanClaimer:
 
     def _current_podms(self) -> dict[str, FullPodm]:
         """Return the pod managers of the plan as they are now, each with its generation."""
-        found = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
+        stored = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
         return {
             name: msgspec.structs.replace(podm, status=self.statuses.get(name, podm.status))
-            for name, podm in found.items()
+            for name, podm in stored.items()
         }
 
     def _usage_conflicts(self) -> Iterator[str]:
@@ -114,17 +114,17 @@ class PlanClaimer:
             shared = {block.uri for block in basis.podm.blocks
                       if (block.status or FREE_STATUS).shareable}  # fmt: skip
             chosen = (one.chosen for one in self.plan.decision.placements)
-            mine = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
+            planned = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
             for claim in self.store.claims.list(podm=podm):
-                taken = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
-                         if uri in mine - shared]  # fmt: skip
-                if taken:
-                    yield _describe_conflict(podm, taken, claim, nodes.get(claim.id))
+                conflicts = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
+                         if uri in planned - shared]  # fmt: skip
+                if conflicts:
+                    yield _describe_conflict(podm, conflicts, claim, nodes.get(claim.id))
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
-    """Return what moved in one line, ``most`` of it by name."""
+    """Return changes in one line, ``most`` of them by name."""
     named = "; ".join(_describe_difference(one) for one in differences[:most])
     more = f"; and {len(differences) - most} more" if len(differences) > most else ""
     return f"{named}{more}"
@@ -143,8 +143,8 @@ def _describe_difference(one: Difference) -> str:
                    for name in names[:MOST_NAMED]]  # fmt: skip
     else:
         changes = [(one.change, one.before, one.after)]
-    told = ", ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in changes)
-    return one_line(f"{what}: {told}", 300)
+    values = ", ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in changes)
+    return one_line(f"{what}: {values}", 300)
 
 
 def _short(value: object) -> str:
@@ -154,9 +154,9 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _describe_conflict(podm: str, taken: list[str], claim: Claim, node: str | None) -> str:
-    others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+def _describe_conflict(podm: str, uris: list[str], claim: Claim, node: str | None) -> str:
+    others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
     whose = f" of {claim.owner}" if claim.owner else ""
     user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
-    return (f"block {taken[0]}{others} of pod manager {podm!r} is in use by {user}, "
+    return (f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}, "
             f"which is {claim.state}")  # fmt: skip

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a request: decided, claimed together, composed side by side, or all taken back.
+"""Provisioner: claims and composes all nodes of a request, or removes them again.
 
-A node that its pod manager refuses goes to the next best one. When fewer come to be than the
-request must have, those that did are taken apart again.
+A node that its pod manager refuses goes to the next best one. Where fewer nodes are composed than
+the request must have, these are decomposed again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from valence_sched.core.decision import Decision
 from valence_sched.errors import (
     ClaimLost,
     ClaimState,
@@ -29,10 +28,14 @@ from valence_sched.errors import (
 )
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
+from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision_result import DecisionResult, Detail
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.lifecycle import ProvisionResult, UnverifiedNode
 from valence_sched.model.request import Request
+from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
 
@@ -42,15 +45,9 @@ MOST_PARALLEL = 32
 
 
 @dataclass
-class ProvisionResult:
-    """What came of a request; ``decision`` is None where its key had been given before.
+class _Progress:
+    """What became of the claims of a request so far; collected into a result at the end."""
 
-    ``failures`` has a line for each node that did not come to be; it is ``lost`` when one of them
-    is somebody else's by now. ``left`` are the errors about what could neither be confirmed nor
-    taken back.
-    """
-
-    decision: Decision | None
     nodes: list[ComposedNode] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     unverified: list[Unverified] = field(default_factory=list)
@@ -58,14 +55,25 @@ class ProvisionResult:
     claim_lost: bool = False
 
     @property
-    def still_composing(self) -> list[StillComposing]:
-        """Return those of what is left that a pod manager still works on."""
-        return [error for error in self.unverified if isinstance(error, StillComposing)]
+    def node_count(self) -> int:
+        """Return how many nodes are composed, or still being composed."""
+        going_on = [error for error in self.unverified if isinstance(error, StillComposing)]
+        return len(self.nodes) + len(going_on)
+
+    def result(self, decision: DecisionResult | None) -> ProvisionResult:
+        return ProvisionResult(
+            decision=decision,
+            nodes=tuple(self.nodes),
+            failures=tuple(self.failures),
+            unverified=tuple(map(_unverified_node, self.unverified)),
+            notes=tuple(self.notes),
+            claim_lost=self.claim_lost,
+        )
 
 
 @dataclass(frozen=True)
 class Provisioner:
-    """Makes the nodes of requests; ``read`` gives a pod manager as it is, None when silent."""
+    """Makes the nodes of requests; ``read`` reads a pod manager, None where it does not answer."""
 
     store: Store
     claim_source: ClaimSource
@@ -76,68 +84,81 @@ class Provisioner:
     _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        doors: dict[str, threading.Semaphore] = defaultdict(
+        semaphores: dict[str, threading.Semaphore] = defaultdict(
             lambda: threading.Semaphore(self.parallel_per_podm)
         )
-        object.__setattr__(self, "_podm_semaphores", doors)
+        object.__setattr__(self, "_podm_semaphores", semaphores)
 
     def provision(
-        self, request: Request, *, key: str | None = None, ttl_s: float = 600.0
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        detail: Detail = "placements",
     ) -> ProvisionResult:
         """Make the nodes of a request, or as many as it must have.
 
+        ``detail`` says how much the result tells of the decision.
+
         Raises:
-            ClaimLost: somebody was faster every time; nothing is held.
-            ClaimState: the key stands for nodes that are being made.
+            ClaimLost: another claimer was faster every time; nothing is held.
+            ClaimState: the key stands for nodes that are being composed.
             NameTaken: the key stands for another request.
         """
         content = self.claim_source.content(request)
         earlier = self._earlier_nodes(request, key, content)
         if earlier:
-            return ProvisionResult(None, earlier)
-        claimed = self.claim_source.claim(request, key=key, ttl_s=ttl_s)
-        if claimed.claim is None:
-            return ProvisionResult(claimed.decision)
+            return ProvisionResult(nodes=tuple(earlier))
+        outcome = self.claim_source.claim(request, key=key, ttl_s=ttl_s)
+        progress = _Progress()
+        if outcome.claim is not None:
+            self._compose_all(progress, request, outcome.claim, content, ttl_s)
+        if outcome.decision is None:
+            return progress.result(None)
+        return progress.result(decision_result(outcome.decision, detail))
+
+    def _compose_all(
+        self, progress: _Progress, request: Request, claim: Claim, content: str, ttl_s: float
+    ) -> None:
+        """Compose the nodes of a claim side by side, and take them apart where too few came."""
         self.composer.checkpoint("taken")
-        claims = self._split(claimed.claim)
+        claims = self._split(claim)
         self.composer.checkpoint("split")
-        done = ProvisionResult(claimed.decision)
         with ThreadPoolExecutor(min(MOST_PARALLEL, len(claims))) as pool:
-            work = [
+            futures = [
                 pool.submit(self._compose_node, request, claim, content, ttl_s) for claim in claims
             ]
-        for claim, future in zip(claims, work, strict=True):
-            self._collect(done, claim, future)
-        if len(done.nodes) + len(done.still_composing) < request.required_count:
-            self._remove_nodes(done)
-        return done
+        for claim, future in zip(claims, futures, strict=True):
+            self._collect(progress, claim, future)
+        if progress.node_count < request.required_count:
+            self._remove_nodes(progress)
 
     def _collect(
         self,
-        done: ProvisionResult,
+        progress: _Progress,
         claim: Claim,
         future: Future[tuple[ComposedNode | SchedulerError, list[str]]],
     ) -> None:
-        """Put what became of one claim where it belongs; nothing that is there gets lost."""
+        """Note what became of one claim; nothing that its pod manager has gets lost."""
         try:
             node, notes = future.result()
         except Exception as error:
             what = f"{type(error).__name__}: {error} (please report this)"
-            done.unverified.append(
-                Unverified(one_line(f"claim {claim.id}: {what}; podm claim reap"))
-            )
+            text = one_line(f"claim {claim.id}: {what}; podm claim reap")
+            progress.unverified.append(Unverified(text))
             return
-        done.notes += notes
+        progress.notes += notes
         if isinstance(node, ComposedNode):
-            done.nodes.append(node)
+            progress.nodes.append(node)
         elif isinstance(node, Unverified):
-            done.unverified.append(node)
+            progress.unverified.append(node)
         else:
-            done.failures.append(str(node))
-            done.claim_lost |= isinstance(node, ClaimLost)
+            progress.failures.append(str(node))
+            progress.claim_lost |= isinstance(node, ClaimLost)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the nodes that a key stands for already; one that is only held, is made yet."""
+        """Return the nodes that a key stands for already; one that is only held is composed now."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -164,7 +185,7 @@ class Provisioner:
     def _compose_node(
         self, request: Request, claim: Claim, content: str, ttl_s: float
     ) -> tuple[ComposedNode | SchedulerError, list[str]]:
-        """Compose one claim, or what takes its place; return the node or why there is none."""
+        """Compose one claim, or one in its place; return the node or the error about it."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
         problem: SchedulerError
@@ -178,7 +199,7 @@ class Provisioner:
             except ClaimLost as error:
                 self._read_again(part.podm)
                 problem = error
-            except SchedulerError as error:  # unverified, or nothing was begun
+            except SchedulerError as error:  # unverified, or not begun
                 return error, notes
             if attempt == MOST_ATTEMPTS:
                 return problem, notes
@@ -193,7 +214,7 @@ class Provisioner:
     def _claim_another(
         self, request: Request, avoid: tuple[str, ...], key: str | None, content: str, ttl_s: float
     ) -> Claim | None:
-        """Claim one more node anywhere but there, under the key of the one that failed."""
+        """Claim one node on another pod manager, under the key of the one that failed."""
         excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
         one = msgspec.structs.replace(request, count=1, min_count=None, exclude_podms=excluded)
         with self._decision_lock:
@@ -203,22 +224,31 @@ class Provisioner:
                 return None
 
     def _read_again(self, podm: str) -> None:
-        with contextlib.suppress(SchedulerError):  # what was refused stands, read again or not
-            fresh = self.read(podm)
-            if fresh is not None:
-                self.store.remember(fresh)
+        with contextlib.suppress(SchedulerError):  # the refusal stands, read again or not
+            reading = self.read(podm)
+            if reading is not None:
+                self.store.remember(reading)
 
-    def _remove_nodes(self, done: ProvisionResult) -> None:
-        """Take apart what came to be of too little."""
-        for node in done.nodes:
+    def _remove_nodes(self, progress: _Progress) -> None:
+        """Decompose the nodes of a request that got too few."""
+        for node in progress.nodes:
             try:
                 self.composer.remove(node)
-                done.failures.append(
+                progress.failures.append(
                     f"{node.podm}: {node.uri} taken apart again: too few came to be"
                 )
             except Unverified as error:
-                done.unverified.append(error)
+                progress.unverified.append(error)
             except SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} stays, though too few came to be"
-                done.unverified.append(Unverified(one_line(f"{stays}: {error} (podm node delete)")))
-        done.nodes = []
+                progress.unverified.append(
+                    Unverified(one_line(f"{stays}: {error} (podm node delete)"))
+                )
+        progress.nodes = []
+
+
+def _unverified_node(error: Unverified) -> UnverifiedNode:
+    if not isinstance(error, StillComposing):
+        return UnverifiedNode(message=str(error))
+    return UnverifiedNode(message=str(error), still_composing=True, node=error.node,
+                          podm=error.podm, claim=error.claim)  # fmt: skip

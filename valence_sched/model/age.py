@@ -8,7 +8,7 @@ import re
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-#: What a clock of another machine may be ahead of ours.
+#: How far ahead of ours the clock of another machine may be.
 MAX_CLOCK_SKEW_S = 300.0
 
 _AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
@@ -18,25 +18,25 @@ def parse_age(text: str) -> float:
     """Parse ``90``, ``30s``, ``10m``, ``2h`` or ``1d`` into seconds.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is none of these.
     """
-    found = _AGE_PATTERN.fullmatch(text.strip())
-    if found is None:
+    match = _AGE_PATTERN.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text[:40]!r} is no age such as 30s, 10m, 2h or 1d")
-    return float(found[1]) * UNITS[found[2] or "s"]
+    return float(match[1]) * UNITS[match[2] or "s"]
 
 
 def format_age(seconds: float) -> str:
-    """Print an age in the largest unit of which there are two, as ``35s``, ``10m`` or ``3d``."""
+    """Format an age in the largest unit of which it has at least two: ``35s``, ``10m``, ``3d``."""
     unit = next((unit for unit in "dhm" if seconds >= 2 * UNITS[unit]), "s")
     return f"{int(seconds // UNITS[unit])}{unit}"
 
 
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
-    """Return how many seconds ago that was; None when nobody knows.
+    """Return how many seconds ago a timestamp was; None if it is missing or invalid.
 
-    A time without a zone is UTC. One that lies ahead of now by more than clocks differ tells
-    nothing.
+    A timestamp without a zone is UTC. One that is ahead of ``now`` by more than clocks differ is
+    invalid.
     """
     if read_at is None:
         return None

@@ -7,14 +7,18 @@ from msgspec import Struct
 
 
 class Noun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of a document; fields at their defaults are left out when it is written."""
+    """A part of a document: an unknown field is an error, a field at its default is not written."""
 
 
+#: A value that an explanation shows: what a filter needs, or what a pool has.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 
 
 def format_value(value: Value) -> str:
-    """Print a value for a person: whole numbers without a point, lists and maps in words."""
+    """Format a value for people: whole numbers without a point, lists and maps in words.
+
+    ``None`` is unknown, and an empty list is none.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -11,7 +11,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import Amount, Count, Name
 
-#: PREPARED holds parts of several pod managers that are not yet one claim; the last three ended.
+#: PREPARED holds parts on several pod managers, not yet one claim; the last three are final.
 State = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED", "RELEASED", "EXPIRED", "FAILED"
 ]
@@ -27,7 +27,7 @@ class Grant(Noun, frozen=True):
 
 
 class NodeAllocation(Noun, frozen=True, kw_only=True):
-    """What one node is to be made of."""
+    """The blocks and amounts that one node of a claim is made of."""
 
     node: Count
     pool: Name
@@ -36,10 +36,10 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 
 
 class ClaimPart(Noun, frozen=True, kw_only=True):
-    """What a claim holds of one pod manager, as of the generation that was decided on.
+    """What a claim holds of one pod manager, at the generation that the decision read.
 
-    ``supplies`` is what is left, before any claim, of stocks that the store does not know
-    because an operator declared them: amounts are never held beyond it.
+    ``supplies`` is the free amount, before any claim, of stocks that an operator declared and the
+    store does not know: claims never hold more than that.
     """
 
     podm: Name
@@ -49,23 +49,24 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
 
     @property
     def blocks(self) -> Counter[str]:
-        """Return the URIs of its blocks, each with how many nodes use it."""
+        """Return the URIs of the blocks, each with the number of nodes that use it."""
         return Counter(uri for share in self.shares for uri in share.blocks)
 
     @property
     def amounts(self) -> dict[str, float]:
-        """Return the amount of each stock by its URI."""
-        found: dict[str, float] = {}
+        """Return the total amount of each stock by its URI."""
+        total: dict[str, float] = {}
         for share in self.shares:
             for grant in share.grants:
-                found[grant.uri] = round(found.get(grant.uri, 0.0) + grant.amount, 9)
-        return found
+                total[grant.uri] = round(total.get(grant.uri, 0.0) + grant.amount, 9)
+        return total
 
 
 class Claim(Noun, frozen=True, kw_only=True):
     """A claim; times are seconds since 1970 by the clock of the database.
 
-    ``content`` stands for what was asked, so that one idempotency ``key`` cannot ask two things.
+    ``content`` is a digest of the request, so that one idempotency ``key`` cannot be used for two
+    different requests.
     """
 
     id: Name
@@ -81,12 +82,12 @@ class Claim(Noun, frozen=True, kw_only=True):
 
     @property
     def podms(self) -> tuple[str, ...]:
-        """Return the ids of its pod managers."""
+        """Return the ids of the pod managers that the claim holds parts of."""
         return tuple(part.podm for part in self.parts)
 
     @property
     def nodes(self) -> int:
-        """Return how many nodes it is for."""
+        """Return the number of nodes of the claim."""
         return sum(len(part.shares) for part in self.parts)
 
 
@@ -95,9 +96,9 @@ def build_claim_parts(
     generations: Mapping[str, int],
     supplies: Mapping[str, Mapping[str, float]] | None = None,
 ) -> tuple[ClaimPart, ...]:
-    """Return what the nodes of a decision take, a part for each pod manager, sorted by its id.
+    """Return one part per pod manager that takes nodes of a decision, sorted by its id.
 
-    ``generations`` are those of the pod managers that were decided on; ``supplies`` as of a part.
+    ``generations`` are those that the decision read; ``supplies`` as in a part, by pod manager.
     """
     shares: dict[str, list[NodeAllocation]] = {}
     for placement in placements:
@@ -109,13 +110,15 @@ def build_claim_parts(
             grants=tuple(Grant(grant.uri, grant.amount) for grant in chosen.grants),
         )
         shares.setdefault(chosen.podm, []).append(share)
-    known = supplies or {}
+    supplies_by_podm = supplies or {}
     return tuple(
         ClaimPart(
             podm=podm,
             generation=generations[podm],
             shares=tuple(shares[podm]),
-            supplies=tuple(Grant(*told) for told in sorted(known.get(podm, {}).items())),
+            supplies=tuple(
+                Grant(*supply) for supply in sorted(supplies_by_podm.get(podm, {}).items())
+            ),
         )
         for podm in sorted(shares)
     )

@@ -24,7 +24,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
     """Decode JSON as ``type_``.
 
     Raises:
-        InputError: naming ``file``, the place below ``place``, what was found and expected.
+        InputError: naming ``file``, the path below ``document_path``, what was found and expected.
     """
     try:
         return msgspec.json.decode(data, type=type_)
@@ -32,11 +32,11 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
         value = _decode_untyped(bytes(data))
         raise _input_error(str(error), value, type_, file, document_path) from None
     except msgspec.DecodeError as error:
-        where = re.search(r"byte (\d+)", str(error))
-        spot = _text_position(bytes(data), int(where[1]) if where else None, document_path)
-        found = str(error).removeprefix("JSON is malformed: ")
-        found = found.replace("Input data was truncated", "the end of the text")
-        raise InputError(file, spot, found, "JSON", "is the file whole?") from None
+        match = re.search(r"byte (\d+)", str(error))
+        position = _text_position(bytes(data), int(match[1]) if match else None, document_path)
+        problem = str(error).removeprefix("JSON is malformed: ")
+        problem = problem.replace("Input data was truncated", "the end of the text")
+        raise InputError(file, position, problem, "JSON", "is the file whole?") from None
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
@@ -64,8 +64,8 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
 def load_yaml(data: bytes, file: str) -> Any:
     """Load YAML (and so JSON) that a human wrote as plain lists and maps.
 
-    Aliases and duplicate keys are refused: the first can grow without bound, the second loses
-    what was written.
+    Aliases and duplicate keys are refused: an alias can grow without bound, a duplicate key loses
+    a value.
 
     Raises:
         InputError: the file is too large, or not such YAML.
@@ -76,10 +76,10 @@ def load_yaml(data: bytes, file: str) -> Any:
         return yaml.load(data, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        spot = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
-        said = error.problem or str(error)
-        found = re.sub(r"^(expected .*?, )?(but )?(found |got )?", "", said)
-        raise InputError(file, spot, found, "plain YAML or JSON") from None
+        position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
+        text = error.problem or str(error)
+        problem = re.sub(r"^(expected .*?, )?(but )?(found |got )?", "", text)
+        raise InputError(file, position, problem, "plain YAML or JSON") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:
@@ -118,16 +118,16 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[object] = set()
+        keys: set[object] = set()
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 problem = "a list or map as a key"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             key = key_node.value
-            if key in seen:
+            if key in keys:
                 problem = f"the key {key!r} twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -146,15 +146,15 @@ def _input_error(
         hint = suggest(enum[1], _literals_at(type_, inner))
         return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
     if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
-        found = _value_at(value, inner) if value is not None else expected[2] or "something else"
-        return InputError(file, where, found, expected[1].replace("`", ""))
+        shown = _value_at(value, inner) if value is not None else expected[2] or "something else"
+        return InputError(file, where, shown, expected[1].replace("`", ""))
     return InputError(file, where, text[0].lower() + text[1:], "a number in range")
 
 
 def _value_at(value: Any, path: str) -> str:
-    """Show the value at msgspec's ``path``, shortened."""
+    """Format the value at msgspec's ``path``, shortened."""
     for key, index in _STEP.findall(path):
-        if not key and not index:  # "[...]": one of the values, which is not said
+        if not key and not index:  # "[...]": one of the values; msgspec does not say which
             break
         try:
             value = value[key] if key else value[int(index)]
@@ -171,29 +171,29 @@ def _decode_untyped(data: bytes) -> object:
         return None
 
 
-def _walk(type_: Any, seen: set[Any]) -> None:
-    if type_ in seen:
+def _walk(type_: Any, visited: set[Any]) -> None:
+    if type_ in visited:
         return
-    seen.add(type_)
+    visited.add(type_)
     for argument in get_args(type_):
         try:
-            _walk(argument, seen)
+            _walk(argument, visited)
         except TypeError:  # an unhashable annotation holds no nouns
             continue
     origin = getattr(type_, "__origin__", type_)
     if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
         for field in msgspec.structs.fields(type_):
-            _walk(field.type, seen)
+            _walk(field.type, visited)
 
 
 def _fields_at(type_: Any, path: str) -> set[str]:
-    """Return the fields that may stand at msgspec's ``path``, none where that cannot be told."""
+    """Return the fields that are allowed at msgspec's ``path``; none where that is unknown."""
     structs = [kind for kind in _types_at(type_, path) if isinstance(kind, inspect.StructType)]
     return {field.encode_name for kind in structs for field in kind.fields}
 
 
 def _literals_at(type_: Any, path: str) -> set[str]:
-    """Return the words that may stand at msgspec's ``path``, none where that cannot be told."""
+    """Return the words that are allowed at msgspec's ``path``; none where that is unknown."""
     words = [kind for kind in _types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
     return {str(word) for kind in words for word in kind.values}
 
@@ -202,9 +202,9 @@ def _types_at(type_: Any, path: str) -> list[inspect.Type]:
     kinds = _union_members([inspect.type_info(type_)])
     for key, index in _STEP.findall(path):
         kinds = _union_members(
-            found
+            inner
             for kind in kinds
-            for found in (
+            for inner in (
                 _types_of_key(kind, key) if key else _types_of_item(kind, int(index or 0))
             )
         )
@@ -212,7 +212,7 @@ def _types_at(type_: Any, path: str) -> list[inspect.Type]:
 
 
 def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
-    return [one for kind in kinds for one in getattr(kind, "types", (kind,))]
+    return [member for kind in kinds for member in getattr(kind, "types", (kind,))]
 
 
 def _types_of_key(kind: inspect.Type, key: str) -> list[inspect.Type]:
@@ -224,26 +224,26 @@ def _types_of_key(kind: inspect.Type, key: str) -> list[inspect.Type]:
 def _types_of_item(kind: inspect.Type, number: int) -> list[inspect.Type]:
     if isinstance(kind, inspect.TupleType):
         return list(kind.item_types[number : number + 1])
-    if isinstance(kind, inspect.DictType):  # "[...]": one of the values, which is not said
+    if isinstance(kind, inspect.DictType):  # "[...]": one of the values; msgspec does not say which
         return [kind.value_type]
     return [kind.item_type] if isinstance(kind, (inspect.ListType, inspect.VarTupleType)) else []
 
 
 def _field_names(type_: Any) -> set[str]:
-    seen: set[Any] = set()
-    _walk(type_, seen)
+    visited: set[Any] = set()
+    _walk(type_, visited)
     names: set[str] = set()
-    for found in seen:
-        origin = getattr(found, "__origin__", found)
+    for type_found in visited:
+        origin = getattr(type_found, "__origin__", type_found)
         if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-            names.update(field.encode_name for field in msgspec.structs.fields(found))
+            names.update(field.encode_name for field in msgspec.structs.fields(type_found))
     return names
 
 
 def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
-    """Return where in a text an offset is; of JSON Lines, ``place`` begins with the line."""
+    """Return the line and column of an offset; in JSON Lines ``document_path`` names the line."""
     line = document_path.removesuffix(": $") if document_path.startswith("line ") else ""
     if offset is None:
         return f"{line}: {len(data)} bytes in" if line else f"{len(data)} bytes in"
-    begun, last = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)
-    return f"{line or f'line {begun + 1}'} column {offset - last}"
+    newlines, line_start = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)
+    return f"{line or f'line {newlines + 1}'} column {offset - line_start}"

@@ -20,58 +20,60 @@ from valence_sched.model.flavor_properties import (
 from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 
 GIB = 1 << 30
-DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the groups of devices with their names
+DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
 
 
-def compile_properties(properties: Properties, after: Properties | None = None) -> Alternative:
-    """Return the needs and bonds of properties.
+def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
+    """Return the needs and topology constraints of properties.
 
-    Where they come ``after`` others, the numbers of their groups go on.
+    The numbers of unnamed groups continue those of the ``preceding`` properties.
     """
-    groups = tuple(_groups(properties, after or Properties()))
+    groups = tuple(_groups(properties, preceding or Properties()))
     return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
 
 
-def _constraints(asked: Properties, groups: DeviceGroups) -> Iterator[TopologyConstraint]:
+def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[TopologyConstraint]:
     for name, group in groups:
         if group.same:
             yield TopologyConstraint("same", group.same, (name,))
         if group.apart:
             yield TopologyConstraint("apart", group.apart, (name,))
-    for bond in asked.bonds:
+    for constraint in properties.bonds:
         yield TopologyConstraint(
-            "same" if bond.same else "apart", bond.same or bond.apart or "", bond.of
+            "same" if constraint.same else "apart",
+            constraint.same or constraint.apart or "",
+            constraint.of,
         )
 
 
-def _groups(asked: Properties, after: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
-    """Yield every group with its name: its own, or where it needs one its kind and number."""
-    for kind, groups, before in (
-        ("processor", asked.cpus, after.cpus),
-        ("memory", asked.modules, after.modules),
-        ("accelerator", asked.accelerators, after.accelerators),
-        ("drive", asked.drives, after.drives),
-        ("nic", asked.nics, after.nics),
+def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
+    """Yield every group with its name: its own, else kind and number if a constraint needs one."""
+    for kind, groups, earlier in (
+        ("processor", properties.cpus, preceding.cpus),
+        ("memory", properties.modules, preceding.modules),
+        ("accelerator", properties.accelerators, preceding.accelerators),
+        ("drive", properties.drives, preceding.drives),
+        ("nic", properties.nics, preceding.nics),
     ):
-        for number, group in enumerate(groups, 1 + len(before)):
+        for number, group in enumerate(groups, 1 + len(earlier)):
             bound = group.same or group.apart
             yield group.name or (f"{kind}-{number}" if bound else ""), group
 
 
-def _needs(asked: Properties, groups: DeviceGroups) -> Iterator[Need]:
-    if asked.processor:
-        yield from _processor_needs(asked.processor)
-    if asked.memory:
-        yield _memory_need(asked.memory)
+def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
+    if properties.processor:
+        yield from _processor_needs(properties.processor)
+    if properties.memory:
+        yield _memory_need(properties.memory)
     for name, group in groups:
         yield _group_need(name, group)
-    yield from _pci_needs(asked.pci_device.type if asked.pci_device else ())
-    for stock in asked.stocks:
+    yield from _pci_needs(properties.pci_device.type if properties.pci_device else ())
+    for stock in properties.stocks:
         yield _stock_need(stock.resource, stock.amount, stock.count)
-    for resource, amount in asked.resources.items():
+    for resource, amount in properties.resources.items():
         yield _stock_need(resource, amount, 1)
-    if asked.remote_storage:
-        yield _stock_need("storage_gib", asked.remote_storage.capacity_gib, 1)
+    if properties.remote_storage:
+        yield _stock_need("storage_gib", properties.remote_storage.capacity_gib, 1)
 
 
 def _group_need(name: str, group: DeviceGroupSpec) -> Need:
@@ -96,21 +98,21 @@ def _group_need(name: str, group: DeviceGroupSpec) -> Need:
     return _device_need("nic", group.count, name, least={"speed_mbps": group.speed_mbps})
 
 
-def _processor_needs(asked: ProcessorSpec) -> Iterator[Need]:
+def _processor_needs(spec: ProcessorSpec) -> Iterator[Need]:
     tests = _tests(
-        words=asked.model,
-        equal={"architecture": asked.architecture, "instruction_set": asked.instruction_set},
-        least={"speed_mhz": asked.speed_mhz},
+        words=spec.model,
+        equal={"architecture": spec.architecture, "instruction_set": spec.instruction_set},
+        least={"speed_mhz": spec.speed_mhz},
     )
-    if asked.total_cores:
-        yield Need(kind="processor", measure="cores", amount=asked.total_cores, tests=tests)
-    if asked.sockets or not asked.total_cores:
-        yield Need(kind="processor", measure="sockets", amount=asked.sockets or 1, tests=tests)
+    if spec.total_cores:
+        yield Need(kind="processor", measure="cores", amount=spec.total_cores, tests=tests)
+    if spec.sockets or not spec.total_cores:
+        yield Need(kind="processor", measure="sockets", amount=spec.sockets or 1, tests=tests)
 
 
-def _memory_need(asked: MemorySpec) -> Need:
-    tests = _tests(equal={"type": asked.type}, least={"speed_mhz": asked.speed_mhz})
-    return Need(kind="memory", measure="capacity_mib", amount=asked.capacity_mib, tests=tests)
+def _memory_need(spec: MemorySpec) -> Need:
+    tests = _tests(equal={"type": spec.type}, least={"speed_mhz": spec.speed_mhz})
+    return Need(kind="memory", measure="capacity_mib", amount=spec.capacity_mib, tests=tests)
 
 
 def _pci_needs(types: tuple[str, ...]) -> Iterator[Need]:
@@ -143,7 +145,7 @@ def _device_need(
 def _tests(
     *, words: str | None = None, equal: dict[str, str | None], least: dict[str, int | None]
 ) -> tuple[Test, ...]:
-    found = [Test(name, "equal", text) for name, text in equal.items() if text]
-    found += [Test("model", "words", words)] if words else []
-    found += [Test(name, "at_least", bound) for name, bound in least.items() if bound]
-    return tuple(found)
+    tests = [Test(name, "equal", text) for name, text in equal.items() if text]
+    tests += [Test("model", "words", words)] if words else []
+    tests += [Test(name, "at_least", bound) for name, bound in least.items() if bound]
+    return tuple(tests)

@@ -10,19 +10,19 @@ from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.inventory import Devices, FullPodm, Name
 
-#: What is there after a write, whatever the answer to it was.
+#: What reading back finds after a write, whatever the pod manager answered to it.
 #:
-#: composed  the node is there, of all its blocks
-#: absent    no node, and nothing of ours in its blocks
-#: left      something is there that is not the node: it must be taken back
-#: unknown   it could not be read back, so anything may be there
+#: composed  the node exists, with all its blocks
+#: absent    the node does not exist, and none of its blocks is in use by this program
+#: left      a part of the node exists: it must be removed
+#: unknown   the pod manager could not be read back, so anything is possible
 NodeState = Literal["composed", "absent", "left", "unknown"]
 
 
 class CompositionRequest(Noun, frozen=True, kw_only=True):
-    """A node to make of these very blocks and amounts; ``name`` is found nowhere else.
+    """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
-    ``devices`` are those of the blocks together, for pod managers that choose blocks themselves.
+    ``devices`` are those of all blocks, for pod managers that choose the blocks themselves.
     """
 
     name: str
@@ -33,11 +33,11 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
 
 class CompositionResult(Noun, frozen=True, kw_only=True):
-    """What a pod manager has after a write.
+    """What a pod manager has after a write, as it was read back.
 
-    ``node`` is the URI of the node, ``blocks`` what it is really made of. ``reason`` says in
-    words what was refused, what is left, or why it cannot be known. It ``works`` when it will
-    change by itself.
+    ``node`` is the URI of the node, ``blocks`` are those that it really has. ``reason`` says what
+    the pod manager refused, what remains, or why the state is unknown. With ``works`` the pod
+    manager is still working on it.
     """
 
     state: NodeState
@@ -48,7 +48,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
 
 
 class ComposedNode(Noun, frozen=True, kw_only=True):
-    """A node on one pod manager; ``id`` is ours, ``uri`` the pod manager's.
+    """A node on one pod manager; this program chose the ``id``, the pod manager the ``uri``.
 
     ``created_at`` is seconds since 1970 by the clock of the database.
     """
@@ -65,25 +65,25 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     created_at: float = 0.0
 
 
-NODE_NAME_PREFIX = "vs-"  # what the names of all nodes composed here begin with
+NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
 
 
 def single_allocation(claim: Claim) -> tuple[ClaimPart, NodeAllocation]:
-    """Return the one part and share of a claim of one node."""
+    """Return the only part and node allocation of a claim of one node."""
     (part,) = claim.parts
-    (share,) = part.shares
-    return part, share
+    (allocation,) = part.shares
+    return part, allocation
 
 
 def node_allocations(claim: Claim) -> Iterator[tuple[ClaimPart, NodeAllocation]]:
-    """Yield all that a claim is to become, node by node."""
+    """Yield the parts and node allocations of a claim, node by node."""
     for part in claim.parts:
-        for share in part.shares:
-            yield part, share
+        for allocation in part.shares:
+            yield part, allocation
 
 
 def node_name(claim: Claim, allocation: NodeAllocation) -> str:
-    """Return the name of a node, by which it is found again whatever happens."""
+    """Return the name of a node, by which a later run finds it again."""
     return (
         f"{NODE_NAME_PREFIX}{claim.id}"
         if claim.nodes == 1
@@ -94,7 +94,7 @@ def node_name(claim: Claim, allocation: NodeAllocation) -> str:
 def composition_request(
     claim: Claim, allocation: NodeAllocation, podm: FullPodm | None
 ) -> CompositionRequest:
-    """Return what to make, with the devices of its blocks as they were last read."""
+    """Return the composition of one node, with the devices of its blocks as they were last read."""
     chosen = [block for block in podm.blocks if block.uri in allocation.blocks] if podm else []
     return CompositionRequest(
         name=node_name(claim, allocation),
@@ -106,14 +106,14 @@ def composition_request(
 
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:
-    """Return what a node was to be, by what is remembered of it."""
+    """Return the composition request that a stored node came from."""
     return CompositionRequest(name=node.name or node.id, pool=node.pool, blocks=node.blocks)
 
 
 def composed_node(
     claim: Claim, part: ClaimPart, allocation: NodeAllocation, result: CompositionResult
 ) -> ComposedNode:
-    """Return the node that a claim became, of the blocks that it is really made of."""
+    """Return the node that was composed for a claim, with the blocks that it really has."""
     return ComposedNode(
         id=node_name(claim, allocation),
         podm=part.podm,
@@ -127,11 +127,11 @@ def composed_node(
     )
 
 
-def _merge_devices(devices: list[Devices]) -> Devices:
+def _merge_devices(blocks: list[Devices]) -> Devices:
     return Devices(
-        processors=tuple(one for some in devices for one in some.processors),
-        accelerators=tuple(one for some in devices for one in some.accelerators),
-        memory=tuple(one for some in devices for one in some.memory),
-        drives=tuple(one for some in devices for one in some.drives),
-        nics=tuple(one for some in devices for one in some.nics),
+        processors=tuple(device for block in blocks for device in block.processors),
+        accelerators=tuple(device for block in blocks for device in block.accelerators),
+        memory=tuple(device for block in blocks for device in block.memory),
+        drives=tuple(device for block in blocks for device in block.drives),
+        nics=tuple(device for block in blocks for device in block.nics),
     )

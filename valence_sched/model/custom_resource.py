@@ -15,15 +15,16 @@ from valence_sched.model.inventory import Amount, Name, Podm, Stock
 from valence_sched.model.measures import MEASURES
 from valence_sched.model.stock import free_amount
 
-DECLARED_SCHEME = "declared:"  # how the URIs of declared stocks begin
+DECLARED_SCHEME = "declared:"  # with which the URIs of declared stocks begin
 
 
 class CustomResource(Noun, frozen=True, kw_only=True):
-    """A kind of resource: how much of it each pod manager has, or each pool of it.
+    """A resource that an operator declares, and how much of it each pod manager or pool has.
 
-    The amount is what ``podms`` says of a pod manager's id or name, else the number that its
-    ``fact`` tells, else ``total``; a pod manager of which none is told has none of it.
-    ``used_fact`` tells how much is in use already. ``min``, ``max`` and ``step`` as of a stock.
+    The amount is the entry of the pod manager's id or name in ``podms``, else the number in its
+    ``fact``, else ``total``; a pod manager without any of these has none of the resource.
+    ``used_fact`` names the fact that says how much is in use. ``min``, ``max`` and ``step`` are
+    those of a stock.
     """
 
     name: Name
@@ -38,8 +39,8 @@ class CustomResource(Noun, frozen=True, kw_only=True):
     step: Amount = 0.0
 
     def __post_init__(self) -> None:
-        # Worded as msgspec words its own, so that the refusal names the place.
-        if self.name in MEASURES:  # an expression could not tell $free.cores from the blocks'
+        # In the words of msgspec's own errors, so that the message names the path.
+        if self.name in MEASURES:  # else $free.cores would be ambiguous
             raise ValueError(f"Expected a name other than {', '.join(MEASURES)}")
         if self.total is None and self.fact is None and not self.podms:
             raise ValueError("Expected at least one of total, fact, podms")
@@ -50,7 +51,7 @@ class CustomResource(Noun, frozen=True, kw_only=True):
 
 
 class DeclaredStocks:
-    """Adds the stocks of declared resources to pod managers; ``remarks`` says what is doubtful."""
+    """Adds the stocks of declared resources to pod managers; collects ``remarks`` about doubts."""
 
     def __init__(self, resources: Sequence[CustomResource]) -> None:
         self._resources = resources
@@ -58,26 +59,26 @@ class DeclaredStocks:
         self.remarks: list[str] = []
 
     def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
-        """Return a pod manager's stocks with those declared.
+        """Return the stocks of a pod manager with the declared ones.
 
-        A resource that the pod manager tells itself stays as it tells it, and a remark says so.
-        What an earlier declaration added (its URI says so) gives way to the present one.
+        A resource that the pod manager reports itself is not changed, and a remark says so. The
+        present declaration replaces what an earlier one added, which its URI shows.
         """
         self._podm_names.update(name for name in (podm.id, podm.name) if name)
-        kept = list(podm.stocks)
+        stocks = list(podm.stocks)
         for resource in self._resources:
             uri = DECLARED_SCHEME + resource.name
-            kept = [stock for stock in kept if stock.uri.partition("#")[0] != uri]
-            if any(stock.resource == resource.name for stock in kept):
+            stocks = [stock for stock in stocks if stock.uri.partition("#")[0] != uri]
+            if any(stock.resource == resource.name for stock in stocks):
                 self._remark(
                     podm.id, f"tells {resource.name!r} itself: its declaration is not used"
                 )
             else:
-                kept += self._stocks(resource, podm)
-        return tuple(kept)
+                stocks += self._stocks(resource, podm)
+        return tuple(stocks)
 
     def unmatched_remarks(self) -> Iterator[str]:
-        """Yield a remark on each pod manager that was declared and never met."""
+        """Yield a remark on each pod manager that a declaration names and no inventory has."""
         for resource in self._resources:
             for name in resource.podms:
                 if name not in self._podm_names:
@@ -105,11 +106,11 @@ class DeclaredStocks:
         for name in (podm.id, podm.name):
             if name in resource.podms:
                 return resource.podms[name]
-        told = self._fact_amount(resource.fact, podm)
-        return resource.total if told is None else told
+        amount = self._fact_amount(resource.fact, podm)
+        return resource.total if amount is None else amount
 
     def _fact_amount(self, fact: str | None, podm: Podm[Any, Any]) -> float | None:
-        """Return a fact that is an amount, None when it is not told or is none."""
+        """Return a fact that is an amount; None if it is missing or not an amount."""
         value = podm.facts.get(fact) if fact is not None else None
         if value is None:
             return None
@@ -123,18 +124,18 @@ class DeclaredStocks:
 
 
 def with_declared_stocks(podm: Any, declared: DeclaredStocks | None) -> Any:
-    """Return a podm, however far it is decoded, with the stocks that are declared."""
+    """Return a pod manager, decoded or not, with the declared stocks."""
     if declared is None:
         return podm
     return msgspec.structs.replace(podm, stocks=declared.all_stocks(podm))
 
 
 def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
-    """Return what is left of the stocks that only their declaration tells of, by URI."""
-    declared = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
-    return {stock.uri: free_amount(stock) for stock in declared}
+    """Return the free amount of the declared stocks of a pod manager, by URI."""
+    declared_stocks = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
+    return {stock.uri: free_amount(stock) for stock in declared_stocks}
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
-    """Return resources of which the last of each name wins."""
+    """Return the resources, of each name only the last one."""
     return list({resource.name: resource for resource in resources}.values())

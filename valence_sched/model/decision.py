@@ -36,11 +36,11 @@ class GrantRef(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A pool and the very blocks and amounts that would make the node.
+    """A pool with the blocks and amounts that the node would be made of.
 
     ``score`` is 0..1, the weighted mean of ``scores``; ``cost`` is the weighted sum of
     1,000,000 × (1 - score), in thousandths of a weight, low is best; ``waste`` is what the
-    blocks hold beyond what was asked, in points.
+    blocks have beyond the request, in points.
     """
 
     podm: str
@@ -54,9 +54,9 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """One node: where it goes, and where else it could have gone at that moment.
+    """One node: the chosen candidate, and the alternates it had at that moment.
 
-    ``choice`` says which of the request's alternatives it is made by, from 1.
+    ``choice`` is the number of the request's alternative that the node is made by, from 1.
     """
 
     node: int
@@ -68,8 +68,8 @@ class Placement(Struct, frozen=True, kw_only=True):
 class Reason(Struct, frozen=True, kw_only=True):
     """Why a pool was rejected: the filter, what it needs and what it has.
 
-    ``podm_have`` is what the pod manager has in all its pools together, where that is enough:
-    a node is made in one pool, so it does not help.
+    ``podm_have`` is what the pod manager has in all its pools together, if that is enough; it
+    does not help, because a node is made in one pool.
     """
 
     filter: str
@@ -81,7 +81,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return the reason as a person reads it."""
+        """Return the reason in one line for people."""
         unit = f" {self.unit}" if self.unit else ""
         elsewhere = ""
         if self.podm_have is not None:
@@ -94,12 +94,12 @@ class Reason(Struct, frozen=True, kw_only=True):
 
 
 class PodmVerdict(Struct, frozen=True, kw_only=True):
-    """What became of one pod manager: its best pool, or why none of its pools would do.
+    """The verdict on one pod manager: its best pool, or why all its pools are rejected.
 
-    ``behind`` is how far its score lies below the chosen one's. ``pools`` counts its pools and
-    ``pools_passed`` those that passed every filter. ``fitting`` nodes of the request fit there one
-    after another; they are placed when enough fit in all. The ``reason`` of a chosen one says
-    why it took no more nodes, where fewer were placed than asked for.
+    ``behind`` is how far its score is below that of the chosen pool. ``pools`` counts its pools
+    and ``pools_passed`` those that passed every filter. ``fitting`` nodes of the request fit there
+    one after another; they are placed if enough fit in total. If fewer nodes were placed than
+    requested, the ``reason`` of a chosen pod manager says why it took no more.
     """
 
     podm: str
@@ -114,7 +114,7 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
 
 
 class FunnelStep(Struct, frozen=True, kw_only=True):
-    """One filter of the funnel: how many pools came in and how many went on."""
+    """One filter of the funnel: how many pools it was given and how many it kept."""
 
     filter: str
     came_in: int = field(name="in")
@@ -122,7 +122,7 @@ class FunnelStep(Struct, frozen=True, kw_only=True):
 
 
 class InventorySummary(Struct, frozen=True, kw_only=True):
-    """The inventory that was decided on."""
+    """The inventory that the decision was made on."""
 
     digest: str
     podms: int
@@ -132,9 +132,9 @@ class InventorySummary(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A decision with everything it rests on; the same inputs and seed give the same bytes.
+    """A decision with all its inputs; the same inputs and seed give the same bytes.
 
-    ``fitting`` nodes fit; they are ``placed`` when they are as many as the request must have.
+    ``fitting`` nodes fit; they are ``placed`` if they are as many as the request requires.
     """
 
     schema: str = SCHEMA
@@ -156,10 +156,10 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Reports(Struct, frozen=True, kw_only=True):
-    """The decisions on several requests, in order; after one that fails there are none.
+    """The decisions on several requests, in order; the first that fails is the last.
 
-    Reasons and funnels are there for requests of which not every node was placed. Where one
-    fails, those before it show how many of their nodes were ``fitting``, and none that is placed.
+    Requests of which not every node was placed have reasons and funnels. If one request fails,
+    the earlier ones show how many of their nodes were ``fitting``, and no node is placed.
     """
 
     schema: str = DECISIONS_SCHEMA

@@ -24,34 +24,34 @@ class Diagnostics:
     """Collects diagnostics in the order in which they were found."""
 
     def __init__(self) -> None:
-        self._found: list[Diagnostic] = []
+        self._diagnostics: list[Diagnostic] = []
 
     def __iter__(self) -> Iterator[Diagnostic]:
-        return iter(self._found)
+        return iter(self._diagnostics)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._diagnostics)
 
     def skip(self, text: object) -> None:
         """Note that a document was left out; ``text`` is the line or the error about it."""
-        self._found.append(Diagnostic("skipped", str(text)))
+        self._diagnostics.append(Diagnostic("skipped", str(text)))
 
     def unread(self, text: str) -> None:
         """Note that a pod manager could not be read."""
-        self._found.append(Diagnostic("unread", text))
+        self._diagnostics.append(Diagnostic("unread", text))
 
     def remark(self, text: str) -> None:
         """Note something doubtful that left nothing out."""
-        self._found.append(Diagnostic("remark", text))
+        self._diagnostics.append(Diagnostic("remark", text))
 
-    def extend(self, found: Iterable[Diagnostic]) -> None:
-        """Add what another reader found."""
-        self._found.extend(found)
+    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Add the diagnostics of another reader."""
+        self._diagnostics.extend(diagnostics)
 
     def clear(self) -> None:
         """Forget everything: in interactive mode another command follows this one."""
-        self._found.clear()
+        self._diagnostics.clear()
 
     def lines(self, *kinds: Kind) -> list[str]:
         """Return the texts of these kinds, of all without a kind, in order."""
-        return [one.text for one in self._found if not kinds or one.kind in kinds]
+        return [one.text for one in self._diagnostics if not kinds or one.kind in kinds]

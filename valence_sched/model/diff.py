@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between two inventories, or between two readings of one pod manager.
 
-When a pod manager was read, and which generation that was, is no difference. Pod managers that
-are the same to the byte are never decoded, and of the others only the blocks that are not.
+The time and the generation of a reading are no difference. Pod managers that are equal byte by
+byte are never decoded, and of the others only the blocks that differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from valence_sched.model.inventory import (
 ItemKind = Literal["podm", "pool", "block", "stock", "node"]
 ADDED, REMOVED = "came", "went"
 
-#: What is no difference of a pod manager, and what is told thing by thing.
+#: The fields of a pod manager that are not compared, and those that are compared item by item.
 _IGNORED_FIELDS = ("id", "generation", "read_at")
 _ITEM_LISTS: tuple[tuple[ItemKind, str, str], ...] = (
     ("pool", "pools", "id"),
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 
 class Difference(NamedTuple):
-    """One difference of one thing: it came or went whole, or the field ``change`` is another.
+    """One difference of one item: it was added or removed, or its field ``change`` differs.
 
-    ``was`` and ``is_`` are JSON values, None for what was not told or not there.
+    ``before`` and ``after`` are JSON values, None for a missing one.
     """
 
     podm: str
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 
 
 class PodmDocument(NamedTuple):
-    """The JSON of one pod manager, and where it stands."""
+    """The JSON of one pod manager, its file and its path in the file."""
 
     json: bytes
     file: str
@@ -66,29 +66,29 @@ class _Identity(msgspec.Struct):
 
 
 def differences(old: Iterable[PodmDocument], new: Iterable[PodmDocument]) -> Iterator[Difference]:
-    """Yield every difference: of the pod managers of ``new`` in its order, then of those gone.
+    """Yield every difference: the pod managers of ``new`` in its order, then the removed ones.
 
-    Holds the texts of ``old`` and no more than one pod manager of ``new``.
+    Keeps the texts of ``old`` and at most one pod manager of ``new`` in memory.
 
     Raises:
-        InputError: a pod manager is not what it must be, or stands twice in one inventory.
+        InputError: a pod manager is invalid, or is listed twice in one inventory.
     """
-    known = dict(_by_id(old))
+    old_by_id = dict(_by_id(old))
     for id_, text in _by_id(new):
-        was = known.pop(id_, None)
-        if was is None:
+        old_text = old_by_id.pop(id_, None)
+        if old_text is None:
             yield Difference(id_, "podm", id_, ADDED, None, _counts(_decode_podm(text)))
-        elif bytes(was.json) != bytes(text.json):
-            yield from podm_differences(_decode_podm(was), _decode_podm(text))
-    for id_, text in known.items():
+        elif bytes(old_text.json) != bytes(text.json):
+            yield from podm_differences(_decode_podm(old_text), _decode_podm(text))
+    for id_, text in old_by_id.items():
         yield Difference(id_, "podm", id_, REMOVED, _counts(_decode_podm(text)), None)
 
 
 def podm_differences(old: LeanPodm, new: LeanPodm) -> Iterator[Difference]:
-    """Yield what is another in two pictures of one pod manager."""
-    several = {field for _, field, _ in _ITEM_LISTS}
+    """Yield the differences between two readings of one pod manager."""
+    item_fields = {field for _, field, _ in _ITEM_LISTS}
     for field in old.__struct_fields__:
-        if field not in _IGNORED_FIELDS and field not in several:
+        if field not in _IGNORED_FIELDS and field not in item_fields:
             yield from _field_differences(new.id, "podm", new.id, field, old, new)
     for kind, field, key in _ITEM_LISTS:
         compare = _block_differences if kind == "block" else _item_differences
@@ -98,17 +98,17 @@ def podm_differences(old: LeanPodm, new: LeanPodm) -> Iterator[Difference]:
 
 def _by_id(texts: Iterable[PodmDocument]) -> Iterator[tuple[str, PodmDocument]]:
     decoder = msgspec.json.Decoder(_Identity)
-    seen: set[str] = set()
+    ids: set[str] = set()
     for text in texts:
         try:
             id_ = decoder.decode(text.json).id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            id_ = _decode_podm(text).id  # raises, in words
-        if id_ in seen:
+            id_ = _decode_podm(text).id  # raises an InputError that says what is wrong
+        if id_ in ids:
             raise DuplicateId(
                 text.file, f"{text.document_path}.id", f"{id_!r} again", "an id of its own"
             )
-        seen.add(id_)
+        ids.add(id_)
         yield id_, text
 
 
@@ -128,16 +128,16 @@ def _list_differences(
     new: Iterable[T],
     compare: Callable[[str, ItemKind, str, T, T], Iterable[Difference]],
 ) -> Iterator[Difference]:
-    """Yield the differences of things that are told apart by their key."""
-    known = {key(item): item for item in old}
+    """Yield the differences between two lists of items that a key identifies."""
+    old_by_key = {key(item): item for item in old}
     for item in new:
         name = key(item)
-        was = known.pop(name, None)
-        if was is None:
+        old_item = old_by_key.pop(name, None)
+        if old_item is None:
             yield Difference(podm, kind, name, ADDED, None, _to_builtins(item))
         else:
-            yield from compare(podm, kind, name, was, item)
-    for name, item in known.items():
+            yield from compare(podm, kind, name, old_item, item)
+    for name, item in old_by_key.items():
         yield Difference(podm, kind, name, REMOVED, _to_builtins(item), None)
 
 
@@ -162,10 +162,10 @@ def _block_differences(
 def _field_differences(
     podm: str, kind: ItemKind, name: str, field: str, old: Any, new: Any
 ) -> list[Difference]:
-    was, is_ = getattr(old, field), getattr(new, field)
-    if was == is_:
+    before, after = getattr(old, field), getattr(new, field)
+    if before == after:
         return []
-    return [Difference(podm, kind, name, field, _to_builtins(was), _to_builtins(is_))]
+    return [Difference(podm, kind, name, field, _to_builtins(before), _to_builtins(after))]
 
 
 def _bytes(raw: msgspec.Raw | None) -> bytes:
@@ -181,7 +181,7 @@ def _devices(block: LeanBlock) -> Devices:
 
 
 def _to_builtins(value: Any) -> Any:
-    """Return a noun as lists and maps; the parts of a block that are bytes are decoded."""
+    """Return a noun as lists and maps; the undecoded parts of a block are decoded."""
     if isinstance(value, Block):
         status, devices = _status(value), _devices(value)
         value = msgspec.structs.replace(value, status=status, devices=devices)

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers."""
+"""A decision handed to somebody else who composes: what goes out, and what came back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from valence_sched.model.decision import Placement
+from valence_sched.model.need import Alternative
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A decision to dispatch: its document as bytes, its nodes, and what each was asked to be.
+    """A decision to dispatch: its document as bytes, and its nodes.
 
-    ``properties`` are in Valence's words; ``unsaid`` is what these cannot say of what was asked,
-    None where they say it all. ``key`` signs the document; it is never printed.
+    ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
+    document; it is never printed.
     """
 
     report: bytes
     placements: tuple[Placement, ...]
     name: str
-    properties: dict[str, Any]
+    alternatives: tuple[Alternative, ...]
     key: bytes | None = field(default=None, repr=False)
     timeout_s: float = 30.0
-    unsaid: str | None = None
 
 
 class Receipt(Struct, frozen=True, kw_only=True):

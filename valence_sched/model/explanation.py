@@ -12,7 +12,7 @@ from valence_sched.model.base import Value, format_value
 
 
 class ScorePart(Struct, frozen=True, kw_only=True):
-    """What one weigher adds to a score: ``part = weight × score / sum of all weights``."""
+    """The part of a score that one weigher adds: ``weight × score / sum of all weights``."""
 
     weigher: str
     weight: float
@@ -21,7 +21,7 @@ class ScorePart(Struct, frozen=True, kw_only=True):
 
 
 class Contender(Struct, frozen=True, kw_only=True):
-    """A pool that could take the first node; its parts add up to its score, largest first."""
+    """A pool that could take the first node; its parts, largest first, add up to its score."""
 
     podm: str
     pool: str
@@ -31,7 +31,7 @@ class Contender(Struct, frozen=True, kw_only=True):
 
 
 class ScoreDifference(Struct, frozen=True, kw_only=True):
-    """By how much one weigher speaks for the chosen one, below 0 for the other."""
+    """How much one weigher prefers the chosen pool; below 0 it prefers the runner-up."""
 
     weigher: str
     difference: float
@@ -48,7 +48,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as a person reads it."""
+        """Return it in one line for people."""
         if not self.margin and not any(one.difference for one in self.differences):
             return f"{self.podm} ({self.pool}), equally good: lots decided"
         by = ", ".join(f"{one.weigher} {one.difference:+.6f}" for one in self.differences)
@@ -56,7 +56,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
-    """One thing that stands against a pool: what a filter needs and what the pool has."""
+    """One reason against a pool: what a filter needs and what the pool has."""
 
     filter: str
     label: str
@@ -66,7 +66,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as a person reads it: how much is missing where that is a number."""
+        """Return it in one line for people: of numbers, how much is missing."""
         unit = f" {self.unit}" if self.unit else ""
         if _is_number(self.need) and _is_number(self.have):
             missing = float(self.need) - float(self.have)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
 
 
 class NodeRemoval(Struct, frozen=True, kw_only=True):
-    """A node whose blocks, were they free again, would make the difference, and in which pool."""
+    """A node whose removal would free the blocks that are missing, and the pool it is in."""
 
     node: str
     uri: str
@@ -83,11 +83,11 @@ class NodeRemoval(Struct, frozen=True, kw_only=True):
 
 
 class NearMiss(Struct, frozen=True, kw_only=True):
-    """A pod manager that nearly takes the node.
+    """A pod manager that could almost take the node.
 
-    Of ``hardware``, all that stands against it depends on what is free: ``freeing`` is the node
-    that would have to go, None when giving up no single one of the ``tried`` nodes is enough.
-    Of ``word``, it would take the node but for one filter.
+    ``hardware``: every reason against it depends on what is free; ``freeing`` is the node whose
+    removal would be enough, None if no single one of the ``tried`` nodes is. ``word``: one filter
+    alone rejects it, for another reason than what is free.
     """
 
     podm: str
@@ -100,7 +100,7 @@ class NearMiss(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as a person reads it."""
+        """Return it in one line for people."""
         if self.kind == "word":
             but = " and ".join(
                 f"{lack.label}: needs {format_value(lack.need)}, has {format_value(lack.have)}"
@@ -123,11 +123,11 @@ class NearMiss(Struct, frozen=True, kw_only=True):
 
 
 class Sensitivity(Struct, frozen=True, kw_only=True):
-    """One change that changes the choice: of a weight, or of the amount of one need.
+    """A change of one weight, or of the amount of one need, that changes the choice.
 
-    ``podm`` and ``pool`` are the choice then, None when nothing fits; ``instead_of`` and
-    ``instead_of_pool`` the choice now. ``by_lot``: others are as good then. An amount of 0
-    means without that need.
+    ``podm`` and ``pool`` are the choice after the change, None if nothing fits; ``instead_of`` and
+    ``instead_of_pool`` the present choice. ``by_lot``: after the change the seed breaks a tie. An
+    amount of 0 means without that need.
     """
 
     of: Literal["weight", "need"]
@@ -143,7 +143,7 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it as a person reads it."""
+        """Return it in one line for people."""
         return f"{self._change}: {self._effect}" + (" (by lot)" if self.by_lot else "")
 
     @property
@@ -167,11 +167,11 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """What a decision's own matrices say about it, for its first node.
+    """The explanation of a decision for its first node, computed from the decision's own matrices.
 
-    Where nothing or not all was placed, ``nearest_misses`` are about the next node. ``flips``
-    come with the smallest change first, measured against what it is now; ``notes`` say what
-    was left out, and why.
+    If not every node was placed, ``nearest_misses`` are about the next node. ``flips`` are sorted
+    by the size of the change relative to the present value; ``notes`` say what was left out, and
+    why.
     """
 
     candidates: tuple[Contender, ...] = ()
@@ -181,12 +181,12 @@ class Explanation(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def lines(self, limit: int = 3) -> Iterator[str]:
-        """Yield it in sentences, of each sort at most so many."""
+        """Yield the explanation in lines for people, at most ``limit`` of each sort."""
         if self.runner_up:
             yield f"runner-up: {self.runner_up.text}"
         for sort, kind in (("nearest miss", "hardware"), ("but for a word", "word")):
-            found = [miss.text for miss in self.nearest_misses if miss.kind == kind]
-            yield from _first_lines(sort, found, limit)
+            texts = [miss.text for miss in self.nearest_misses if miss.kind == kind]
+            yield from _first_lines(sort, texts, limit)
         for sort, of in (("flips at another weight", "weight"), ("flips at another need", "need")):
             yield from _first_lines(
                 sort, [flip.text for flip in self.flips if flip.of == of], limit
@@ -194,10 +194,10 @@ class Explanation(Struct, frozen=True, kw_only=True):
         yield from (f"note: {note}" for note in self.notes)
 
 
-def _first_lines(sort: str, texts: list[str], most: int) -> Iterator[str]:
-    yield from (f"{sort}: {text}" for text in texts[:most])
-    if len(texts) > most:
-        yield f"{sort}: {len(texts) - most} more in the report"
+def _first_lines(sort: str, texts: list[str], limit: int) -> Iterator[str]:
+    yield from (f"{sort}: {text}" for text in texts[:limit])
+    if len(texts) > limit:
+        yield f"{sort}: {len(texts) - limit} more in the report"
 
 
 def _is_number(value: Value) -> bool:

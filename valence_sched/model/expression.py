@@ -2,17 +2,17 @@
 """Boolean expressions over pod managers: their syntax tree and the parser of their JSON lists.
 
 ===========================================  ==================================================
-``["and", e, …]``, ``["or", e, …]``          all of them hold, one of them holds
-``["not", e]``                               it does not hold
-``["=", a, b, …]``                           the first is each of the others
-``["!=", a, b]``                             it is not: the contrary of ``=``
-``["<", a, b]``, also ``<= > >=``            it is less, ...
-``["in", a, v, …]``                          the first is one of the others
+``["and", e, …]``, ``["or", e, …]``          all expressions hold, at least one holds
+``["not", e]``                               the expression does not hold
+``["=", a, b, …]``                           the first argument equals each of the others
+``["!=", a, b]``                             the negation of ``=``
+``["<", a, b]``, also ``<= > >=``            the first argument is less, ...
+``["in", a, v, …]``                          the first argument equals one of the others
 ===========================================  ==================================================
 
 An argument is a text, a number, true or false; a text that begins with ``$`` is a path, as in
-``$facts.year``, and ``$$`` at the front stands for the character itself. How they compare is
-told in :mod:`valence_sched.view.evaluate`.
+``$facts.year``, and ``$$`` at the front stands for the character itself.
+:mod:`valence_sched.view.evaluate` documents how values compare.
 
 The language is that of the JSON filter of Nova's zone-aware scheduler of 2011, with ``!=`` added
 and two of its mistakes left out: its ``not`` answered with a list, and its 0 was a missing value.
@@ -38,7 +38,7 @@ _BARE_WORD = re.compile(r"[^\W\d][\w./:-]*")
 
 
 class AttributePath(Noun, frozen=True):
-    """Where a value stands: ``$facts.year`` is the place ``facts`` and the name ``year``."""
+    """The path of a value: ``$facts.year`` has the root ``facts`` and the name ``year``."""
 
     root: str
     name: str = ""
@@ -59,7 +59,7 @@ class Comparison(Noun, frozen=True):
 
     @property
     def paths(self) -> Iterator[AttributePath]:
-        """Yield the paths in it, from left to right."""
+        """Yield the paths of the comparison, from left to right."""
         return (argument for argument in self.arguments if isinstance(argument, AttributePath))
 
     def __str__(self) -> str:
@@ -70,14 +70,14 @@ class Comparison(Noun, frozen=True):
 
 
 class LogicalOperation(Noun, frozen=True):
-    """``and``, ``or``, or ``not`` of the one part."""
+    """``and`` or ``or`` of several parts, or ``not`` of one."""
 
     operator: str
     parts: tuple[Comparison | LogicalOperation, ...]
 
     @property
     def paths(self) -> Iterator[AttributePath]:
-        """Yield the paths in it, from left to right."""
+        """Yield the paths of all parts, from left to right."""
         return (path for part in self.parts for path in part.paths)
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ Expression = Comparison | LogicalOperation
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """Yield the expressions that must all hold: itself, or the parts of its ``and``."""
+    """Yield the expressions that must all hold: the parts of an ``and``, else the expression."""
     if isinstance(expression, LogicalOperation) and expression.operator == "and":
         for part in expression.parts:
             yield from conjuncts(part)
@@ -105,7 +105,7 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 
 def _format_argument(argument: Argument) -> str:
-    """Print an argument for a person; a text that could be taken for something else in quotes."""
+    """Format an argument for people; a text that is ambiguous without quotes is quoted."""
     if isinstance(argument, bool):
         return "true" if argument else "false"
     if isinstance(argument, str):
@@ -141,106 +141,106 @@ def parse_expression(value: object, file: str = "where", document_path: str = "$
     """Parse an expression of lists and scalars, as JSON or YAML gives them.
 
     Raises:
-        InputError: naming the place in the expression: no list, an unknown operator or path with
-            the nearest, too few or too many arguments, too long, too deep, or no scalar.
+        InputError: not a list, an unknown operator or path (with the nearest known one), too few
+            or too many arguments, too long, too deep, or not a scalar; it names the document path.
     """
     return _Parser(file).expression(value, document_path, 1)
 
 
 class _Parser:
-    """Counts the nodes of one expression while it reads them."""
+    """Parses one expression, and counts its nodes while it does."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self._nodes_left = MAX_NODES
 
-    def expression(self, value: object, place: str, depth: int) -> Expression:
-        self._count(place)
+    def expression(self, value: object, path: str, depth: int) -> Expression:
+        self._count(path)
         if not isinstance(value, (list, tuple)):
             raise self._wrong(
-                place, _format_found(value), "a list", 'as in ["=", "$zone", "east-1"]'
+                path, _format_found(value), "a list", 'as in ["=", "$zone", "east-1"]'
             )
         if not value:
-            raise self._wrong(place, "an empty list", "an operator and what it takes")
+            raise self._wrong(path, "an empty list", "an operator and what it takes")
         if depth > MAX_DEPTH:
-            raise self._wrong(place, f"more than {MAX_DEPTH} lists one in another", "fewer")
-        operator, *rest = value
+            raise self._wrong(path, f"more than {MAX_DEPTH} lists one in another", "fewer")
+        operator, *arguments = value
         if not isinstance(operator, str):
             hint = "known: " + ", ".join(OPERATORS)
-            raise self._wrong(f"{place}[0]", _format_found(operator), "an operator", hint)
+            raise self._wrong(f"{path}[0]", _format_found(operator), "an operator", hint)
         if operator in LOGICAL_OPERATORS:
-            return self._logical_operation(operator, rest, place, depth)
+            return self._logical_operation(operator, arguments, path, depth)
         if operator in COMPARISON_OPERATORS:
-            return self._comparison(operator, rest, place)
+            return self._comparison(operator, arguments, path)
         hint = _operator_hint(operator.lower())
-        raise self._wrong(f"{place}[0]", f"no operator {_format_found(operator)}", hint=hint)
+        raise self._wrong(f"{path}[0]", f"no operator {_format_found(operator)}", hint=hint)
 
     def _logical_operation(
-        self, operator: str, rest: Sequence[Any], place: str, depth: int
+        self, operator: str, arguments: Sequence[Any], path: str, depth: int
     ) -> LogicalOperation:
-        if not rest or (operator == "not" and len(rest) > 1):
+        if not arguments or (operator == "not" and len(arguments) > 1):
             expected = "one expression" if operator == "not" else "at least one expression"
-            raise self._wrong(place, f"{operator!r} of {len(rest)}", expected)
+            raise self._wrong(path, f"{operator!r} of {len(arguments)}", expected)
         parts = (
-            self.expression(part, f"{place}[{number}]", depth + 1)
-            for number, part in enumerate(rest, 1)
+            self.expression(part, f"{path}[{number}]", depth + 1)
+            for number, part in enumerate(arguments, 1)
         )
         return LogicalOperation(operator, tuple(parts))
 
-    def _comparison(self, operator: str, rest: Sequence[Any], place: str) -> Comparison:
-        several = operator in _VARIADIC
-        if len(rest) < 2 or (len(rest) > 2 and not several):
-            expected = "two or more arguments" if several else "two arguments"
-            raise self._wrong(place, f"{operator!r} of {len(rest)}", expected)
+    def _comparison(self, operator: str, items: Sequence[Any], path: str) -> Comparison:
+        variadic = operator in _VARIADIC
+        if len(items) < 2 or (len(items) > 2 and not variadic):
+            expected = "two or more arguments" if variadic else "two arguments"
+            raise self._wrong(path, f"{operator!r} of {len(items)}", expected)
         arguments = tuple(
-            self._argument(item, f"{place}[{number}]") for number, item in enumerate(rest, 1)
+            self._argument(item, f"{path}[{number}]") for number, item in enumerate(items, 1)
         )
         if not any(isinstance(argument, AttributePath) for argument in arguments):
             raise self._wrong(
-                place, "no path", "a text that begins with $", _missing_dollar_hint(arguments)
+                path, "no path", "a text that begins with $", _missing_dollar_hint(arguments)
             )
         return Comparison(operator, arguments)
 
-    def _argument(self, item: object, place: str) -> Argument:
-        self._count(place)
+    def _argument(self, item: object, path: str) -> Argument:
+        self._count(path)
         if isinstance(item, str):
-            return self._text(item, place)
+            return self._text(item, path)
         if isinstance(item, bool):
             return item
         if isinstance(item, (int, float)):
             if abs(item) < MAX_INTEGER if isinstance(item, int) else math.isfinite(item):
                 return item
-            raise self._wrong(place, one_line(str(item)[:40]), "a finite number of 64 bits")
+            raise self._wrong(path, one_line(str(item)[:40]), "a finite number of 64 bits")
         hint = "what is not told is unknown, and no comparison with it holds"
         expected = "a text, a number, true or false"
-        raise self._wrong(place, _format_found(item), expected, hint if item is None else "")
+        raise self._wrong(path, _format_found(item), expected, hint if item is None else "")
 
-    def _text(self, text: str, place: str) -> Argument:
+    def _text(self, text: str, path: str) -> Argument:
         if len(text) > MAX_TEXT:
-            raise self._wrong(place, f"{len(text):,} characters", f"at most {MAX_TEXT:,}")
+            raise self._wrong(path, f"{len(text):,} characters", f"at most {MAX_TEXT:,}")
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-            raise self._wrong(place, "half a character", "a text that UTF-8 can hold")
+            raise self._wrong(path, "half a character", "a text that UTF-8 can hold")
         if text.startswith("$$") or not text.startswith("$"):
             return text[1:] if text.startswith("$$") else text
-        where, dot, name = text[1:].partition(".")
-        if where in NAMESPACES:
+        root, dot, name = text[1:].partition(".")
+        if root in NAMESPACES:
             if not name:
-                raise self._wrong(place, _format_found(text), f"${where}.NAME")
-            return AttributePath(where, name)
-        if where not in PLAIN_PATHS:
-            raise self._wrong(place, f"no path {_format_found(text)}", hint=_path_hint(where, dot))
+                raise self._wrong(path, _format_found(text), f"${root}.NAME")
+            return AttributePath(root, name)
+        if root not in PLAIN_PATHS:
+            raise self._wrong(path, f"no path {_format_found(text)}", hint=_path_hint(root, dot))
         if dot:
-            raise self._wrong(place, _format_found(text), f"${where}, which has nothing below it")
-        return AttributePath(where)
+            raise self._wrong(path, _format_found(text), f"${root}, which has nothing below it")
+        return AttributePath(root)
 
-    def _count(self, place: str) -> None:
+    def _count(self, path: str) -> None:
         self._nodes_left -= 1
         if self._nodes_left < 0:
             hint = "operations and arguments together"
-            raise self._wrong(place, f"more than {MAX_NODES} parts", "fewer", hint)
+            raise self._wrong(path, f"more than {MAX_NODES} parts", "fewer", hint)
 
-    def _wrong(self, place: str, found: str, expected: str = "", hint: str = "") -> InputError:
-        return InputError(self._file, place, found, expected, hint)
+    def _wrong(self, path: str, found: str, expected: str = "", hint: str = "") -> InputError:
+        return InputError(self._file, path, found, expected, hint)
 
 
 def _operator_hint(word: str) -> str:
@@ -248,16 +248,16 @@ def _operator_hint(word: str) -> str:
     return f"did you mean {meant!r}?" if meant else suggest(word, OPERATORS)
 
 
-def _path_hint(where: str, dot: str) -> str:
-    """Return the hint for a path whose first word is no place: the nearest, else a fact."""
-    hint = suggest(where, (*PLAIN_PATHS, *NAMESPACES))
-    if hint.startswith("did you mean") or dot or not where:
+def _path_hint(root: str, dot: str) -> str:
+    """Return the hint for a path with an unknown root: the nearest root, else a fact."""
+    hint = suggest(root, (*PLAIN_PATHS, *NAMESPACES))
+    if hint.startswith("did you mean") or dot or not root:
         return hint.replace("'", "'$", 1)
-    return f"a fact is $facts.{one_line(where, 40)}; {hint}"
+    return f"a fact is $facts.{one_line(root, 40)}; {hint}"
 
 
 def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
-    """Return the hint where nothing is a path but a text looks like one without its ``$``."""
+    """Return the hint for arguments without a path; a text may be one without its ``$``."""
     for text in arguments:
         if isinstance(text, str) and text.partition(".")[0] in (*PLAIN_PATHS, *NAMESPACES):
             return f"did you mean '${one_line(text, 60)}'?"
@@ -265,7 +265,7 @@ def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
 
 
 def _format_found(value: object) -> str:
-    """Show a value as JSON, shortened; what JSON cannot hold as its kind."""
+    """Format a value as shortened JSON, or as its type if JSON cannot express it."""
     if isinstance(value, (list, tuple, dict)):
         return "an object" if isinstance(value, dict) else "a list"
     try:

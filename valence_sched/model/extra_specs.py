@@ -2,20 +2,20 @@
 """Conditions on attributes of a pod manager, in the operators of Nova's extra specs.
 
 ======================================  =======================================================
-``= 3``, ``>= 3``                       the number is 3 or more; ``=`` is as old as ``>=``
+``= 3``, ``>= 3``                       the number is 3 or more; ``=`` means ``>=`` here
 ``== 3``, ``!= 3``, ``<= 3``            the number is 3, is not 3, is 3 or less
 ``s== x``, ``s!= x``                    the text is x, is not x
-``s< x``, ``s<= x``, ``s> x``, ...      the text stands before x, after x, character by character
+``s< x``, ``s<= x``, ``s> x``, ...      the text sorts before x, after x, character by character
 ``<in> x``                              x is a part of the text
 ``<all-in> x y``                        every word is a part of the text
 ``<or> x <or> y``                       the text is one of these
-``x``                                   no operator: the text is x
+``x``                                   without an operator: the text is x
 ======================================  =======================================================
 
-What holds is what Nova's ``extra_specs_ops.match`` answers. Four things differ on purpose, since
-a mistake there passes in silence or raises while a host is judged: an operator that does not
-exist is an error and no text to be equal to; so are an operator without a value, more values than
-it takes, and a value that is no number where numbers are compared.
+The answers are those of Nova's ``extra_specs_ops.match``, with four differences on purpose,
+because Nova ignores these mistakes or raises while it evaluates a host: an unknown operator is an
+error and not a text to compare with; so are an operator without a value, more values than an
+operator takes, and a value that is not a number where numbers are compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TEXT_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
 WORD_OPERATORS = ("<in>", "<all-in>", "<or>")
 OPERATORS = (*NUMBER_OPERATORS, *TEXT_OPERATORS, "<all-in>", "<or>")
 
-#: Attributes with names below them, and attributes of their own.
+#: Attributes that have names below them, and attributes that have none.
 NAMESPACES = ("facts", "capabilities")
 PLAIN_ATTRIBUTES = ("zone", "status", "driver", "id", "name")
 
@@ -65,24 +65,24 @@ class AttributeCondition(Struct, frozen=True):
     values: tuple[str, ...]
 
     def holds(self, value: object) -> bool:
-        """Return whether a value fulfils this: a number, a text, several of them, or None.
+        """Return whether a value fulfils the condition: a number, a text, several values, or None.
 
-        What is missing (None) and what is no number (NaN) fulfil nothing, ``!=`` included, and
-        text that is no number fulfils no comparison of numbers. Of several values one is
-        enough; of ``<all-in>`` each word may be a part of another one of them.
+        A missing value (None) and NaN fulfil no condition, not even ``!=``, and a text that is not
+        a number fulfils no comparison of numbers. Of several values one is enough; with
+        ``<all-in>`` each word may be a part of a different one of them.
         """
-        several = isinstance(value, (list, tuple, set, frozenset))
-        items: Iterable[object] = value if several else (value,)  # type: ignore[assignment]
-        told = [item for item in items if item is not None and item == item]
+        multiple = isinstance(value, (list, tuple, set, frozenset))
+        items: Iterable[object] = value if multiple else (value,)  # type: ignore[assignment]
+        known_items = [item for item in items if item is not None and item == item]
         if self.operator == "<all-in>":
-            texts = [as_text(item) for item in told]
+            texts = [as_text(item) for item in known_items]
             return all(any(word in text for text in texts) for word in self.values)
-        return any(map(self._holds, told))
+        return any(map(self._holds, known_items))
 
     def _holds(self, item: Any) -> bool:
         if self.operator in NUMBER_OPERATORS:
-            found, bound = as_number(item), float(self.values[0])
-            return not math.isnan(found) and NUMBER_OPERATORS[self.operator](found, bound)
+            number, bound = as_number(item), float(self.values[0])
+            return not math.isnan(number) and NUMBER_OPERATORS[self.operator](number, bound)
         if self.operator in TEXT_OPERATORS:
             return TEXT_OPERATORS[self.operator](as_text(item), self.values[0])
         return as_text(item) in self.values
@@ -92,15 +92,15 @@ def parse_condition(text: str) -> AttributeCondition:
     """Parse an operator and its values; without an operator the text itself is the value.
 
     Raises:
-        ValueError: an unknown operator, naming the nearest; no value, too many, or no number.
+        ValueError: an unknown operator (the nearest is named), no value, too many, or no number.
     """
     words = text.split()
     if not words:
         raise ValueError("an empty expression: what must the attribute be?")
     name, *values = words
     if name not in OPERATORS:
-        if found := _OPERATOR_LIKE.match(name):
-            raise ValueError(_unknown_operator(name, found[0]))
+        if match := _OPERATOR_LIKE.match(name):
+            raise ValueError(_unknown_operator(name, match[0]))
         return AttributeCondition("", (text,))
     if not values:
         raise ValueError(f"operator {name!r} without a value")
@@ -117,34 +117,34 @@ def parse_condition(text: str) -> AttributeCondition:
 
 
 def split_attribute(path: str) -> tuple[str, str]:
-    """Return where an attribute stands and its name there: ``facts.year`` is ("facts", "year").
+    """Return the namespace and the name of an attribute: ``facts.year`` is ("facts", "year").
 
-    A name alone is an attribute of its own (``zone``), else a fact.
+    A single word is a plain attribute (``zone``), else a fact.
 
     Raises:
-        ValueError: the first word names no place, naming the nearest; or the name is missing.
+        ValueError: the namespace is unknown (the nearest is named), or the name is missing.
     """
-    place, dot, name = qualify(path).partition(".")
-    if place in NAMESPACES and name:
-        return place, name
-    if place in PLAIN_ATTRIBUTES and not dot:
-        return place, ""
-    if place in NAMESPACES:
-        raise ValueError(f"{path!r} names no attribute: write {place}.NAME")
-    if place in PLAIN_ATTRIBUTES:
-        raise ValueError(one_line(f"{place!r} has no attributes below it: {path!r}"))
-    hint = suggest(place, (*NAMESPACES, *PLAIN_ATTRIBUTES))
-    raise ValueError(one_line(f"no place {place!r} for attributes in {path!r} ({hint})"))
+    namespace, dot, name = qualify(path).partition(".")
+    if namespace in NAMESPACES and name:
+        return namespace, name
+    if namespace in PLAIN_ATTRIBUTES and not dot:
+        return namespace, ""
+    if namespace in NAMESPACES:
+        raise ValueError(f"{path!r} names no attribute: write {namespace}.NAME")
+    if namespace in PLAIN_ATTRIBUTES:
+        raise ValueError(one_line(f"{namespace!r} has no attributes below it: {path!r}"))
+    hint = suggest(namespace, (*NAMESPACES, *PLAIN_ATTRIBUTES))
+    raise ValueError(one_line(f"no place {namespace!r} for attributes in {path!r} ({hint})"))
 
 
 def qualify(path: str) -> str:
-    """Return a path with its place: a name alone that is no attribute of its own is a fact."""
+    """Return a path with its namespace: a single word that is no plain attribute is a fact."""
     alone = "." not in path and path not in (*NAMESPACES, *PLAIN_ATTRIBUTES)
     return f"facts.{path}" if alone and path else path
 
 
 def condition_problem(path: str, text: str) -> str | None:
-    """Return what is wrong with a condition on an attribute, None when nothing is."""
+    """Return what is wrong with a condition on an attribute, None if it is valid."""
     try:
         split_attribute(path)
         parse_condition(text)
@@ -154,14 +154,14 @@ def condition_problem(path: str, text: str) -> str | None:
 
 
 def as_text(value: object) -> str:
-    """Return a value as people write it: whole numbers without a point."""
+    """Return a value as a text; whole numbers have no decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
     return str(value)
 
 
 def as_number(value: Any) -> float:
-    """Return a value as a number, NaN where it is none."""
+    """Return a value as a number, NaN if it is not one."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -169,11 +169,11 @@ def as_number(value: Any) -> float:
 
 
 def _or_values(words: list[str]) -> tuple[str, ...]:
-    """Return the values between ``<or>`` and ``<or>``."""
-    values, between = words[::2], words[1::2]
+    """Return the values that ``<or>`` separates."""
+    values, separators = words[::2], words[1::2]
     if "<or>" in (*values, words[-1]):
         raise ValueError("operator '<or>' without a value")
-    for word in between:
+    for word in separators:
         if word != "<or>":
             raise ValueError(one_line(f"{word!r} stands where '<or>' is expected"))
     return tuple(values)
@@ -194,6 +194,6 @@ def _unknown_operator(word: str, sign: str) -> str:
 
 
 def _similarity(sign: str, known: str) -> tuple[bool, float, bool]:
-    """Return how near an operator is to what was written; turned around is nearest."""
+    """Return how similar a known operator is to the given one; the same characters come first."""
     ratio = difflib.SequenceMatcher(None, sign, known).ratio()
     return sorted(sign) == sorted(known), ratio, known.startswith(sign)

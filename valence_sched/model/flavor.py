@@ -10,7 +10,7 @@ from msgspec import Meta
 from valence_sched.model.base import Noun
 from valence_sched.model.compile import compile_properties
 from valence_sched.model.flavor_properties import Properties, Word
-from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.request import NameRequirements
 
@@ -20,10 +20,10 @@ MAX_ALTERNATIVES = 16  # alternatives of one flavor
 class Flavor(Noun, frozen=True, kw_only=True):
     """A named request template.
 
-    ``first_of`` are alternatives, each together with ``properties``, in the order in which they
-    are tried. ``aggregates`` as a plain list are all required. ``uuid`` is what another project
-    knows it by. ``share`` is how often its nodes are asked for beside those of other flavors: the
-    mix that the weigher ``fragmentation`` leaves room for, in which 0 takes no part.
+    ``first_of`` are alternatives in the order in which they are tried, each with ``properties``
+    added. ``aggregates`` as a plain list are all required. ``uuid`` is the flavor's id in another
+    project. ``share`` is how often its nodes are requested relative to other flavors: the weigher
+    ``fragmentation`` leaves room for this mix, in which a flavor of share 0 takes no part.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -43,24 +43,21 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def capability_map(self) -> dict[str, tuple[str, ...]]:
-        """Return the capabilities as a map; ValueError when their text does not parse."""
-        if isinstance(self.capabilities, str):
-            return parse_capabilities(self.capabilities)
-        return self.capabilities
+        """Return the capabilities as a map; ValueError if their text does not parse."""
+        return capability_map(self.capabilities)
 
     @property
     def aggregate_names(self) -> NameRequirements:
-        """Return the aggregates that are required, forbidden, or of which one must be."""
-        if isinstance(self.aggregates, NameRequirements):
-            return self.aggregates
-        return NameRequirements(required=self.aggregates)
+        """Return the aggregates that are required or forbidden, or of which one is required."""
+        return NameRequirements.of(self.aggregates)
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the ways to make a node, the first that is tried at the front."""
+        """Return the alternatives to make a node, in the order in which they are tried."""
         common = compile_properties(self.properties)
         others = [
-            compile_properties(properties, after=self.properties) for properties in self.first_of
+            compile_properties(properties, preceding=self.properties)
+            for properties in self.first_of
         ]
         return tuple(
             Alternative(common.needs + other.needs, common.bonds + other.bonds) for other in others
@@ -68,5 +65,5 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Return what the first way to make a node compiles to, totals first."""
+        """Return the needs of the first alternative, totals first."""
         return self.alternatives[0].needs

@@ -2,7 +2,7 @@
 """The ``properties`` of a flavor: the devices and amounts of a node as a person writes them.
 
 A superset of the Valence flavor: ``memory``, ``processor``, ``pci_device`` and ``remote_storage``,
-numbers as strings accepted, and the devices Valence had no word for.
+with numbers accepted as strings, and the devices that Valence does not have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class ProcessorSpec(Noun, frozen=True):
-    """Cores in total, from CPUs of this model, architecture, instruction set, or speed."""
+    """Cores in total, from CPUs of this model, architecture, instruction set and speed."""
 
     total_cores: PositiveInt | None = None
     sockets: PositiveInt | None = None
@@ -37,7 +37,7 @@ class MemorySpec(Noun, frozen=True):
 
 
 class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
-    """A number of devices; their ``name`` is for bonds, ``same`` and ``apart`` are places."""
+    """A number of devices; bonds refer to their ``name``, ``same`` and ``apart`` name domains."""
 
     name: Word | None = None
     count: PositiveInt = 1
@@ -109,9 +109,9 @@ class RemoteStorage(Noun, frozen=True):
 
 
 class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
-    """Which named groups share a place (``same``) or share none (``apart``).
+    """The named groups that share a topology domain (``same``) or share none (``apart``).
 
-    ``processor`` and ``memory`` are names too.
+    ``processor`` and ``memory`` are names, too.
     """
 
     of: Annotated[tuple[Word, ...], Meta(min_length=1)]

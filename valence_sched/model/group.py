@@ -2,8 +2,8 @@
 """Groups: affinity, anti-affinity and spread rules, and the counts of placed members they need.
 
 A *domain* divides pod managers: ``podm``, ``zone``, ``location``, ``aggregate``, or the values
-of a fact, ``facts.rack``. A pod manager stands at one value of most domains, of ``aggregate``
-at each it is a member of, and of ``location`` or a fact at none when it does not tell.
+of a fact, ``facts.rack``. A pod manager has one value of most domains, as many values of
+``aggregate`` as it is a member of, and no value of ``location`` or a fact that it does not report.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Spread(Noun, frozen=True):
 
 
 class Group(Noun, frozen=True, kw_only=True):
-    """Nodes that belong together, and how they stand to each other.
+    """A group of nodes, and the rules for the placement of its members.
 
-    ``affinity``: in each of these domains all at one value; ``anti_affinity``: no two at one
-    value; the ``soft`` forms are wished for. ``at_most`` so many nodes of the group at one value
-    of a domain. The name may be left out where a flavor lends its own.
+    ``affinity``: in each of these domains all members have one value; ``anti_affinity``: no two
+    members have the same value; the ``soft`` forms are preferences. ``at_most`` so many members
+    have the same value of a domain. A group without a name has that of the flavor.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] = ""
@@ -48,19 +48,19 @@ class Group(Noun, frozen=True, kw_only=True):
 
     @property
     def hard(self) -> bool:
-        """Return whether any rule must be kept."""
-        firm = any(not rule.soft for rule in self.spread)
-        return bool(self.affinity or self.anti_affinity or self.at_most or firm)
+        """Return whether any rule is a requirement."""
+        hard_spread = any(not rule.soft for rule in self.spread)
+        return bool(self.affinity or self.anti_affinity or self.at_most or hard_spread)
 
     @property
     def soft(self) -> bool:
-        """Return whether any rule is only wished for."""
-        wished = any(rule.soft for rule in self.spread)
-        return bool(self.soft_affinity or self.soft_anti_affinity or wished)
+        """Return whether any rule is a preference."""
+        soft_spread = any(rule.soft for rule in self.spread)
+        return bool(self.soft_affinity or self.soft_anti_affinity or soft_spread)
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Return the domains that the rules mention, each once."""
+        """Return the domains of all rules, each once."""
         spread = tuple(rule.over for rule in self.spread)
         together = (*self.affinity, *self.soft_affinity)
         apart = (*self.anti_affinity, *self.soft_anti_affinity, *self.at_most)
@@ -68,11 +68,12 @@ class Group(Noun, frozen=True, kw_only=True):
 
 
 class GroupState(Noun, frozen=True, kw_only=True):
-    """What is known before a decision of where other nodes are; plugins never look it up.
+    """The counts of nodes placed earlier, as of the beginning of a decision.
 
-    ``members`` counts the nodes of the request's group by domain and value; ``owned`` those of
-    its owner by pod manager; ``open`` lists, for each domain that is spread over, the values at
-    which some pod manager passes every filter that does not depend on what is free.
+    The decision is given them, so that no plug-in looks them up. ``members`` counts the nodes of
+    the request's group by domain and value; ``owned`` those of its owner by pod manager; ``open``
+    lists, for each domain that is spread over, the values at which some pod manager passes every
+    filter that does not depend on what is free.
     """
 
     members: dict[str, dict[str, int]] = {}
@@ -83,13 +84,13 @@ class GroupState(Noun, frozen=True, kw_only=True):
         return bool(self.members or self.owned or self.open)
 
     def fewest_members(self, domain: str) -> int:
-        """Return how many nodes of the group are at the emptiest open value of a domain."""
+        """Return the smallest number of members at an open value of a domain."""
         counts = self.members.get(domain, {})
         return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)
 
 
 def check_domain(domain: str) -> None:
-    """Raise RequestError for what is no domain."""
+    """Raise RequestError if there is no such domain."""
     if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
-        known = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
-        raise RequestError(one_line(f"no domain {domain!r}: name {known}"))
+        domains = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
+        raise RequestError(one_line(f"no domain {domain!r}: name {domains}"))

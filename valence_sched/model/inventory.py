@@ -2,11 +2,12 @@
 """The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
 These nouns are the ``valence-sched/inventory`` document, version 1. They are frozen and strict:
-an unknown field is an error. ``None`` means that the pod manager did not tell, never zero.
+an unknown field is an error. ``None`` means that the pod manager did not report a value, never
+zero.
 
 ``Podm`` and ``Block`` are generic in how far their blocks are decoded: ``Podm[Devices, Status]``
 is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so that a million
-blocks of a few dozen kinds are decoded a few dozen times (``model.view.ViewBuilder``).
+blocks of a few dozen kinds are decoded a few dozen times (``view.builder.ViewBuilder``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from valence_sched.model.base import Noun
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
-WHOLE_POOL = "all"  # the pool of a podm that names none
+WHOLE_POOL = "all"  # the id of the pool of a podm that has no pools
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -95,7 +96,7 @@ class Nic(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Devices(Noun, frozen=True, kw_only=True, gc=False):
-    """All that one block hands to its node."""
+    """All devices that one block gives to its node."""
 
     processors: tuple[Processor, ...] = ()
     accelerators: tuple[Accelerator, ...] = ()
@@ -105,7 +106,7 @@ class Devices(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Status(Noun, frozen=True, kw_only=True, gc=False):
-    """How far a block is in use, in Redfish's words (``ResourceBlock.CompositionStatus``)."""
+    """The state and use of a block, in Redfish's terms (``ResourceBlock.CompositionStatus``)."""
 
     state: CompositionState = "Unused"
     reserved: bool = False
@@ -123,7 +124,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
         One statement against its use is enough: a reservation, membership of the active pool,
         a state other than Enabled, Critical health. Only a shareable block is available while
-        it is composed, and then as often as its maximum leaves.
+        it is composed, up to its maximum number of compositions.
         """
         if self.reserved or self.active or self.enabled is False or self.health == "Critical":
             return 0
@@ -137,17 +138,17 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def release_gain(self) -> int:
-        """Return how many more slots there are once a node that uses the block has let it go.
+        """Return how many more slots the block has after one node that uses it is removed.
 
-        Letting go undoes the use, nothing else: a reservation, ill health or a state that is no
-        state of use stand as they did.
+        The removal ends the use and nothing else: a reservation, bad health or a state that is not
+        a state of use remain.
         """
         if self.state not in ("Unused", "Composed", "ComposedAndAvailable"):
             return 0
-        left = max(0, self.compositions - 1)
-        state: CompositionState = "ComposedAndAvailable" if left else "Unused"
-        after = msgspec.structs.replace(self, state=state, active=False, compositions=left)
-        return max(0, after.slots - self.slots)
+        compositions = max(0, self.compositions - 1)
+        state: CompositionState = "ComposedAndAvailable" if compositions else "Unused"
+        status = msgspec.structs.replace(self, state=state, active=False, compositions=compositions)
+        return max(0, status.slots - self.slots)
 
 
 D = TypeVar("D")
@@ -155,9 +156,10 @@ S = TypeVar("S")
 
 
 class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
-    """What a podm composes whole; identified by its URI within its podm, never by Id.
+    """The unit that a podm composes; identified by its URI within its podm, never by Id.
 
-    ``places`` tells where its devices sit: ``pcie_root``, ``switch``, ``fabric``, ``chassis``.
+    ``places`` is its topology, the location of its devices: ``pcie_root``, ``switch``, ``fabric``,
+    ``chassis``.
     """
 
     uri: Name
@@ -170,7 +172,7 @@ class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
 
 
 class Limit(Noun, frozen=True, gc=False):
-    """How few and how many blocks of one type a node may be composed of."""
+    """The least and the largest number of blocks of one type in one node."""
 
     min: Count = 0
     max: Count | None = None
@@ -186,7 +188,7 @@ class Pool(Noun, frozen=True, kw_only=True):
 
 
 class Stock(Noun, frozen=True, kw_only=True):
-    """What a podm hands out by amount, each amount from one stock.
+    """A resource that a podm grants by amount; each amount comes from one stock.
 
     A grant is at least ``min``, at most ``max`` and a multiple of ``step``, all in ``unit``.
     """
@@ -204,7 +206,7 @@ class Stock(Noun, frozen=True, kw_only=True):
 
 
 class Node(Noun, frozen=True, kw_only=True):
-    """What a podm has composed: its URI, the URIs of its blocks, and for whom it is."""
+    """A composed node: its URI, the URIs of its blocks, its owner and group."""
 
     uri: Name
     name: str | None = None
@@ -214,7 +216,7 @@ class Node(Noun, frozen=True, kw_only=True):
 
 
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
-    """A pod manager as it was read. A podm that names no pools is one pool."""
+    """A pod manager as it was read. A podm without pools is one pool."""
 
     id: Name
     name: str | None = None
@@ -245,7 +247,7 @@ NO_DEVICES = Devices()
 
 
 class Inventory(Noun, frozen=True, kw_only=True):
-    """The document: pod managers as they were captured."""
+    """The inventory document: pod managers as they were captured."""
 
     schema: str
     version: str = VERSION
@@ -254,7 +256,7 @@ class Inventory(Noun, frozen=True, kw_only=True):
 
 
 class InventoryEnvelope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document with its podms undecoded, so that one bad podm does not sink the others."""
+    """The document with its podms undecoded, so that an invalid podm does not affect the others."""
 
     schema: str
     version: str = VERSION
@@ -276,18 +278,23 @@ def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
     Raises:
         ValueError: an item without ``=``, an empty key or an empty value.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    capabilities: dict[str, tuple[str, ...]] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, values = item.partition("=")
         options = tuple(value.strip() for value in values.split(";"))
         if not equals or not key.strip() or not all(options):
             raise ValueError(f"{item!r} is not key=value or key=value;value")
-        found[key.strip()] = found.get(key.strip(), ()) + options
-    return found
+        capabilities[key.strip()] = capabilities.get(key.strip(), ()) + options
+    return capabilities
+
+
+def capability_map(capabilities: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return capabilities as a map; ValueError if their text does not parse."""
+    return parse_capabilities(capabilities) if isinstance(capabilities, str) else capabilities
 
 
 def format_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
-    """Print ``{key: (values…)}`` as ``key=value;value, key=value``; the inverse of parsing."""
+    """Format ``{key: (values…)}`` as ``key=value;value, key=value``; the inverse of parsing."""
     return ", ".join(f"{key}={';'.join(values)}" for key, values in capabilities.items())
 
 

@@ -24,7 +24,7 @@ MEASURES = {
 
 
 class PodmSummary(Struct, frozen=True, kw_only=True):
-    """Free and in all, in the unit of the name; blocks are whole, never parts."""
+    """Free and total amounts of a pod manager or pool, each in the unit of its name."""
 
     blocks: tuple[int, int]
     cores: tuple[int, int]
@@ -37,5 +37,5 @@ class PodmSummary(Struct, frozen=True, kw_only=True):
 
 
 def need_for_measure(name: str) -> Need:
-    """Return the need that a name measures: one of ``MEASURES``, else the stock of that name."""
+    """Return the need of a measure: one of ``MEASURES``, else the stock of that name."""
     return MEASURES.get(name) or Need(kind="stock", measure="amount", amount=0, resource=name)

@@ -26,11 +26,11 @@ class Test(Struct, frozen=True, gc=False):
 
 
 class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One line of a request: so much of a measure, from devices that pass every test.
+    """One line of a request: an amount of a measure, from devices that pass every test.
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
-    ``count`` separate grants. ``unknown`` says what an attribute means that nobody told:
-    ``reject`` the device, or ``allow`` it. ``name`` is what bonds call the need.
+    ``count`` separate grants. ``unknown`` says what to do with a device of which a tested attribute
+    is unknown: ``reject`` or ``allow`` it. Topology constraints refer to the ``name``.
     """
 
     kind: NeedKind
@@ -44,7 +44,7 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def label(self) -> str:
-        """Return what is asked for, in an operator's words: ``GPU A100``, ``cores``."""
+        """Return the need in an operator's words: ``GPU A100``, ``cores``."""
         if self.kind == "stock":
             return self.resource
         words = [str(test.value) for test in self.tests if test.operator != "at_least"]
@@ -56,12 +56,12 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return " ".join([name, *words])
 
     def total_amount(self, headroom: float = 0.0) -> float:
-        """Return what all grants together ask for, and that share more, to a billionth."""
+        """Return the amount of all grants together plus the share ``headroom``, to a billionth."""
         return round(self.amount * (1.0 + headroom) * self.count, 9)
 
     @property
     def subject(self) -> Need:
-        """Return the need without its amount: what all needs that look at the same things share."""
+        """Return the need without its amount: equal for all needs of the same devices or stock."""
         return msgspec.structs.replace(self, amount=0, count=1, name="")
 
     @property
@@ -71,11 +71,12 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class TopologyConstraint(Noun, frozen=True):
-    """How the devices of some needs stand to each other, in a ``place`` that blocks tell.
+    """A relation between the devices of some needs in a topology domain, the ``place``.
 
-    ``same``: all devices of the named needs stand at one place. ``apart``: no device of one need
-    stands where a device of another does; of a single need, no two of its devices. ``zone`` is
-    the pool, which all blocks of a node share. Totals go by their kind: ``processor``, ``memory``.
+    ``same``: all devices of the named needs have one value of the domain. ``apart``: no device of
+    one need has the value of a device of another; of a single need, no two devices have the same
+    value. ``zone`` is the pool, which all blocks of a node share. Totals are named by their kind:
+    ``processor``, ``memory``.
     """
 
     relation: Literal["same", "apart"]
@@ -83,75 +84,81 @@ class TopologyConstraint(Noun, frozen=True):
     of: tuple[str, ...]
 
     def applies_to(self, need: Need) -> bool:
-        """Return whether the bond is about a need."""
+        """Return whether the constraint names a need."""
         return (need.name or need.kind) in self.of
 
 
 class Alternative(Noun, frozen=True):
-    """One way to make the node: its needs, and the bonds between those that have a name."""
+    """One way to make the node: its needs, and the topology constraints between named needs."""
 
     needs: tuple[Need, ...] = ()
     bonds: tuple[TopologyConstraint, ...] = ()
 
 
-MAX_CONSTRAINTS = 8  # the exact fit looks at every combination of their places
+MAX_CONSTRAINTS = 8  # the exact fit tries every combination of their domain values
 
 
 def constraints_problem(alternative: Alternative) -> str | None:
-    """Return what is wrong with the bonds of a request, None when nothing is."""
+    """Return what is wrong with the topology constraints of a request, None if they are valid."""
     if len(alternative.bonds) > MAX_CONSTRAINTS:
         return f"{len(alternative.bonds)} bonds, at most {MAX_CONSTRAINTS}: merge some"
     if not alternative.bonds:
         return None
-    named: dict[str, list[Need]] = {}
+    by_name: dict[str, list[Need]] = {}
     for need in alternative.needs:
-        named.setdefault(need.name or need.kind, []).append(need)
-    faults = (_constraint_problem(bond, named) for bond in alternative.bonds)
-    return next(filter(None, faults), None) or _contradiction(alternative.bonds, named)
+        by_name.setdefault(need.name or need.kind, []).append(need)
+    problems = (_constraint_problem(constraint, by_name) for constraint in alternative.bonds)
+    return next(filter(None, problems), None) or _contradiction(alternative.bonds, by_name)
 
 
-def _constraint_problem(bond: TopologyConstraint, named: dict[str, list[Need]]) -> str | None:
-    where = f"bond {bond.relation} {bond.place or '?'} of {', '.join(bond.of) or 'nothing'}"
-    if not bond.place or not bond.of:
+def _constraint_problem(
+    constraint: TopologyConstraint, by_name: dict[str, list[Need]]
+) -> str | None:
+    names = ", ".join(constraint.of) or "nothing"
+    where = f"bond {constraint.relation} {constraint.place or '?'} of {names}"
+    if not constraint.place or not constraint.of:
         return f"{where}: name a place, such as pcie_root, and what is to stand there"
-    bindable = [name for name, needs in named.items() if needs[0].kind != "stock"]
-    for name in bond.of:
-        if name not in named:
+    bindable = [name for name, needs in by_name.items() if needs[0].kind != "stock"]
+    for name in constraint.of:
+        if name not in by_name:
             return f"{where}: nothing asked for is named {name!r} ({suggest(name, bindable)})"
         if name not in bindable:
             return f"{where}: {name!r} is an amount, which stands nowhere: bind devices"
-        if len({need.kind for need in named[name]}) > 1:
+        if len({need.kind for need in by_name[name]}) > 1:
             return f"{where}: {name!r} names devices of several kinds: give each a name of its own"
-    if bond.relation == "apart":
-        return _apart_problem(bond, where, named[bond.of[0]])
+    if constraint.relation == "apart":
+        return _apart_problem(constraint, where, by_name[constraint.of[0]])
     return None
 
 
 def _contradiction(
-    bonds: Sequence[TopologyConstraint], named: Mapping[str, Sequence[Need]]
+    bonds: Sequence[TopologyConstraint], by_name: Mapping[str, Sequence[Need]]
 ) -> str | None:
-    """Return which bonds hold devices together and apart at one place."""
+    """Return which constraints require devices to be both together and apart in one domain."""
     for apart in bonds:
         for same in bonds:
             if (same.relation, apart.relation, apart.place) != ("same", "apart", same.place):
                 continue
-            both = [name for name in dict.fromkeys(apart.of) if name in same.of]
-            alone = len(set(apart.of)) == 1
-            if len(both) > 1 or (alone and both and _several(named[both[0]])):
-                return (f"bonds same and apart {apart.place} of {', '.join(both)}: devices cannot "
+            shared_names = [name for name in dict.fromkeys(apart.of) if name in same.of]
+            single = len(set(apart.of)) == 1
+            if len(shared_names) > 1 or (
+                single and shared_names and _several(by_name[shared_names[0]])
+            ):
+                names = ", ".join(shared_names)
+                return (f"bonds same and apart {apart.place} of {names}: devices cannot "
                         "stand at one place and each at its own: leave one out")  # fmt: skip
     return None
 
 
 def _several(needs: Sequence[Need]) -> bool:
-    """Return whether needs ask for more than one device."""
+    """Return whether the needs are for more than one device."""
     return sum(need.amount for need in needs) > 1
 
 
-def _apart_problem(bond: TopologyConstraint, where: str, first: Sequence[Need]) -> str | None:
-    several = len(set(bond.of)) > 1
-    if not several and any(need.measure != "devices" for need in first):
+def _apart_problem(constraint: TopologyConstraint, where: str, first: Sequence[Need]) -> str | None:
+    multiple = len(set(constraint.of)) > 1
+    if not multiple and any(need.measure != "devices" for need in first):
         return f"{where}: a total cannot stand apart from itself: name what it is to be apart from"
-    if bond.place == "zone" and (several or _several(first)):
+    if constraint.place == "zone" and (multiple or _several(first)):
         return f"{where}: all devices of a node stand in one zone: choose a smaller place"
     return None

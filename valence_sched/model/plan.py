@@ -23,7 +23,7 @@ VERSION = "1.0"
 
 
 class PodmBasis(Noun, frozen=True, kw_only=True):
-    """A pod manager as it was decided on, without credentials; ``digest`` is of what it has."""
+    """A pod manager as the decision read it, without credentials, with a digest of its content."""
 
     podm: FullPodm
     generation: Count
@@ -31,10 +31,10 @@ class PodmBasis(Noun, frozen=True, kw_only=True):
 
 
 class Plan(Noun, frozen=True, kw_only=True):
-    """What is to be done, on what.
+    """A decision to carry out later, and the pod managers that it was based on.
 
-    The ``decision`` names the very blocks, and has the digests of the whole inventory and of the
-    policy. ``podms`` are those that take a node. ``digest`` is of all else in the document.
+    The ``decision`` names the blocks, and has the digests of the whole inventory and of the policy.
+    ``podms`` are those that take a node. ``digest`` covers all other fields of the document.
     """
 
     schema: str
@@ -46,7 +46,7 @@ class Plan(Noun, frozen=True, kw_only=True):
 
 
 class _PlanHead(msgspec.Struct):
-    """What tells which document it is, whatever else stands in it."""
+    """The fields that identify a document; all others are ignored."""
 
     schema: str
     version: str
@@ -54,14 +54,14 @@ class _PlanHead(msgspec.Struct):
 
 
 def make_plan(decision: Report, podms: Iterable[FullPodm], decided_at: str | None = None) -> Plan:
-    """Return the plan of a decision on pod managers, of which those that take a node are kept."""
-    chosen = {placement.chosen.podm for placement in decision.placements}
-    kept = sorted((podm for podm in podms if podm.id in chosen), key=lambda podm: podm.id)
+    """Return the plan of a decision, with those of the pod managers that take a node."""
+    podm_ids = {placement.chosen.podm for placement in decision.placements}
+    chosen_podms = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
     bases = tuple(
         PodmBasis(
             podm=without_credentials(podm), generation=podm.generation, digest=podm_digest(podm)
         )
-        for podm in kept
+        for podm in chosen_podms
     )
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
@@ -69,10 +69,10 @@ def make_plan(decision: Report, podms: Iterable[FullPodm], decided_at: str | Non
 
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
-    """Parse a plan; return it with warnings about fields that are unknown and left out.
+    """Parse a plan; return it with warnings about unknown fields, which are left out.
 
     Raises:
-        InputError: it is no plan, or somebody changed it since it was made.
+        InputError: the document is not a plan, or was changed after it was made.
         NewerSchema: its major version is newer than ours.
     """
     head = decode(data, _PlanHead, file)
@@ -80,38 +80,38 @@ def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
     if head.digest != _plan_digest(data):
         raise InputError(file, "$.digest", "that of another document", "the plan as it was made",
                          "somebody changed it: make the plan again")  # fmt: skip
-    dropped: list[str] = []
-    plan = decode_known_fields(data, Plan, file, dropped)
+    unknown_fields: list[str] = []
+    plan = decode_known_fields(data, Plan, file, unknown_fields)
     return plan, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
-                  f"{', '.join(dropped)}"] if dropped else []  # fmt: skip
+                  f"{', '.join(unknown_fields)}"] if unknown_fields else []  # fmt: skip
 
 
 def plan_drift(plan: Plan, podms: Mapping[str, FullPodm]) -> Iterator[Difference]:
-    """Yield what is another by now on the pod managers of a plan; one may be gone."""
+    """Yield how the pod managers of a plan differ now; one may be missing."""
     for basis in plan.podms:
-        now = podms.get(basis.podm.id)
-        if now is None:
+        current = podms.get(basis.podm.id)
+        if current is None:
             yield Difference(basis.podm.id, "podm", basis.podm.id, REMOVED)
-        elif podm_digest(now) != basis.digest:
-            yield from podm_differences(_lean(basis.podm), _lean(without_credentials(now)))
+        elif podm_digest(current) != basis.digest:
+            yield from podm_differences(_lean(basis.podm), _lean(without_credentials(current)))
 
 
-def same_placement(one: Placement | None, other: Placement | None) -> bool:
-    """Return whether two nodes are made of the same, in the same place."""
+def same_placement(placement: Placement | None, other: Placement | None) -> bool:
+    """Return whether two placements have the same pod manager, pool, blocks and grants."""
     return (
-        one is not None
+        placement is not None
         and other is not None
-        and _placement_content(one) == _placement_content(other)
+        and _placement_content(placement) == _placement_content(other)
     )
 
 
 def without_credentials(podm: FullPodm) -> FullPodm:
-    """Return a pod manager as plans hold it: without credentials, and without where it is."""
+    """Return a pod manager as plans contain it: without credentials and without its URL."""
     return redact.redact_podm(msgspec.structs.replace(podm, url=None))
 
 
 def podm_digest(podm: FullPodm) -> str:
-    """Return a digest of what a pod manager has, whenever that was read."""
+    """Return a digest of the content of a pod manager, whatever the time of the reading."""
     content = msgspec.structs.replace(without_credentials(podm), generation=0, read_at=None)
     return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
 
@@ -128,7 +128,7 @@ def _lean(podm: FullPodm) -> LeanPodm:
 
 
 def _plan_digest(data: bytes) -> str:
-    """Return a digest of a plan's text that does not depend on spaces, nor on its own digest."""
+    """Return a digest of a plan that depends neither on white space nor on its own digest field."""
     document = msgspec.json.decode(data)
     document.pop("digest", None)
     return hashlib.blake2b(to_json(document), digest_size=16).hexdigest()

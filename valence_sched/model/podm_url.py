@@ -12,9 +12,9 @@ EndpointKey = tuple[str, str, int | None, str]
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with the URL of a pod manager, None when nothing is.
+    """Return what is wrong with the URL of a pod manager, None if it is valid.
 
-    A URL that may hold a password is not repeated.
+    A URL that may contain a password is not repeated.
     """
     if "@" in url:
         return "a URL with a user or password in it: say them with username and password"
@@ -47,19 +47,19 @@ def strip_service_root(url: str) -> str:
 
 
 def same_endpoint(url: str, other: str) -> bool:
-    """Return whether two URLs lead to one pod manager."""
+    """Return whether two URLs are of the same pod manager."""
     return endpoint_key(url) == endpoint_key(other)
 
 
 def endpoint_key(url: str) -> EndpointKey:
-    """Return what all URLs have in common that lead to one pod manager."""
+    """Return a key that is equal for all URLs of one pod manager."""
     parts: SplitResult = urlsplit(strip_service_root(url))
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, (parts.hostname or "").lower(), port, parts.path
 
 
 def is_unencrypted(url: str) -> bool:
-    """Return whether what is sent there can be read on the way: plain HTTP, not to this host."""
+    """Return whether others on the network can read the traffic: plain HTTP to another host."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):

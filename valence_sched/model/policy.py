@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from valence_sched.model.base import Noun
@@ -21,9 +22,9 @@ class FilterUse(Noun, frozen=True):
 
 
 class WeightOverrides(Noun, frozen=True):
-    """Other weights by the aggregate or the zone of a pod manager; names may be yet to come.
+    """Other weights by the aggregate or the zone of a pod manager; a name need not exist yet.
 
-    In several aggregates the smallest weight counts; an aggregate's weight goes before a zone's.
+    Of several aggregates the smallest weight applies; an aggregate's weight overrides a zone's.
     """
 
     aggregate: dict[str, Weight] = {}
@@ -43,13 +44,13 @@ class WeigherUse(Noun, frozen=True):
 
     @property
     def max_weight(self) -> float:
-        """Return the largest weight that it has anywhere."""
+        """Return the largest weight of the weigher on any pod manager."""
         others = (*self.overrides.aggregate.values(), *self.overrides.zone.values())
         return max((self.weight, *others))
 
 
 class Pick(Noun, frozen=True):
-    """Take the best, or one of the ``best_of`` best by lot, which keeps schedulers apart."""
+    """Pick the best pool, or a random one of the ``best_of`` best, so that schedulers differ."""
 
     best_of: Annotated[int, Meta(ge=1, le=1000)] = 1
 
@@ -67,7 +68,7 @@ class Policy(Noun, frozen=True, kw_only=True):
 
 
 class PolicyText(Noun, frozen=True, kw_only=True):
-    """A policy as a person writes it: a filter or weigher without options is just its name."""
+    """A policy as people write it: a filter or weigher without options is just its name."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     description: str = ""
@@ -78,15 +79,12 @@ class PolicyText(Noun, frozen=True, kw_only=True):
     unknown: Unknown = "reject"
 
     def policy(self) -> Policy:
-        """Return the policy with every name written out."""
-        return Policy(
-            name=self.name,
-            description=self.description,
-            scheduler=self.scheduler,
-            filters=tuple(FilterUse(use) if isinstance(use, str) else use for use in self.filters),
-            weighers=tuple(
-                WeigherUse(use) if isinstance(use, str) else use for use in self.weighers
-            ),
-            pick=self.pick,
-            unknown=self.unknown,
+        """Return the policy with every filter and weigher written out."""
+        fields = msgspec.structs.asdict(self)
+        fields["filters"] = tuple(
+            FilterUse(use) if isinstance(use, str) else use for use in self.filters
         )
+        fields["weighers"] = tuple(
+            WeigherUse(use) if isinstance(use, str) else use for use in self.weighers
+        )
+        return Policy(**fields)

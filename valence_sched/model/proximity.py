@@ -13,7 +13,7 @@ from valence_sched.model.request import Proximity
 
 
 class ExternalResource(Noun, frozen=True):
-    """What somebody calls a thing outside: ``volume``, ``db-1``; ``soft`` when only wished for."""
+    """An external resource by kind and name: ``volume``, ``db-1``; ``soft``: a preference."""
 
     kind: str
     name: str
@@ -21,12 +21,12 @@ class ExternalResource(Noun, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the thing in an operator's words."""
+        """Return the kind and the name, as an operator writes them."""
         return f"{self.kind} {self.name}"
 
 
 class Place(Noun, frozen=True, kw_only=True):
-    """Where a thing is, as far as somebody told: its zone, its aggregates, its facts."""
+    """The place of an external resource, as far as it is known: its zone, aggregates and facts."""
 
     zone: str | None = None
     aggregates: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Place(Noun, frozen=True, kw_only=True):
         return bool(self.zone or self.aggregates or self.facts)
 
     def for_resource(self, resource: ExternalResource) -> Proximity:
-        """Return the place as a request holds it."""
+        """Return the place of a resource as a request contains it."""
         return Proximity(
             thing=resource.text,
             zone=self.zone,
@@ -47,74 +47,74 @@ class Place(Noun, frozen=True, kw_only=True):
 
 
 class Resolver(Protocol):
-    """What a resolver makes of a source: somebody who knows where things are."""
+    """Finds the places of external resources in one source."""
 
     @property
     def where(self) -> str:
-        """Return what was looked in, for the person whose thing is not there."""
+        """Return the name of the source, for the message about an unknown resource."""
         ...
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return where a thing is; an empty place when nobody tells, None for an unknown thing.
+        """Return the place of a resource; empty if the source has none, None if it is unknown.
 
         Raises:
-            CloudError: who should know cannot be asked.
+            CloudError: the cloud cannot be asked.
         """
         ...
 
     def known(self, kind: str) -> Iterable[str]:
-        """Return the names of things of a kind that are at hand, for the hint; or none."""
+        """Return the names of resources of a kind that are at hand, for the hint; or none."""
         ...
 
     def kinds(self) -> Iterable[str]:
-        """Return the kinds of things that it knows of."""
+        """Return the kinds of resources that the source has."""
         ...
 
 
 def external_resources(
     names_by_kind: Mapping[str, str | Iterable[str]], *, soft: bool = False
 ) -> tuple[ExternalResource, ...]:
-    """Return the things that a map from kind to a name, or to a list of names, speaks of.
+    """Return the resources of a map from each kind to a name or a list of names.
 
     Raises:
         RequestError: a kind or a name is empty.
     """
-    found = [
+    resources = [
         ExternalResource(kind, name, soft)
         for kind, names in names_by_kind.items()
         for name in ([names] if isinstance(names, str) else names)
     ]
-    for thing in found:
-        if not thing.kind or not thing.name:
+    for resource in resources:
+        if not resource.kind or not resource.name:
             raise RequestError("a thing to be near needs a kind and a name, as in volume: db-1")
-    return tuple(found)
+    return tuple(resources)
 
 
 def is_known(resolvers: Sequence[Resolver], resource: ExternalResource) -> bool:
-    """Return whether any of them knows the thing, were it without its place."""
-    return any(one.find(resource.kind, resource.name) is not None for one in resolvers)
+    """Return whether any resolver knows the resource, with or without a place."""
+    return any(resolver.find(resource.kind, resource.name) is not None for resolver in resolvers)
 
 
 def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) -> Proximity:
-    """Return where a thing is, by the first who knows it.
+    """Return the place of a resource, from the first resolver that knows it.
 
     Raises:
-        UnknownName: nobody knows it; the nearest known name, or kind, is in the message.
-        RequestError: it is known, but not where it is, or nobody is there to ask.
+        UnknownName: no resolver knows it; the message has the nearest known name or kind.
+        RequestError: its place is unknown, or there is no resolver.
     """
-    for one in resolvers:
-        place = one.find(resource.kind, resource.name)
+    for resolver in resolvers:
+        place = resolver.find(resource.kind, resource.name)
         if place:
             return place.for_resource(resource)
         if place is not None:
-            raise RequestError(f"{one.where} knows {resource.text} but does not tell where it is: "
-                               "say so in a map and name it with --near-map")  # fmt: skip
+            raise RequestError(f"{resolver.where} knows {resource.text} but does not tell where it "
+                               "is: say so in a map and name it with --near-map")  # fmt: skip
     if not resolvers:
         raise RequestError(f"nobody is there to ask where {resource.text} is: "
                            "name a map with --near-map")  # fmt: skip
-    looked = ", ".join(one.where for one in resolvers)
-    kinds = {kind for one in resolvers for kind in one.kinds()}
+    sources = ", ".join(resolver.where for resolver in resolvers)
+    kinds = {kind for resolver in resolvers for kind in resolver.kinds()}
     if resource.kind not in kinds and closest(resource.kind, kinds) is not None:
-        raise UnknownName("kind of thing", resource.kind, kinds, f"looked in {looked}")
-    names = {name for one in resolvers for name in one.known(resource.kind)}
-    raise UnknownName(resource.kind, resource.name, names, f"looked in {looked}")
+        raise UnknownName("kind of thing", resource.kind, kinds, f"looked in {sources}")
+    names = {name for resolver in resolvers for name in resolver.known(resource.kind)}
+    raise UnknownName(resource.kind, resource.name, names, f"looked in {sources}")

@@ -9,13 +9,14 @@ from valence_sched.model.registration import Registration
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
-    """Where live pod managers are named, and how they are read.
+    """The sources of live pod managers, and how they are read.
 
-    ``state`` is the URL of the state, None for the usual one. ``catalogue`` is what a cloud
-    names, None when it is not asked. ``only`` are the names of those that are read, all when it
-    is empty. What is older than ``max_age_s`` is not decided on. ``liveness`` says who tells
-    whether those are alive that are not read, as ``NAME`` or ``NAME:ARGUMENT``; None where they
-    say so themselves. With ``holds`` what claims hold is taken off recorded ones, too.
+    ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers that
+    a cloud lists, None if it is not asked. ``only`` are the names of those to read, all if it is
+    empty. A reading older than ``max_age_s`` is not decided on. ``liveness`` is the plug-in that
+    decides whether pod managers that are not read are alive, as ``NAME`` or ``NAME:ARGUMENT``;
+    with None they keep their status. With ``subtract_claims`` the amounts that claims hold are
+    subtracted from recorded pod managers, too.
     """
 
     podm_files: tuple[str, ...] = ()
@@ -31,7 +32,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def selects_live(self) -> bool:
-        """Return whether somebody chose live pod managers, also beside recorded ones."""
+        """Return whether live pod managers were selected, also in addition to recorded ones."""
         return bool(self.podm_files) or self.catalogue is not None
 
 
@@ -39,10 +40,10 @@ DEFAULT_READ_OPTIONS = ReadOptions()
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What one decision is made on: the inventories and the files of a person, by name.
+    """The inputs of one decision: the inventories and the files that the caller names.
 
     ``sources`` are inventories (empty: those of the environment, else the live pod managers that
-    ``live`` names). With ``strict`` whatever could not be read is an error.
+    ``live`` names). With ``strict`` a document or pod manager that cannot be read is an error.
     """
 
     sources: tuple[str, ...] = ()
@@ -51,3 +52,6 @@ class Selection(Struct, frozen=True, kw_only=True):
     flavor_files: tuple[str, ...] = ()
     policy_files: tuple[str, ...] = ()
     live: ReadOptions = DEFAULT_READ_OPTIONS
+
+
+DEFAULT_SELECTION = Selection()

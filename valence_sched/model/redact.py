@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redaction: removes credentials from documents, texts and pod managers.
 
-What is called a credential is left out, whoever calls it so; in texts, what reads like one is
-replaced. Documents of accounts, sessions and keys are not recorded at all.
+A value whose name is that of a credential is left out; in texts, a part that looks like a
+credential is replaced. Documents of accounts, sessions and keys are not recorded at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from valence_sched.model.inventory import FullPodm
 
 REDACTION = "***"
-#: A secret that is known is looked for in texts if it has at least so many characters.
+#: A known secret is searched for in texts if it has at least so many characters.
 MIN_SECRET_LENGTH = 4
 
 _SECRET_WORDS = (
@@ -48,7 +48,7 @@ _ASSIGNMENT = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
-#: Without one of these a text holds no credential that is looked for: most texts are names.
+#: A text without one of these contains no credential that a pattern finds: most texts are names.
 _MAYBE_SECRET = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"((?:[a-z][\w+.-]*:)?//)[^\s/?#\"'<>]*@", re.IGNORECASE)
 _PAIR = re.compile(r"(?<![\w/@:.-])[^\s/@:\"']+:[^\s/@\"']+@(?=[\w\[])")
@@ -59,34 +59,36 @@ _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
 
 
 def redact(json: Any, secrets: Collection[str] = ()) -> Any:
-    """Return JSON without credentials; ``secrets`` are known ones, replaced wherever they stand.
+    """Return JSON without credentials; known ``secrets`` are replaced wherever they occur.
 
-    The input is left as it is. What is nested deeper than JSON is ever read is left out.
+    The input is not changed. Values that are nested deeper than any JSON that is read are left out.
     """
-    known = sorted((one for one in secrets if len(one) >= MIN_SECRET_LENGTH), key=len, reverse=True)
-    return _redact_json(json, tuple(known), 200)
+    longest_first = sorted(
+        (secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
+    )
+    return _redact_json(json, tuple(longest_first), 200)
 
 
-def redact_documents(found: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
+def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
     """Return recorded documents by URI without credentials and without private documents.
 
-    Links to private documents go too: they would lead nowhere.
+    Links to private documents are left out, too: their targets do not exist any more.
     """
-    gone = {path for path, json in found.items() if is_private_document(path, json)}
+    private = {path for path, json in documents.items() if is_private_document(path, json)}
     return {
-        redact_text(uri, secrets): _drop_links(redact(json, secrets), gone)
-        for uri, json in found.items()
-        if uri not in gone
+        redact_text(uri, secrets): _drop_links(redact(json, secrets), private)
+        for uri, json in documents.items()
+        if uri not in private
     }
 
 
-def redact_podm(found: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
-    """Return a pod manager without credentials: a fact that is called one is left out."""
-    return msgspec.convert(redact(msgspec.to_builtins(found), secrets), FullPodm)
+def redact_podm(podm: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
+    """Return a pod manager without credentials: a fact with the name of one is left out."""
+    return msgspec.convert(redact(msgspec.to_builtins(podm), secrets), FullPodm)
 
 
 def is_private_document(uri: str, json: Any) -> bool:
-    """Return whether a document is about accounts, sessions or keys, wherever it stands."""
+    """Return whether a document is about accounts, sessions or keys, by its URI or its type."""
     kind = json.get("@odata.type") if isinstance(json, dict) else None
     return bool(
         (uri and _PRIVATE_URI.search(unquote(uri)))
@@ -95,12 +97,12 @@ def is_private_document(uri: str, json: Any) -> bool:
 
 
 def redact_text(text: str, secrets: Collection[str] = ()) -> str:
-    """Return a text without what reads like a credential."""
+    """Return a text in which every part that looks like a credential is replaced."""
     for secret in secrets:
         if len(secret) >= MIN_SECRET_LENGTH and secret in text:
             text = text.replace(secret, REDACTION)
     if "%" in text and (plain := unquote(text)) != text and _redact_patterns(plain) != plain:
-        text = plain  # what was hidden by encoding is no URI that anybody follows
+        text = plain  # a URI with an encoded credential need not work any more
     return _redact_patterns(text)
 
 
@@ -137,31 +139,33 @@ def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
 
 @functools.lru_cache(maxsize=65_536)
 def is_secret_key(key: str) -> bool:
-    """Return whether what stands under this key is taken for a credential."""
+    """Return whether the value of this key is treated as a credential."""
     folded = _normalise_key(key.partition("@")[0])
     return folded.endswith(_SECRET_SUFFIXES) or any(word in folded for word in _SECRET_WORDS)
 
 
-def _drop_links(json: Any, gone: Collection[str]) -> Any:
-    """Return scrubbed JSON without links to what is private, or is one of ``gone``."""
+def _drop_links(json: Any, private: Collection[str]) -> Any:
+    """Return redacted JSON without links to private documents."""
     if isinstance(json, list):
-        return [_drop_links(item, gone) for item in json if not _links_to(item, gone)]
+        return [_drop_links(item, private) for item in json if not _links_to(item, private)]
     if not isinstance(json, dict):
         return json
     return {
-        key: _drop_links(value, gone) for key, value in json.items() if not _links_to(value, gone)
+        key: _drop_links(value, private)
+        for key, value in json.items()
+        if not _links_to(value, private)
     }
 
 
-def _links_to(json: Any, gone: Collection[str]) -> bool:
+def _links_to(json: Any, private: Collection[str]) -> bool:
     target = json.get("@odata.id") if isinstance(json, dict) and len(json) == 1 else None
     if not isinstance(target, str):
         return False
-    return bool(target.rstrip("/") in gone or _PRIVATE_URI.search(unquote(target)))
+    return bool(target.rstrip("/") in private or _PRIVATE_URI.search(unquote(target)))
 
 
 def _is_named_secret(json: dict[str, Any]) -> bool:
-    """Return whether an object is a pair of a name and a value, and the name is a credential's."""
+    """Return whether an object is a pair of a name and a value, with the name of a credential."""
     return any(
         isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and is_secret_key(value)
         for key, value in json.items()

@@ -1,34 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registrations: the URL, login and properties under which an operator registers a pod manager.
 
-The password is never here, only a reference to it.
+A registration never contains the password, only a reference to it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Fact, Name
 
 Auth = Literal["auto", "session", "basic"]
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 #: The driver of a pod manager whose service root tells its dialect.
 AUTO = "auto"
 
 
 class PasswordReference(Noun, frozen=True, kw_only=True):
-    """Where a password is: exactly one of an environment variable, a file, the secure file."""
+    """The source of a password: exactly one of a variable, a file and the secure file."""
 
     env: Name | None = None
     file: Name | None = None
     stored: bool = False
 
+    @property
+    def text(self) -> str:
+        """Return the source of the password as people read it."""
+        if self.env is not None:
+            return f"variable {self.env}"
+        return f"file {self.file}" if self.file is not None else "secure file"
+
+
+def is_variable(name: str) -> bool:
+    """Return whether an environment variable may have this name."""
+    return re.fullmatch(VARIABLE, name) is not None
+
 
 class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
-    ``driver`` is the name of a dialect, or ``auto``: the service root tells. The last fields are
-    what the operator says of it, and stand in the inventory beside what it says itself.
+    ``driver`` is the name of a dialect, or ``auto``: the service root decides. The operator sets
+    the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
     """
 
     name: Name

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -23,11 +25,11 @@ from valence_sched.model.words import split_words
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
-MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit looks at every subset of them
+MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of them
 
 
 class NameRequirements(Noun, frozen=True):
-    """Names that must be there, that must not, and lists of which one each must be."""
+    """Names that are required, names that are forbidden, and lists of which one is required."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
@@ -36,8 +38,13 @@ class NameRequirements(Noun, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden or self.any_of)
 
+    @classmethod
+    def of(cls, names: tuple[str, ...] | NameRequirements) -> NameRequirements:
+        """Return the requirements; plain names are all required."""
+        return names if isinstance(names, NameRequirements) else cls(required=names)
+
     def plus(self, other: NameRequirements) -> NameRequirements:
-        """Return what both ask for, each name once."""
+        """Return the requirements of both, each name once."""
         return NameRequirements(
             tuple(dict.fromkeys(self.required + other.required)),
             tuple(dict.fromkeys(self.forbidden + other.forbidden)),
@@ -57,9 +64,9 @@ class NameRequirements(Noun, frozen=True):
 
 
 class Proximity(Noun, frozen=True, kw_only=True):
-    """A thing outside, such as a volume, and where it is: what a resolver found out of it.
+    """An external resource, such as a volume, with the place that a resolver found for it.
 
-    With ``soft`` its neighbourhood is wished for, else required.
+    With ``soft`` a place near it is a preference, else a requirement.
     """
 
     thing: str
@@ -70,7 +77,7 @@ class Proximity(Noun, frozen=True, kw_only=True):
 
 
 class FlavorShare(Noun, frozen=True):
-    """How often nodes of one kind are asked for, beside the others of a mix."""
+    """The share of one flavor in a mix: how often its nodes are requested relative to others."""
 
     needs: tuple[Need, ...]
     traits: NameRequirements = NameRequirements()
@@ -78,18 +85,22 @@ class FlavorShare(Noun, frozen=True):
 
 
 class Mix(Noun, frozen=True, dict=True):
-    """What is asked for over time: the workload that a decision should leave room for."""
+    """The workload over time, as shares of flavors: a decision should leave room for it."""
 
     shares: tuple[FlavorShare, ...] = ()
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return a digest that stands for the mix."""
+        """Return a digest that identifies the mix."""
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
 
 
 class Request(Noun, frozen=True, kw_only=True, dict=True):
-    """What is asked of the scheduler, compiled to needs; plugins read it and nothing else."""
+    """A request compiled to needs; beside the View, plug-ins read it and nothing else.
+
+    ``fallbacks`` are further alternatives to make the node; ``alternates`` is how many other
+    candidates the decision shall name.
+    """
 
     schema: str = SCHEMA
     version: str = VERSION
@@ -120,7 +131,14 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def evaluation_key(self) -> bytes:
-        """Return what filters and weighers may look at, as bytes: equal bytes, equal verdicts."""
+        """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
+        values = _evaluated_values(type(self))(self)
+        mix = self.mix.digest if self.mix.shares else None
+        return msgspec.json.encode((mix, *values), order="deterministic")
+
+    @functools.cached_property
+    def identity(self) -> bytes:
+        """Return what the request asks for, as bytes: equal bytes, equal lots."""
         always = (
             self.needs,
             self.podms,
@@ -130,58 +148,89 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
             self.capabilities,
             self.traits,
         )
-        # last and only where asked: a request without keeps its identity and its lots
-        asked = {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
+        # last and only where set: a request without keeps its identity and its lots
+        names = _optional_names(type(self))
+        optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
-            asked["aggregates"] = self.aggregates
+            optional["aggregates"] = self.aggregates
         if self.mix.shares:
-            asked["mix"] = self.mix.digest
-        words = (*always, asked) if asked else always
-        return msgspec.json.encode(words, order="deterministic")
+            optional["mix"] = self.mix.digest
+        fields = (*always, optional) if optional else always
+        return msgspec.json.encode(fields, order="deterministic")
 
     @functools.cached_property
     def where_expression(self) -> Expression | None:
-        """Return what must hold of a pool, None when nothing is asked; InputError when wrong."""
+        """Return the parsed ``where``, None if it is not set; InputError if it is invalid."""
         return None if self.where is None else expression.parse_expression(self.where)
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the ways to make the node, the one that is tried first at the front."""
+        """Return the alternatives to make the node, in the order in which they are tried."""
         return (Alternative(self.needs, self.bonds), *self.fallbacks)
 
     @property
     def required_count(self) -> int:
-        """Return how many nodes must be placed for any to be."""
+        """Return how many nodes must fit for any to be placed."""
         return self.count if self.min_count is None else self.min_count
 
 
-#: Fields of a request that plugins may look at and that most requests leave empty.
-_OPTIONAL_FIELDS = (
-    "bonds", "locations", "attributes", "where", "near", "owner", "group", "company",
-)  # fmt: skip
+#: Fields on which no verdict and no score depends. Two requests that differ in any other one are
+#: evaluated each by itself, so that a field which is forgotten here costs time and nothing else.
+_NOT_EVALUATED = frozenset((
+    "id", "schema", "version", "flavor", "count", "min_count", "alternates", "seed", "policy",
+))  # fmt: skip
+_ALWAYS_IN_IDENTITY = frozenset((
+    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits", "mix",
+))  # fmt: skip
+
+
+@functools.cache
+def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...]]:
+    """Return what reads the fields of a class of requests that verdicts may depend on."""
+    excluded = _NOT_EVALUATED | {"mix"}  # a mix goes by its digest
+    return operator.attrgetter(*[n for n in kind.__struct_fields__ if n not in excluded])
+
+
+@functools.cache
+def _optional_names(kind: type[Request]) -> tuple[str, ...]:
+    """Return the fields that most requests leave empty; the lots do not depend on fallbacks."""
+    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks"}
+    return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
 def sealed(request: Request) -> Request:
-    """Check a request and give it an identity: its own, or else a digest of what it asks for.
+    """Check a request and give it an id: its own, or else a digest of its identity.
 
-    How many and how many alternates do not count: asking for more gets the same first answer.
+    ``count`` and ``alternates`` are not part of the digest: a request for more nodes gets the same
+    first answer.
 
     Raises:
-        RequestError: it asks for nothing, for too many groups, for fewer nodes than at least,
-            for and against one podm, for a location or a group without a name, for an attribute
-            or operator that does not exist, where something holds that is no expression, for
-            bonds that cannot hold, or for a model without a word in it.
+        RequestError: the request has no needs, too many groups, a ``count`` below ``min_count``,
+            a podm that is both requested and excluded, a location or a group without a name, an
+            unknown attribute or operator, an invalid expression, topology constraints that cannot
+            hold, or a model without a word in it.
     """
-    for ask in request.alternatives:
-        _check_alternative(ask)
+    for alternative in request.alternatives:
+        _check_alternative(alternative)
+    _check_requirements(request)
+    if request.id:
+        return request
+    digest = hashlib.blake2b(request.identity, digest_size=8)
+    _ = request.evaluation_key  # computed once for a request that is decided on again
+    identified = msgspec.structs.replace(request, id=digest.hexdigest())
+    identified.__dict__.update(request.__dict__)  # neither depends on the id
+    return identified
+
+
+def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
         raise RequestError(
             f"at least {request.required_count} of {request.count} nodes: ask for more nodes, or "
             "for fewer at least"
         )
-    both = sorted(set(request.podms) & set(request.exclude_podms))
-    if both:
-        raise RequestError(f"pod manager {both[0]!r} is both asked for and excluded")
+    contrary_podms = sorted(set(request.podms) & set(request.exclude_podms))
+    if contrary_podms:
+        raise RequestError(f"pod manager {contrary_podms[0]!r} is both asked for and excluded")
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
         if contrary := names.contradiction:
             raise RequestError(one_line(f"{kind} {contrary}"))
@@ -197,20 +246,14 @@ def sealed(request: Request) -> Request:
             _ = request.where_expression
         except InputError as error:
             raise RequestError(str(error)) from None
-    if request.id:
-        return request
-    digest = hashlib.blake2b(request.evaluation_key, digest_size=8)
-    named = msgspec.structs.replace(request, id=digest.hexdigest())
-    named.__dict__.update(request.__dict__)  # the question does not depend on the id
-    return named
 
 
-def _check_alternative(ask: Alternative) -> None:
-    if not ask.needs:
+def _check_alternative(alternative: Alternative) -> None:
+    if not alternative.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
-    if wrong := bonds.constraints_problem(ask):
+    if wrong := bonds.constraints_problem(alternative):
         raise RequestError(one_line(wrong))
-    tests = [test for need in ask.needs for test in need.tests if test.operator == "words"]
+    tests = [test for need in alternative.needs for test in need.tests if test.operator == "words"]
     for test in tests:
         if not split_words(str(test.value)):
             raise RequestError(
@@ -219,9 +262,9 @@ def _check_alternative(ask: Alternative) -> None:
                     "number any would do: name one, or leave it out"
                 )
             )
-    if len(ask.needs) <= MAX_DEVICE_GROUPS:
+    if len(alternative.needs) <= MAX_DEVICE_GROUPS:
         return
-    counts = Counter([need.kind for need in ask.needs if need.measure == "devices"])
+    counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
     for kind, groups in counts.items():
         if groups > MAX_DEVICE_GROUPS:
             raise RequestError(

@@ -13,17 +13,17 @@ from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import Properties
 from valence_sched.model.group import Group
-from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.inventory import capability_map
 from valence_sched.model.request import NameRequirements, Proximity, Request
 
 ExternalResourceNames = dict[str, str | tuple[str, ...]]
 
 
 class RequestSpec(Noun, frozen=True, kw_only=True):
-    """One request: a flavor by name, or ``properties`` of its own, and what it says beyond them.
+    """One request: a flavor by name or ``properties`` of its own, and further requirements.
 
-    ``near`` and ``prefer_near`` name things outside by their kind: ``{volume: 9f2c}``. With
-    ``min_count`` fewer nodes are placed, at least so many; else all ``count`` or none.
+    ``near`` and ``prefer_near`` name external resources by their kind: ``{volume: 9f2c}``. With
+    ``min_count`` fewer nodes may be placed, but at least so many; else all ``count`` or none.
     """
 
     id: Annotated[str, Meta(max_length=255)] = ""
@@ -50,29 +50,29 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        own = self.properties is not None or self.first_of
-        if (self.flavor is None) != bool(own):
+        has_properties = self.properties is not None or self.first_of
+        if (self.flavor is None) != bool(has_properties):
             raise ValueError("Expected a flavor, or else properties or first_of")
 
 
 class RequestFile(Noun, frozen=True, kw_only=True):
-    """Several requests, each decided as if the nodes of those before it had been composed."""
+    """Several requests, each decided as if the nodes of the earlier ones were composed."""
 
     requests: Annotated[tuple[RequestSpec, ...], Meta(min_length=1, max_length=10_000)]
 
 
 def inline_flavor(spec: RequestSpec) -> Flavor:
-    """Return the flavor that a request's own properties make."""
+    """Return a flavor of the request's own properties."""
     properties = spec.properties or Properties()
     return Flavor(name=spec.id or "request", properties=properties, first_of=spec.first_of)
 
 
 def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ...] = ()) -> Request:
-    """Return the request: what the flavor asks for, and what is said beyond it.
+    """Return the compiled request: the requirements of the flavor and of the spec.
 
-    Names of both must be there or must not; attributes and capabilities that are said take the
-    place of the flavor's of the same name; expressions must both hold. A group without a name
-    has that of the flavor.
+    The name requirements and the expressions of both must hold; attributes and capabilities of
+    the spec override those of the flavor with the same name. A group without a name has that of
+    the flavor.
     """
     first, *others = flavor.alternatives
     return Request(
@@ -87,9 +87,9 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
         podms=spec.podms,
         exclude_podms=spec.exclude_podms,
         zone=spec.zone or flavor.zone,
-        aggregates=flavor.aggregate_names.plus(_names(spec.aggregates)),
+        aggregates=flavor.aggregate_names.plus(NameRequirements.of(spec.aggregates)),
         locations=spec.locations or flavor.locations,
-        capabilities=flavor.capability_map | _capabilities(spec.capabilities),
+        capabilities=flavor.capability_map | capability_map(spec.capabilities),
         attributes=_attributes(flavor.attributes, spec.attributes),
         traits=flavor.traits.plus(spec.traits),
         where=_conjunction(flavor.where, spec.where),
@@ -101,27 +101,19 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
     )
 
 
-def _group(asked: Group | None, flavor: str) -> Group | None:
-    if asked is None or asked.name:
-        return asked
-    return msgspec.structs.replace(asked, name=flavor)
+def _group(group: Group | None, flavor: str) -> Group | None:
+    if group is None or group.name:
+        return group
+    return msgspec.structs.replace(group, name=flavor)
 
 
-def _names(told: tuple[str, ...] | NameRequirements) -> NameRequirements:
-    return told if isinstance(told, NameRequirements) else NameRequirements(required=told)
-
-
-def _capabilities(told: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return parse_capabilities(told) if isinstance(told, str) else told
-
-
-def _attributes(flavor: dict[str, str], said: dict[str, str]) -> dict[str, str]:
-    full = {extra_specs.qualify(name): text for name, text in said.items()}
+def _attributes(flavor: dict[str, str], requested: dict[str, str]) -> dict[str, str]:
+    qualified = {extra_specs.qualify(name): text for name, text in requested.items()}
     return {
-        name: text for name, text in flavor.items() if extra_specs.qualify(name) not in full
-    } | full
+        name: text for name, text in flavor.items() if extra_specs.qualify(name) not in qualified
+    } | qualified
 
 
-def _conjunction(flavor: Any, said: Any) -> Any:
-    found = [expression for expression in (flavor, said) if expression is not None]
-    return ["and", *found] if len(found) == 2 else next(iter(found), None)
+def _conjunction(flavor: Any, requested: Any) -> Any:
+    expressions = [expression for expression in (flavor, requested) if expression is not None]
+    return ["and", *expressions] if len(expressions) == 2 else next(iter(expressions), None)

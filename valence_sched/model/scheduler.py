@@ -1,44 +1,216 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler protocol: the verbs every scheduler offers, local or remote."""
+"""The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
-
-from valence_sched.model.decision import Candidate
+from valence_sched.errors import SchedulerError
+from valence_sched.model.claim import Claim
+from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision_result import (
+    DecisionResult,
+    DecisionResults,
+    Detail,
+    FitCounts,
+    Ranking,
+)
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    NodeStatus,
+    PlanRefresh,
+    PlanResult,
+    Preview,
+    ProvisionResult,
+    ReconcileResult,
+)
+from valence_sched.model.plan import Plan
+from valence_sched.model.plugin import PluginKind, PluginList
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 
-
-class Ranking(Struct, frozen=True, kw_only=True):
-    """Candidates best first, and the parts of the scheduler that did not answer."""
-
-    candidates: tuple[Candidate, ...]
-    missing: tuple[str, ...] = ()
+TTL_S = 600.0  # how long a claim is held
+WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
+KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten
 
 
 class Ranker(Protocol):
-    """Whatever can rank the pools it knows for a request."""
+    """Ranks the pools it knows for a request."""
 
     def rank(self, request: Request, limit: int) -> Ranking:
-        """Return at most ``limit`` candidates, best first."""
+        """Return at most ``limit`` candidates, best first; errors as for a decision."""
 
 
 class Scheduler(Ranker, Protocol):
-    """Whatever can decide where a node is made."""
+    """Decides where nodes are made, holds what was decided, and has it composed.
 
-    def select_destinations(self, request: Request) -> Any:
-        """Return the decision for a request: chosen, alternates, and the reasons."""
+    Every verb raises errors of :mod:`valence_sched.errors`; those named here are its own. What
+    may be read first, such as an inventory, may fail in its own way. An iterator that a verb
+    returns does its work while the caller goes through it.
+    """
+
+    def select_destinations(
+        self, request: Request, *, detail: Detail = "placements"
+    ) -> DecisionResult:
+        """Choose pool and blocks for every node of a request.
+
+        Returns a decision even when nothing fits: the reasons are in it, as many as ``detail``
+        asks for.
+
+        Raises:
+            RequestError: the request asks for nothing, contradicts itself, or states a wish
+                that its policy does not read.
+            UnknownName: no such policy or pod manager, or a misspelt name of an amount.
+        """
+
+    def select_all(
+        self, requests: Sequence[Request], *, detail: Detail = "placements"
+    ) -> DecisionResults:
+        """Choose for several requests, each as if the nodes of those before it were composed.
+
+        All or nothing: a request for which fewer nodes fit than it must have fails them all.
+        Errors as for one request.
+        """
+
+    def count_fits(self, request: Request, most: int) -> FitCounts:
+        """Count how many more nodes of a request fit, at most ``most`` on each pod manager."""
+
+    def decision(self, decision_id: str) -> Report | Reports:
+        """Return the report of a decision that the scheduler keeps; UnknownName for any other."""
+
+    def policies(self) -> Sequence[Policy]:
+        """Return the policies that a request may name."""
+
+    def flavors(self) -> Sequence[Flavor]:
+        """Return the flavors that a request may name."""
+
+    def plugins(self, kind: PluginKind) -> PluginList:
+        """Return the installed filters or weighers, which policies may name."""
+
+    def inventory(self) -> InventorySummary:
+        """Return how large the inventory is; its digest is left empty."""
+
+    def podms(self) -> Sequence[PodmOverview]:
+        """Return the pod managers that are decided on."""
+
+    def podm(self, name: str) -> PodmOverview:
+        """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
+
+    def block_usage(self, podm: str) -> BlockUsage:
+        """Return which blocks of a pod manager are in use; none where it was never stored."""
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Take in what a pod manager reports by itself; return its generation.
+        """Store the statistics that a pod manager reports; return its generation.
 
         ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
         it. Words that are no fields of a pod manager are kept as facts.
+
+        Raises:
+            InputError: a value is not what it must be; nothing is stored.
         """
 
-    def policies(self) -> Sequence[Policy]:
-        """Return the policies a request may name."""
+    def reported_stats(self, podm: str) -> StatsReport:
+        """Return what a pod manager reported by itself; UnknownName where it never did."""
+
+    def forget_report(self, podm: str) -> None:
+        """Forget what a pod manager reported by itself; UnknownName where it never did."""
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        detail: Detail = "placements",
+    ) -> ClaimResult:
+        """Decide and hold what was chosen for ``ttl_s``.
+
+        The same ``key`` again returns the same claim, and holds no other.
+
+        Raises:
+            ClaimLost: another scheduler was faster every time.
+            NameTaken: the key stands for another request.
+        """
+
+    def compose(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        wait_s: float = WAIT_S,
+        detail: Detail = "placements",
+    ) -> ProvisionResult:
+        """Decide, hold what was chosen, and have the pod managers compose it.
+
+        ``wait_s`` is how long to wait for a pod manager that goes on composing.
+
+        Raises:
+            ClaimLost: another scheduler was faster every time; nothing is held.
+            ClaimState: the key stands for nodes that are being composed.
+            NameTaken: the key stands for another request.
+        """
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        """Return claims: of one pod manager or owner, with ``ended`` also those that ended."""
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        """Return a claim with its nodes and events; UnknownName where there is none."""
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        """Release claims; yield the error about each that could not be released."""
+
+    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+        """Make claims and nodes agree with the pod managers, and forget what ended long ago.
+
+        A dry run changes nothing.
+        """
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]:
+        """Return the nodes that were composed: of one pod manager or owner.
+
+        With ``live`` the pod managers are asked: which are gone, and which are foreign.
+        """
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        """Return a node by its id or URI, as its pod manager has it; UnknownName for others."""
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]:
+        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+
+    def preview(self, report: Report) -> Iterator[Preview]:
+        """Ask the chosen pod managers whether they would compose the nodes of a decision."""
+
+    def plan(self, request: Request, *, detail: Detail = "report") -> PlanResult:
+        """Decide, and return the plan of the decision, to be claimed or composed later."""
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        """Hold the very blocks of a plan.
+
+        Raises:
+            ClaimLost: the plan is out of date, or something of it is in use.
+            InventoryIncomplete: a pod manager of the plan cannot be read.
+            NameTaken: the key stands for another plan.
+        """
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        """Hold the very blocks of a plan and have them composed; errors as for both."""
+
+    def refresh(self, plan: Plan) -> PlanRefresh:
+        """Decide again what a plan decided, and say what has changed; nothing is held."""

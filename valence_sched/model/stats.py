@@ -12,54 +12,56 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
-REPORTED_SCHEME = "reported:"  # how the URIs of stocks begin of which only an amount was reported
+REPORTED_SCHEME = (
+    "reported:"  # with which the URIs of stocks begin of which only an amount was reported
+)
 
 Stats = dict[str, Any]
 
-#: Words that mean a field of the podm; ``availability_zone`` is how others call the zone.
+#: Reported keys by the field of the podm; ``availability_zone`` is another name of the zone.
 FIELDS = {name: name for name in (
     "name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
     "pools", "blocks", "stocks", "nodes",
 )} | {"availability_zone": "zone"}  # fmt: skip
-MERGED_BY_KEY = ("facts", "amounts")  # each of their words is reported by itself
+MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
 
 
 def podm_id(name: str | tuple[str, str]) -> str:
-    """Return the id of a podm that is called by its id, or by host and node."""
+    """Return the id of a podm from its id, or from host and node."""
     return name if isinstance(name, str) else "/".join(name)
 
 
 def merge_stats(earlier: Stats, stats: Stats) -> Stats:
-    """Return what is reported in all: a word that is reported again takes the earlier's place."""
-    found = {**earlier, **stats}
-    for word in MERGED_BY_KEY:
-        both = {**_object(earlier, word), **_object(stats, word)}
-        if both:
-            found[word] = both
-    return found
+    """Return all reported statistics: a key that is reported again replaces the earlier value."""
+    merged = {**earlier, **stats}
+    for key in MERGED_BY_KEY:
+        values = {**_object(earlier, key), **_object(stats, key)}
+        if values:
+            merged[key] = values
+    return merged
 
 
 def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
-    """Return a podm with what was reported of it in place of what was read.
+    """Return a podm in which reported values replace those that were read.
 
     Raises:
-        InputError: something reported is not what it must be.
+        InputError: a reported value is invalid.
     """
     file = f"stats of {podm.id!r}"
     plain = msgspec.to_builtins(podm)
     facts = dict(plain.get("facts", {}))
-    for word, value in {**stats, **_object(stats, "facts", file)}.items():
-        if word in FIELDS:
-            plain[FIELDS[word]] = _field(word, value, file)
-        elif word not in MERGED_BY_KEY:
-            facts = _with_fact(facts, word, value)
+    for key, value in {**stats, **_object(stats, "facts", file)}.items():
+        if key in FIELDS:
+            plain[FIELDS[key]] = _field(key, value, file)
+        elif key not in MERGED_BY_KEY:
+            facts = _with_fact(facts, key, value)
     plain["facts"] = facts
     plain["stocks"] = _stocks(plain.get("stocks", ()), _object(stats, "amounts", file), file)
     return decode(to_json(plain), FullPodm, file)
 
 
-def _field(word: str, value: Any, file: str) -> Any:
-    if word != "capabilities" or not isinstance(value, str):
+def _field(key: str, value: Any, file: str) -> Any:
+    if key != "capabilities" or not isinstance(value, str):
         return value
     try:
         return parse_capabilities(value)
@@ -68,36 +70,36 @@ def _field(word: str, value: Any, file: str) -> Any:
 
 
 def _with_fact(facts: dict[str, Any], word: str, value: Any) -> dict[str, Any]:
-    """Return facts with one more; an object gives one for each of its words, null takes it away."""
+    """Return the facts with one more; an object adds one per key, null removes the fact."""
     if isinstance(value, Mapping):
-        for inner, deeper in value.items():
-            facts = _with_fact(facts, f"{word}.{inner}", deeper)
+        for inner_key, inner_value in value.items():
+            facts = _with_fact(facts, f"{word}.{inner_key}", inner_value)
         return facts
     if value is None:
-        return {name: told for name, told in facts.items() if name != word}
+        return {name: fact for name, fact in facts.items() if name != word}
     if isinstance(value, bool):
         value = str(value).lower()
     elif isinstance(value, list):
-        value = [one if isinstance(one, str) else msgspec.json.encode(one).decode()
-                 for one in value]  # fmt: skip
+        value = [item if isinstance(item, str) else msgspec.json.encode(item).decode()
+                 for item in value]  # fmt: skip
     return {**facts, word: value}
 
 
 def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
-    kept = [stock for stock in stocks if not _is_reported_stock(stock["uri"], amounts)]
-    for resource, told in amounts.items():
-        words = told if isinstance(told, Mapping) else {"total": told}
-        if told is not None:
-            kept.append({**words, "uri": REPORTED_SCHEME + resource, "resource": resource})
-    return kept
+    merged = [stock for stock in stocks if not _is_reported_stock(stock["uri"], amounts)]
+    for resource, reported in amounts.items():
+        fields = reported if isinstance(reported, Mapping) else {"total": reported}
+        if reported is not None:
+            merged.append({**fields, "uri": REPORTED_SCHEME + resource, "resource": resource})
+    return merged
 
 
 def _is_reported_stock(uri: str, amounts: Stats) -> bool:
     return uri.startswith(REPORTED_SCHEME) and uri.removeprefix(REPORTED_SCHEME) in amounts
 
 
-def _object(stats: Stats, word: str, file: str = "stats") -> Stats:
-    value = stats.get(word) or {}
+def _object(stats: Stats, key: str, file: str = "stats") -> Stats:
+    value = stats.get(key) or {}
     if not isinstance(value, dict):
-        raise InputError(file, f"$.{word}", repr(value), "an object")
+        raise InputError(file, f"$.{key}", repr(value), "an object")
     return value

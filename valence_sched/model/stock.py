@@ -14,27 +14,27 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without what rounding costs; most are whole, and rounding is slow."""
+    """Return an amount without rounding errors; most are whole, and rounding is slow."""
     return amount if amount % 1 == 0 else round(amount, 9)
 
 
 def largest_grant(stock: Stock) -> float:
-    """Return the largest amount that the stock can hand out at once, 0 for none."""
-    most = free_amount(stock)
-    if stock.max is not None and stock.max < most:
-        most = stock.max
+    """Return the largest amount that the stock can grant at once, 0 for none."""
+    largest = free_amount(stock)
+    if stock.max is not None and stock.max < largest:
+        largest = stock.max
     if stock.step:
-        most = to_a_billionth(math.floor(most / stock.step + 1e-9) * stock.step)
-    return most if most >= stock.min else 0.0
+        largest = to_a_billionth(math.floor(largest / stock.step + 1e-9) * stock.step)
+    return largest if largest >= stock.min else 0.0
 
 
-def grant_size(stock: Stock, amount_asked: float) -> float | None:
-    """Return the smallest amount the stock hands out that is at least ``asked``, None for none.
+def grant_size(stock: Stock, requested: float) -> float | None:
+    """Return the smallest grant of at least ``requested``, None if the stock has none.
 
-    At least ``min``, at most ``max``, a multiple of ``step``: a domain that grows by 64 MiB
-    answers 1,000 MiB with 1,024.
+    A grant is at least ``min``, at most ``max`` and a multiple of ``step``: a stock with a step of
+    64 MiB grants 1,024 MiB for 1,000.
     """
-    amount = max(amount_asked, stock.min)
+    amount = max(requested, stock.min)
     if stock.step:
         amount = to_a_billionth(math.ceil(amount / stock.step - 1e-9) * stock.step)
     return amount if amount <= largest_grant(stock) else None

@@ -24,7 +24,7 @@ IN_USE_STATES = ("Composing", "Composed", "ComposedAndAvailable")
 
 
 class Usage(Noun, frozen=True, kw_only=True):
-    """What is held of one podm: nodes per block URI, amounts per stock URI, nodes to be."""
+    """What claims hold of one podm: nodes per block URI, amounts per stock URI, future nodes."""
 
     blocks: dict[str, int] = {}
     amounts: dict[str, float] = {}
@@ -34,7 +34,7 @@ class Usage(Noun, frozen=True, kw_only=True):
         return bool(self.blocks or self.amounts or self.nodes)
 
     def plus(self, other: Usage) -> Usage:
-        """Return both together."""
+        """Return the sum of both."""
         blocks, amounts = dict(self.blocks), dict(self.amounts)
         for uri, nodes in other.blocks.items():
             blocks[uri] = blocks.get(uri, 0) + nodes
@@ -47,7 +47,7 @@ NO_USAGE = Usage()
 
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
-    """Return the podm without what is held: blocks in use, amounts used, nodes to be listed."""
+    """Return the podm after the usage: blocks and amounts are in use, future nodes are listed."""
     if not usage:
         return podm
     return msgspec.structs.replace(
@@ -59,30 +59,30 @@ def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
 
 
 class PodmRemainder:
-    """What is left of a podm while claims take of it; ``podm`` is that podm as it is by now."""
+    """A podm from which claims are subtracted one by one; ``podm`` is its present state."""
 
     def __init__(self, podm: LeanPodm, usage: Usage) -> None:
         self.podm = subtract_usage(podm, usage)
         self._block_indexes: dict[str, int] | None = (
             None  # of blocks, once claims are counted one by one
         )
-        self._written: dict[tuple[bytes, int], Raw] = {}
+        self._encoded_statuses: dict[tuple[bytes, int], Raw] = {}
 
     def subtract(self, usage: Usage) -> None:
-        """Take away what is held besides; only the blocks that are meant are touched."""
+        """Subtract another usage; only its own blocks are changed."""
         if self._block_indexes is None:
-            self._block_indexes = {block.uri: at for at, block in enumerate(self.podm.blocks)}
+            self._block_indexes = {block.uri: index for index, block in enumerate(self.podm.blocks)}
         blocks = list(self.podm.blocks)
         for uri, nodes in usage.blocks.items():
-            at = self._block_indexes.get(uri)
-            if at is not None:  # it may be one that is there no longer
-                blocks[at] = _block_after_use(blocks[at], nodes, self._written)
-        rest = subtract_usage(self.podm, Usage(amounts=usage.amounts, nodes=usage.nodes))
-        self.podm = msgspec.structs.replace(rest, blocks=tuple(blocks))
+            index = self._block_indexes.get(uri)
+            if index is not None:  # else the pod manager does not have the block any more
+                blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
+        reduced = subtract_usage(self.podm, Usage(amounts=usage.amounts, nodes=usage.nodes))
+        self.podm = msgspec.structs.replace(reduced, blocks=tuple(blocks))
 
 
 def status_after_use(status: Status, nodes: int) -> Status:
-    """Return the status of a block that ``nodes`` more nodes use."""
+    """Return the status of a block after ``nodes`` more nodes use it."""
     if not status.shareable or status.max_compositions is None:
         return msgspec.structs.replace(status, reserved=True)
     return msgspec.structs.replace(
@@ -93,12 +93,12 @@ def status_after_use(status: Status, nodes: int) -> Status:
 
 
 def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
-    """Return the URIs of blocks in use that are not ``ours``: somebody else composed them."""
-    known = frozenset(ours)
+    """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
+    own = frozenset(ours)
     return tuple(
         block.uri
         for block in podm.blocks
-        if block.uri not in known and block.status is not None and _in_use(block.status)
+        if block.uri not in own and block.status is not None and _in_use(block.status)
     )
 
 
@@ -107,21 +107,21 @@ def _in_use(status: Status) -> bool:
 
 
 def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
-    """Return the blocks with those held in use; statuses that are alike are written once."""
-    written: dict[tuple[bytes, int], Raw] = {}
+    """Return the blocks with the held ones in use; equal statuses are encoded once."""
+    encoded: dict[tuple[bytes, int], Raw] = {}
     return tuple(
-        _block_after_use(block, held[block.uri], written) if block.uri in held else block
+        _block_after_use(block, held[block.uri], encoded) if block.uri in held else block
         for block in blocks
     )
 
 
 def _block_after_use(
-    block: LeanBlock, nodes: int, written: dict[tuple[bytes, int], Raw]
+    block: LeanBlock, nodes: int, encoded: dict[tuple[bytes, int], Raw]
 ) -> LeanBlock:
     key = bytes(block.status or b""), nodes
-    if key not in written:
-        written[key] = Raw(to_json(status_after_use(_status(key[0]), nodes)))
-    return msgspec.structs.replace(block, status=written[key])
+    if key not in encoded:
+        encoded[key] = Raw(to_json(status_after_use(_status(key[0]), nodes)))
+    return msgspec.structs.replace(block, status=encoded[key])
 
 
 def _status(text: bytes) -> Status:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chance scheduler: any pod manager that can make the node, by lot."""
+"""Chance scheduler: places each node on a random pod manager that can make it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChanceScheduler:
 
 
 def random_order(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows in random order, podm by podm: one of many pools is no better a chance."""
+    """Yield the rows in random order, podm by podm: more pools give a podm no better chance."""
     podm_lots = draw_lots(view.podm_lots, request, turn)[view.podm_of]
     row_lots = draw_lots(view.lot, request, turn)
     for row in np.lexsort((row_lots, podm_lots)).tolist():

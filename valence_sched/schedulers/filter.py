@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter scheduler: the pool that passes every filter and costs least."""
+"""Filter scheduler: places each node on the pool of lowest cost that passes every filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from valence_sched.core.ranking import RankedRows
 
 
 class FilterScheduler:
-    """Filters, weighs, and takes the best pool that makes the node; equals by lot."""
+    """Filters, weighs, and takes the best pool that makes the node; ties are broken by lot."""
+
+    goes_by_cost = True
 
     def schedule(self, context: EvaluationContext) -> Batch:
         """Place the request's nodes one after another, each on the best pool left."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counts by which a look knows what moved: of a shard, and of a podm or a part in it.
+"""Change log: per-shard counters that tell a reader which pod managers changed.
 
-They change in the last statements of a transaction: whoever changes a podm of the same shard waits,
-so that the counts of a shard become visible in their order.
+They change in the last statements of a transaction. Another one that changes a pod manager of the
+same shard waits, so that the counts of a shard become visible in their order.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _INSERT_PART = sa.insert(tables.claim_parts).values(
 
 
 def shard_of(key: str) -> int:
-    """Return the shard that counts the changes of a podm."""
+    """Return the shard that counts the changes of a pod manager."""
     return int(key[:8], 16) % tables.SHARDS
 
 
 def log_changes(
     connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
 ) -> None:
-    """Note what changed of podms, by key: what is ``held`` of them, or also what was ``read``."""
+    """Record the keys of pod managers whose usage changed, and of those whose content did."""
     shards: dict[int, tuple[list[str], list[str]]] = {}
-    for which, keys in enumerate((usage, content)):
+    for column, keys in enumerate((usage, content)):
         for key in keys:
-            shards.setdefault(shard_of(key), ([], []))[which].append(key)
+            shards.setdefault(shard_of(key), ([], []))[column].append(key)
     for shard, changed in sorted(shards.items()):
         connection.execute(_ADVANCE_SHARD, {"number": shard})
         for statement, keys in zip((_MARK_USAGE, _MARK_CONTENT), changed, strict=True):
@@ -56,6 +56,6 @@ def log_changes(
 
 
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
-    """Note that a claim took its part of a podm."""
+    """Record that a claim holds a part of a pod manager from now on."""
     connection.execute(_ADVANCE_SHARD, {"number": shard_of(key)})
     connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims as rows: written, found, moved from state to state, and what happened to them."""
+"""Claim rows: inserts, finds and updates claims, each step within one transaction."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _INSERT = sa.insert(_table)
 
 
 def consumer_key(owner: str | None, key: str | None) -> str | None:
-    """Return what stands for a consumer's idempotency key, None without one."""
+    """Return the unique key of an owner's idempotency key, None without one."""
     return None if key is None else key_of(owner or "", key)
 
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
-    """Write a new claim that may be swept once its time is over; that it is new, its row says."""
+    """Insert a claim that may be expired from its end on; its row stands for its first event."""
     row = {
         "id": claim.id,
         "state": claim.state,
@@ -49,7 +49,7 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
 
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
-    """Return claims in the order in which they were made."""
+    """Return claims in the order in which they were created."""
     query = sa.select(*_COLUMNS).where(*where).order_by(_table.c.created_at, _table.c.id)
     return [
         Claim(id=id_, state=state, owner=owner, group=group, key=key, content=content,
@@ -64,8 +64,8 @@ def get(connection: sa.Connection, claim_id: str) -> Claim:
     """Return a claim; UnknownName when there is none."""
     claims = find(connection, _table.c.id == claim_id)
     if not claims:
-        some = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
-        raise UnknownName("claim", claim_id, some)
+        others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
+        raise UnknownName("claim", claim_id, others)
     return claims[0]
 
 
@@ -88,10 +88,10 @@ def change_state(
     return bool(changed.rowcount)
 
 
-def state_error(connection: sa.Connection, claim_id: str, what: str) -> ClaimState:
-    """Return why a claim cannot be moved: what it is by now."""
+def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
+    """Return the error of a claim whose state does not allow a change."""
     claim = get(connection, claim_id)
-    return ClaimState(one_line(f"claim {claim_id} is {claim.state}: {what}"))
+    return ClaimState(one_line(f"claim {claim_id} is {claim.state}: {reason}"))
 
 
 def add_event(
@@ -101,7 +101,7 @@ def add_event(
     podm: str | None = None,
     words: str | None = None,
 ) -> None:
-    """Note what happened."""
+    """Record what happened to a claim."""
     connection.execute(
         sa.insert(tables.events).values(
             at=now(), kind=kind, claim_id=claim_id, podm=podm, words=words and words[:1024]
@@ -110,7 +110,7 @@ def add_event(
 
 
 def end_hint(claim: Claim) -> str:
-    """Return why a claim cannot be ended in the state in which it is."""
+    """Return why a claim cannot be ended in its state."""
     if claim.state == "COMPOSING":
         return "something may be there by now: reap it once its time is over"
     return (
@@ -122,23 +122,23 @@ def end(
     connection: sa.Connection, claim_id: str, before: tuple[State, ...], after: State,
     note: str | None,
 ) -> bool:  # fmt: skip
-    """End a claim; from now on what it holds may be swept, and its key is free."""
+    """End a claim; from now on what it holds may be freed, and its key is free."""
     return change_state(
         connection, claim_id, before, after, note=note, consumer_key=None, sweep_at=0.0
     )
 
 
 def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim:
-    """Add a part to a prepared claim; what it holds of this podm already, it keeps."""
+    """Add a part to a prepared claim, unless it holds one of this pod manager already."""
     parts, of = tables.claim_parts.c, tables.claims.c
-    had = connection.scalar(
+    held = connection.scalar(
         sa.select(parts.claim_id).where(
             parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
         )
     )
-    if had is None:
+    if held is None:
         hold(connection, claim_id, part, lock(connection, part))
-    # after the podm's row, as everybody locks them
+    # after the row of the pod manager: every transaction locks them in this order
     state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
     if state != "PREPARED":
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {state}", part.podm)
@@ -146,15 +146,15 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
-    """Make a prepared claim one that is held: the one row that decides for all its parts."""
+    """Make a prepared claim a held one: its one row decides for all its parts."""
     of = tables.claims.c
-    ends = now() + ttl_s
-    done = change_state(
+    expires_at = now() + ttl_s
+    changed = change_state(
         connection, claim_id, ["PREPARED"], "HELD", of.sweep_at > now(),
-        expires_at=ends, sweep_at=ends,
+        expires_at=expires_at, sweep_at=expires_at,
     )  # fmt: skip
     claim = get(connection, claim_id)
-    if not done and claim.state != "HELD":  # held: the answer to an earlier commit was lost
+    if not changed and claim.state != "HELD":  # held: the answer to an earlier commit was lost
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {claim.state}")
     return claim
 
@@ -162,10 +162,10 @@ def commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
 def find_by_key(
     connection: sa.Connection, owner: str | None, key: str, content: str
 ) -> Claim | None:  # fmt: skip
-    """Return the claim that a consumer's key stands for, None for none.
+    """Return the claim of an owner's key, None for none.
 
     Raises:
-        Sweepable: the time of that claim is over.
+        ExpiredConflict: that claim has expired.
         NameTaken: it is of another content.
         ClaimLost: it is being prepared.
     """
@@ -174,8 +174,8 @@ def find_by_key(
     if not claims:
         return None
     claim = claims[0]
-    ended = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id))
-    if ended:
+    expired = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id))
+    if expired:
         raise ExpiredConflict
     if claim.content != content:
         raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database: transactions that are run again, whole, when another one was in the way."""
+"""Database: connections to one store and transactions that are retried as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUSY_TIMEOUT_MS = 20_000
 
 
 class WorkCounts:
-    """Work done by this process: what tests and benchmarks count instead of seconds."""
+    """The work done through one database: tests and benchmarks count it instead of seconds."""
 
     def __init__(self) -> None:
         self.transactions = 0
@@ -35,7 +35,7 @@ class WorkCounts:
 
 
 class Database:
-    """Connections to one address; ``sleep`` and ``lot`` are how pauses are made and drawn."""
+    """Connections to one store; ``sleep`` makes a pause, ``jitter`` (0..1) draws its length."""
 
     def __init__(
         self,
@@ -45,20 +45,20 @@ class Database:
     ) -> None:
         self.address = address
         self.counts = WorkCounts()
-        self._sleep, self._lot = sleep, jitter
+        self._sleep, self._jitter = sleep, jitter
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
 
     def read(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
-        """Return what ``work`` finds in one consistent snapshot."""
+        """Return the result of ``work`` in one consistent snapshot."""
         return self._run(work, doing, write=False)
 
     def write(self, work: Callable[[sa.Connection], T], doing: str = "") -> T:
         """Return what ``work`` returns once all it wrote is committed.
 
-        It is run again, whole, when another transaction was in the way or the connection was
-        lost; it must find what an earlier run may have written, should the answer to a commit
-        have been lost.
+        ``work`` runs again as a whole when another transaction was in the way or the connection
+        was lost. It must find what an earlier run may have written: the answer to a commit can be
+        lost where the commit was not.
 
         Raises:
             StoreError: the engine refuses; nothing is half-written.
@@ -66,22 +66,40 @@ class Database:
         return self._run(work, doing, write=True)
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         self.writer.dispose()
         self.reader.dispose()
 
     def _run(self, work: Callable[[sa.Connection], T], doing: str, *, write: bool) -> T:
-        for attempt in range(1, MOST_ATTEMPTS + 1):
+        def run() -> T:
+            with self._transaction(write) as connection:
+                return work(connection)
+
+        return self.retry(run, doing, write=write)
+
+    def retry(
+        self,
+        work: Callable[[], T],
+        doing: str,
+        *,
+        write: bool = False,
+        attempts: int = MOST_ATTEMPTS,
+    ) -> T:
+        """Return what ``work`` returns, run again after each failure that may well not repeat.
+
+        Raises:
+            StoreError: the failure is of another kind, or the last of so many attempts failed.
+        """
+        for attempt in range(1, attempts + 1):
             try:
-                with self._transaction(write) as connection:
-                    return work(connection)
+                return work()
             except sa.exc.DBAPIError as error:
-                # who hits a unique key sees on the next run whose it is
-                again = faults.is_retryable(error) or faults.is_disconnect(error)
-                again = again or (write and isinstance(error, sa.exc.IntegrityError))
-                if not again or attempt == MOST_ATTEMPTS or _never_connected(error):
+                # a transaction that hits a unique key sees on its next run who holds it
+                conflict = write and isinstance(error, sa.exc.IntegrityError)
+                again = conflict or faults.is_retryable(error) or faults.is_disconnect(error)
+                if not again or attempt == attempts:
                     raise faults.store_error(error, self.address, doing) from None
-                self.pause(attempt)
+                self._pause(attempt)
             except sa.exc.SQLAlchemyError as error:
                 raise faults.store_error(error, self.address, doing) from None
         raise AssertionError("unreachable")
@@ -93,26 +111,17 @@ class Database:
         with engine.connect() as connection, connection.begin():
             yield connection
 
-    def pause(self, attempt: int) -> None:
-        """Wait before the next attempt: longer each time, and never as long as somebody else."""
+    def _pause(self, attempt: int) -> None:
+        """Wait before the next attempt: longer each time, and never as long as another process."""
         self.counts.retries += 1
-        self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._lot())
-
-
-def _never_connected(error: sa.exc.DBAPIError) -> bool:
-    """Return whether there never was a connection: nothing was lost, nobody is there."""
-    return (
-        error.statement is None
-        and not faults.is_retryable(error)
-        and not faults.is_disconnect(error)
-    )
+        self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._jitter())
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
-    """Return connections for one purpose.
+    """Return the connections of writers or of readers.
 
-    A writer locks the rows it goes by and then wants to see them as they are by then; a reader
-    wants one snapshot. Set once a connection, not once a transaction.
+    A writer locks the rows that it decides on and must see them as they are then; a reader needs
+    one snapshot. The isolation level is set once a connection, not once a transaction.
     """
     url = address.url
     if address.engine == "sqlite":
@@ -122,10 +131,10 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     else:
         arguments = {"connect_args": {"connect_timeout": 10}}
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
-    # every transaction has ended when its connection is given back: no need to roll back again
+    # every transaction has ended when its connection is returned: no need to roll back again
     arguments["pool_reset_on_return"] = None
     if address.engine == "postgresql":
-        logging.getLogger("psycopg").addFilter(_is_news)
+        logging.getLogger("psycopg").addFilter(_is_informative)
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
@@ -134,8 +143,8 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     return engine
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether the driver warns of more than what it raises anyway."""
+def _is_informative(record: logging.LogRecord) -> bool:
+    """Return whether a record of the driver's log says more than the error that it raises."""
     return not str(record.msg).startswith("error ignored terminating")
 
 

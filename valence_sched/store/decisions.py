@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions as documents, for who asks later why."""
+"""Stored decisions, as JSON documents: what explains a choice after the command has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _table = tables.decisions
 
 
 def save(connection: sa.Connection, decision_id: str, document: bytes) -> None:
-    """Write a decision unless one of this id is kept already."""
+    """Store a decision, unless one of this id is stored already."""
     if connection.scalar(sa.select(_table.c.id).where(_table.c.id == decision_id)) is None:
         connection.execute(
             sa.insert(_table).values(id=decision_id, decided_at=now(), document=document)
@@ -21,9 +21,13 @@ def save(connection: sa.Connection, decision_id: str, document: bytes) -> None:
 
 
 def load(connection: sa.Connection, decision_id: str) -> bytes:
-    """Return a decision; UnknownName, with the latest ones, when there is none."""
-    found = connection.scalar(sa.select(_table.c.document).where(_table.c.id == decision_id))
-    if found is None:
+    """Return a decision.
+
+    Raises:
+        UnknownName: none has this id; the message suggests one of the latest.
+    """
+    document = connection.scalar(sa.select(_table.c.document).where(_table.c.id == decision_id))
+    if document is None:
         latest = sa.select(_table.c.id).order_by(_table.c.decided_at.desc()).limit(20)
         raise UnknownName("decision", decision_id, connection.scalars(latest))
-    return bytes(found)
+    return bytes(document)

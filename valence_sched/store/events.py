@@ -1,22 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened to claims, in order: that they were made, their rows say; the rest is noted."""
+"""Events: the recorded history of claims, in order; their rows tell when they were created."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from valence_sched.model.base import Noun
+from valence_sched.model.lifecycle import Event
 from valence_sched.store import claim_rows, tables
-
-
-class Event(Noun, frozen=True, kw_only=True):
-    """What happened; ``at`` is seconds since 1970 by the clock of the database."""
-
-    at: float
-    kind: str
-    claim: str | None = None
-    podm: str | None = None
-    words: str | None = None
 
 
 def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
@@ -26,18 +16,18 @@ def events(connection: sa.Connection, claim: str | None, last: int) -> list[Even
     if claim is not None:
         query = query.where(of.claim_id == claim)
     rows = connection.execute(query.order_by(of.number.desc()).limit(last)).all()
-    noted = [
+    recorded = [
         Event(at=at, kind=kind, claim=claim_id, podm=podm, words=words)
         for at, kind, claim_id, podm, words in reversed(rows)
     ]
-    found = [*_creation_events(connection, claim, last), *noted]
-    if claim is None:  # of one claim, that it was made always comes first
-        found.sort(key=lambda event: event.at)
-    return found[-last:]
+    history = [*_creation_events(connection, claim, last), *recorded]
+    if claim is None:  # of one claim, its creation always comes first
+        history.sort(key=lambda event: event.at)
+    return history[-last:]
 
 
 def _creation_events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
-    """Return that claims were made, the ``last`` of them, the oldest first."""
+    """Return the ``last`` creations of claims, the oldest first."""
     of = tables.claims.c
     query = sa.select(of.created_at, of.id, of.owner, of.document)
     if claim is not None:

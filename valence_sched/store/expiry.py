@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims whose time is over: ended by the database's clock, and what they held freed.
+"""Expiry: ends claims whose time is over, frees what they held, and purges old records.
 
-A claim ends by its state alone; its rows on each pod manager are then dropped one pod manager
-after another, by whoever comes by, so that no transaction spans two of them.
+A claim ends by its state alone. Its rows on each pod manager are then dropped one pod manager after
+another, by any process, so that no transaction spans two of them. Time is the database's.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ from valence_sched.store import change_log, claim_rows, holds, podms, tables
 from valence_sched.store.database import Database
 from valence_sched.store.tables import CHUNK, now, statement_time
 
-_of = tables.claims.c
+_claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
+_events, _decisions = tables.events, tables.decisions
 
 
 def expired_claims(connection: sa.Connection) -> list[Claim]:
-    """Return claims that hold what they may no longer hold."""
-    return claim_rows.find(connection, _of.sweep_at <= statement_time())
+    """Return claims that hold something after their time is over."""
+    return claim_rows.find(connection, _claims.c.sweep_at <= statement_time())
 
 
 def stuck_claims(connection: sa.Connection) -> list[Claim]:
-    """Return claims that are being composed for longer than was meant."""
-    return claim_rows.find(connection, _of.state == "COMPOSING", _of.expires_at <= statement_time())
+    """Return claims that are being composed for longer than they were meant to be."""
+    return claim_rows.find(
+        connection, _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
+    )
 
 
 def expire_claims(database: Database) -> int:
-    """End all claims whose time is over and free what they held; return how many."""
+    """End all expired claims and free what they held; return how many."""
     ids = database.read(
-        lambda c: c.scalars(sa.select(_of.id).where(_of.sweep_at <= statement_time())).all(),
+        lambda c: c.scalars(
+            sa.select(_claims.c.id).where(_claims.c.sweep_at <= statement_time())
+        ).all(),
         "reading claims",
     )
     for claim_id in ids:
@@ -44,9 +49,9 @@ def expire_claims(database: Database) -> int:
 
 def free_claim(database: Database, claim_id: str) -> None:
     """Drop what an ended claim held, one pod manager after another."""
-    parts = tables.claim_parts.c
+    query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
     keys = database.read(
-        lambda c: c.scalars(sa.select(parts.podm_key).where(parts.claim_id == claim_id)).all(),
+        lambda c: c.scalars(query).all(),
         "reading claims",
     )
     for key in sorted(keys):
@@ -56,35 +61,32 @@ def free_claim(database: Database, claim_id: str) -> None:
 
 def _expire(connection: sa.Connection, claim_id: str) -> bool:
     return claim_rows.change_state(
-        connection, claim_id, ("PREPARED", "HELD"), "EXPIRED", _of.sweep_at <= now(),
+        connection, claim_id, ("PREPARED", "HELD"), "EXPIRED", _claims.c.sweep_at <= now(),
         consumer_key=None, sweep_at=0.0,
     )  # fmt: skip
 
 
 def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
     podms.lock_row(connection, key)
-    ended = connection.scalar(sa.select(_of.sweep_at <= now()).where(_of.id == claim_id))
+    ended = connection.scalar(
+        sa.select(_claims.c.sweep_at <= now()).where(_claims.c.id == claim_id)
+    )
     if ended and holds.drop(connection, claim_id, key):
         change_log.log_changes(connection, [key])
 
 
 def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
-    """Note that an ended claim holds nothing any more."""
-    parts = tables.claim_parts
-    held = sa.exists().where(parts.c.claim_id == claim_id)
+    """Mark an ended claim that holds nothing any more."""
+    held = sa.exists().where(_parts.c.claim_id == claim_id)
     connection.execute(
-        sa.update(tables.claims)
-        .where(_of.id == claim_id, _of.sweep_at <= now(), ~held)
+        sa.update(_claims)
+        .where(_claims.c.id == claim_id, _claims.c.sweep_at <= now(), ~held)
         .values(sweep_at=None)
     )
 
 
-_claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
-_events, _decisions = tables.events, tables.decisions
-
-
 class PurgeCounts(NamedTuple):
-    """How many were forgotten, or would be."""
+    """How many records were deleted, or would be."""
 
     claims: int
     events: int
@@ -92,25 +94,25 @@ class PurgeCounts(NamedTuple):
 
 
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-    """Forget claims that ended, and what else happened, longer ago than so many seconds.
+    """Delete claims that ended, events and decisions older than so many seconds.
 
-    A claim that a node or a row of what is held still names stays. Some rows a transaction, so
-    that nobody waits long.
+    A claim of which a node or a hold is left stays. Each transaction deletes at most ``CHUNK``
+    claims, so that other processes do not wait long.
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "reading what is over")
     claims = events = 0
     while True:
-        some = database.write(lambda c: _delete_claims(c, older_than_s), "forgetting claims")
-        claims, events = claims + some.claims, events + some.events
-        if some.claims < CHUNK:
+        deleted = database.write(lambda c: _delete_claims(c, older_than_s), "forgetting claims")
+        claims, events = claims + deleted.claims, events + deleted.events
+        if deleted.claims < CHUNK:
             break
     rest = database.write(lambda c: _delete_rest(c, older_than_s), "forgetting what happened")
     return PurgeCounts(claims, events + rest.events, rest.decisions)
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return what is true of claims that may go; when one ended, its last event says."""
+    """Return the condition of claims to delete; a claim ended at its last event."""
     before = statement_time() - older_than_s
     of = _claims.c.id
     return sa.and_(
@@ -123,9 +125,9 @@ def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
 
 
 def _old_events(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return what is true of events of claims that are not there any more."""
-    known = sa.exists().where(_claims.c.id == _events.c.claim_id)
-    return sa.and_(_events.c.at < statement_time() - older_than_s, ~known)
+    """Return the condition of old events of deleted claims."""
+    has_claim = sa.exists().where(_claims.c.id == _events.c.claim_id)
+    return sa.and_(_events.c.at < statement_time() - older_than_s, ~has_claim)
 
 
 def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCounts:

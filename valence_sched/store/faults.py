@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine's error means: try the whole transaction again, or one line for a person."""
+"""Database errors: which ones are retried, and the message for each of the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError, one_line
 from valence_sched.store.url import StoreUrl
 
-# Another transaction was in the way: serialisation failure, deadlock, lock not had in time.
+# Another transaction was in the way: serialisation failure, deadlock, lock timeout.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
 RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
@@ -27,7 +27,7 @@ SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX
 
 
 def is_retryable(error: sa.exc.DBAPIError) -> bool:
-    """Return whether the same transaction may well succeed when it is run again."""
+    """Return whether the same transaction may succeed when it is run again."""
     if _sqlstate(error) in RETRYABLE_SQLSTATES:
         return True
     code = getattr(error.orig, "sqlite_errorcode", None)
@@ -49,24 +49,24 @@ def wrap_driver_error(error: Exception) -> sa.exc.DBAPIError:
 
 
 class RowRefused(StoreError):
-    """What was to be stored is what the engine cannot store: of others it may well store theirs."""
+    """The engine cannot store a value of one row; it may well store other rows."""
 
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
-    """Return one line for a person: where, what the engine says, what to do."""
+    """Return the error of one line: the store, the message of the engine, what to do."""
     if not isinstance(error, sa.exc.DBAPIError):
-        said, hint = _engine_message(error), ""
+        message, hint = _engine_message(error), ""
     else:
-        said, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")
-    if address.url.password:  # some drivers repeat what they were given
-        said = said.replace(str(address.url.password), "***")
-    what = f"{doing}: " if doing else ""
-    kind = RowRefused if isinstance(error, sa.exc.DataError) else StoreError
-    return kind(one_line(f"{address}: {what}{said}" + (f" ({hint})" if hint else "")))
+        message, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")
+    if address.url.password:  # some drivers repeat the URL
+        message = message.replace(str(address.url.password), "***")
+    prefix = f"{doing}: " if doing else ""
+    error_class = RowRefused if isinstance(error, sa.exc.DataError) else StoreError
+    return error_class(one_line(f"{address}: {prefix}{message}" + (f" ({hint})" if hint else "")))
 
 
 def _engine_message(error: BaseException) -> str:
-    """Return the first thing that the engine says; PyMySQL gives a number and then words."""
+    """Return the first line of the engine's message; PyMySQL gives a number before it."""
     words = next((arg for arg in reversed(error.args) if isinstance(arg, str)), "")
     text = (words or str(error) or type(error).__name__).strip().splitlines()[0]
     return text.strip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a claim on one pod manager: held if all of it still can be, in one transaction."""
+"""Holds: the block and amount rows of a claim on one pod manager, and claim conflicts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from valence_sched.model.claim import ClaimPart
 from valence_sched.store import change_log, tables
 from valence_sched.store.tables import key_of, now
 
-_claimed_amounts = tables.claimed_amounts
+_blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
+SLACK = 1e-6  # of an amount, for sums of floats
+_KEY = sa.bindparam("key", type_=sa.String)
+_WANTED = sa.bindparam("wanted", type_=sa.String, expanding=True)
+_INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_amounts)
 
 
 class ExpiredConflict(Exception):
-    """What is in the way belongs to a claim whose time is over: sweep, then try again."""
+    """An expired claim holds what is wanted: end it, then try again."""
 
 
 class ConflictingClaim(NamedTuple):
-    """The claim that holds what was chosen."""
+    """A claim that holds what another one wants."""
 
     id: str
     owner: str | None
@@ -34,92 +38,83 @@ class ConflictingClaim(NamedTuple):
 def raise_block_conflict(
     connection: sa.Connection, podm: str, uri: str, claims: list[str]
 ) -> NoReturn:
-    """Raise ClaimLost for a block that some claims hold; Sweepable, where one's time is over."""
-    winners = _conflicting_claims(connection, tables.claims.c.id.in_(claims))
-    what = f"block {uri} of pod manager {podm!r}"
-    if not winners:
-        raise ClaimLost(f"{what} has no place for another node", podm)
-    raise ClaimLost(f"{what} is held by {winners[0]}", podm, winners[0].id)
+    """Raise ClaimLost for a block that claims hold; ExpiredConflict if one has expired."""
+    conflicts = _conflicting_claims(connection, tables.claims.c.id.in_(claims))
+    block = f"block {uri} of pod manager {podm!r}"
+    if not conflicts:
+        raise ClaimLost(f"{block} has no place for another node", podm)
+    raise ClaimLost(f"{block} is held by {conflicts[0]}", podm, conflicts[0].id)
 
 
 def raise_amount_conflict(
     connection: sa.Connection, podm: str, keys: tuple[str, str, str], requested: float, left: float
 ) -> NoReturn:
-    """Raise ClaimLost for an amount beyond what is left; Sweepable as of a block."""
+    """Raise ClaimLost for an amount beyond what is left; ExpiredConflict as for a block."""
     key, stock, uri = keys
-    holding = sa.select(_claimed_amounts.c.claim_id).where(
-        _claimed_amounts.c.podm_key == key, _claimed_amounts.c.stock_key == stock
+    holding = sa.select(_amounts.c.claim_id).where(
+        _amounts.c.podm_key == key, _amounts.c.stock_key == stock
     )
-    winners = _conflicting_claims(connection, tables.claims.c.id.in_(holding))
+    conflicts = _conflicting_claims(connection, tables.claims.c.id.in_(holding))
     text = (
         f"stock {uri} of pod manager {podm!r} has {max(left, 0.0):g} left, "
         f"{requested:g} were chosen"
     )
-    if not winners:
+    if not conflicts:
         raise ClaimLost(text, podm)
-    raise ClaimLost(f"{text}: the latest that holds of it is {winners[0]}", podm, winners[0].id)
+    raise ClaimLost(f"{text}: the latest that holds of it is {conflicts[0]}", podm, conflicts[0].id)
 
 
 def _conflicting_claims(
     connection: sa.Connection, which: sa.ColumnElement[bool]
 ) -> list[ConflictingClaim]:
-    """Return the claims in the way, the latest first.
+    """Return the claims that satisfy a condition, the latest first.
 
     Raises:
-        Sweepable: the time of one of them is over.
+        ExpiredConflict: one of them has expired.
     """
     of = tables.claims.c
-    over = sa.func.coalesce(of.sweep_at <= now(), sa.false())
+    expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
     rows = connection.execute(
-        sa.select(of.id, of.owner, over).where(which).order_by(of.created_at.desc())
+        sa.select(of.id, of.owner, expired).where(which).order_by(of.created_at.desc())
     )
-    winners = [ConflictingClaim(*row) for row in rows]
-    if any(winner.expired for winner in winners):
+    claims = [ConflictingClaim(*row) for row in rows]
+    if any(claim.expired for claim in claims):
         raise ExpiredConflict
-    return winners
-
-
-_blocks, _claimed_amounts = tables.claimed_blocks, tables.claimed_amounts
-SLACK = 1e-6  # of an amount, for sums of floats
-_KEY = sa.bindparam("key", type_=sa.String)
-_WANTED = sa.bindparam("wanted", type_=sa.String, expanding=True)
-_INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_claimed_amounts)
+    return claims
 
 
 def _slot_query() -> sa.Subquery:
-    """Who holds places of some blocks of a podm, and how many places shareable ones have."""
+    """Select the held slots of some blocks of a pod manager, and the slots of shareable ones."""
     shares = tables.shares.c
-    nobody = sa.literal(None, sa.String(40)).label("claim_id")
+    no_claim = sa.literal(None, sa.String(40)).label("claim_id")
     held = sa.select(_blocks.c.block_key, _blocks.c.slot, _blocks.c.claim_id)
-    room = sa.select(shares.block_key, shares.slots, nobody)
+    shareable = sa.select(shares.block_key, shares.slots, no_claim)
     return sa.union_all(
         held.where(_blocks.c.podm_key == _KEY, _blocks.c.block_key.in_(_WANTED)),
-        room.where(shares.podm_key == _KEY, shares.block_key.in_(_WANTED)),
-    ).subquery("places")
+        shareable.where(shares.podm_key == _KEY, shares.block_key.in_(_WANTED)),
+    ).subquery("slots")
 
 
 def _lock_query() -> sa.Select[Any]:
-    of, places = tables.podms, _slot_query()
+    of, slots = tables.podms, _slot_query()
     return (
-        sa.select(of.c.generation, of.c.gone, now(), *places.c)
-        .select_from(of.outerjoin(places, sa.true()))
+        sa.select(of.c.generation, of.c.gone, now(), *slots.c)
+        .select_from(of.outerjoin(slots, sa.true()))
         .where(of.c.podm_key == _KEY)
         .with_for_update(of=of)
     )
 
 
 def _stock_query() -> sa.CompoundSelect[Any]:
-    """What there is of some stocks of a podm, and what is held of them."""
+    """Select what some stocks of a pod manager have left, and what claims hold of them."""
     of = tables.stocks.c
-    known = sa.select(of.stock_key, of.left_over, sa.literal(1))
-    sums = sa.select(
-        _claimed_amounts.c.stock_key, sa.func.sum(_claimed_amounts.c.amount), sa.literal(0)
-    )
+    supply = sa.select(of.stock_key, of.left_over, sa.literal(1))
+    held = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0))
     return sa.union_all(
-        known.where(of.podm_key == _KEY, of.stock_key.in_(_WANTED)),
-        sums.where(
-            _claimed_amounts.c.podm_key == _KEY, _claimed_amounts.c.stock_key.in_(_WANTED)
-        ).group_by(_claimed_amounts.c.stock_key),
+        supply.where(of.podm_key == _KEY, of.stock_key.in_(_WANTED)),
+        held.where(_amounts.c.podm_key == _KEY, _amounts.c.stock_key.in_(_WANTED)).group_by(
+            _amounts.c.stock_key
+        ),
     )
 
 
@@ -127,7 +122,7 @@ _LOCK, _STOCKS = _lock_query(), _stock_query()
 
 
 class LockedPodm(NamedTuple):
-    """A podm that is locked: the time, and of blocks that are wanted who has which place."""
+    """A locked pod manager: the time, and of the wanted blocks the claim of each held slot."""
 
     at: float
     slot_claims: dict[str, dict[int, str]]
@@ -135,13 +130,14 @@ class LockedPodm(NamedTuple):
 
 
 def lock(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
-    """Lock a podm if it still is at the generation that was decided on.
+    """Lock a pod manager that still has the generation that was decided on.
 
-    Claims of one podm come one after another from here on. Who had to wait for the lock may not
-    see what was taken meanwhile: the key of the blocks does, and the transaction is run again.
+    From here on claims of one pod manager run one after another. A transaction that waited for the
+    lock may not see the rows of the one before: the primary key of the blocks refuses its own, and
+    it is run again.
 
     Raises:
-        ClaimLost: it moved since.
+        ClaimLost: the pod manager changed since.
     """
     rows = _rows(connection, part)
     if not rows or rows[0][1]:
@@ -155,7 +151,7 @@ def lock(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
 
 
 def lock_any_generation(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
-    """Lock a podm at whatever generation it is by now, or is gone."""
+    """Lock a pod manager of any generation, also one that is gone."""
     return _locked_podm(_rows(connection, part))
 
 
@@ -165,21 +161,21 @@ def _rows(connection: sa.Connection, part: ClaimPart) -> Sequence[Any]:
 
 
 def _locked_podm(rows: Sequence[Any]) -> LockedPodm:
-    found = LockedPodm(rows[0][2] if rows else 0.0, {}, {})
+    locked = LockedPodm(rows[0][2] if rows else 0.0, {}, {})
     for *_, block, number, claim in rows:
         if claim is not None:
-            found.slot_claims.setdefault(block, {})[number] = claim
+            locked.slot_claims.setdefault(block, {})[number] = claim
         elif block is not None:
-            found.slots[block] = number
-    return found
+            locked.slots[block] = number
+    return locked
 
 
 def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm) -> None:
-    """Hold a part for a claim that is there, if all of it is free.
+    """Hold a part for an inserted claim, if all of it is free.
 
     Raises:
-        ClaimLost: somebody holds some of it; the message says who.
-        Sweepable: only a claim whose time is over is in the way.
+        ClaimLost: another claim holds some of it; the message names that.
+        ExpiredConflict: an expired claim holds some of it.
     """
     key = key_of(part.podm)
     hold_blocks(connection, claim_id, part, locked)
@@ -188,30 +184,30 @@ def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: Lock
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
-    """Give up what a claim holds of a podm whose row is locked; return whether it held any."""
-    for table in (_blocks, _claimed_amounts):
+    """Delete the holds of a claim on a locked pod manager; return whether it had any."""
+    for table in (_blocks, _amounts):
         connection.execute(
             sa.delete(table).where(table.c.claim_id == claim_id, table.c.podm_key == key)
         )
     parts = tables.claim_parts
-    gone = connection.execute(
+    deleted = connection.execute(
         sa.delete(parts).where(parts.c.claim_id == claim_id, parts.c.podm_key == key)
     )
-    return bool(gone.rowcount)
+    return bool(deleted.rowcount)
 
 
 def hold_blocks(
     connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm
 ) -> None:
-    """Hold the blocks of a part on a podm that is locked; raises as :func:`hold`."""
+    """Hold the blocks of a part on a locked pod manager; raises as :func:`hold`."""
     key, rows = key_of(part.podm), []
     for block, uri, nodes in sorted(
         (key_of(uri), uri, nodes) for uri, nodes in part.blocks.items()
     ):
-        taken = locked.slot_claims.get(block, {})
-        free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in taken]
+        slot_claims = locked.slot_claims.get(block, {})
+        free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
-            raise_block_conflict(connection, part.podm, uri, list(taken.values()))
+            raise_block_conflict(connection, part.podm, uri, list(slot_claims.values()))
         rows += [
             {"podm_key": key, "block_key": block, "slot": slot, "claim_id": claim_id, "uri": uri}
             for slot in free[:nodes]
@@ -226,8 +222,10 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Clai
         return
     supply = {key_of(grant.uri): grant.amount for grant in part.supplies}
     held: dict[str, float] = {}
-    for stock, number, known in connection.execute(_STOCKS, {"key": key, "wanted": sorted(wanted)}):
-        (supply if known else held)[stock] = number
+    for stock, amount, is_supply in connection.execute(
+        _STOCKS, {"key": key, "wanted": sorted(wanted)}
+    ):
+        (supply if is_supply else held)[stock] = amount
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a store."""
+"""Composed nodes of the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _of = tables.nodes.c
 
 
 class Nodes:
-    """The nodes that claims became."""
+    """The composed nodes of a store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -36,21 +36,21 @@ class Nodes:
     def show(self, node_id: str) -> ComposedNode:
         """Return a node by its id, or by its URI where only one has it; else UnknownName."""
         nodes = self.list()
-        for told in ("id", "uri"):
-            same = [node for node in nodes if getattr(node, told) == node_id]
-            if len(same) == 1:
-                return same[0]
+        for name in ("id", "uri"):
+            matching = [node for node in nodes if getattr(node, name) == node_id]
+            if len(matching) == 1:
+                return matching[0]
         raise UnknownName("node", node_id, [node.id for node in nodes])
 
     def forget(self, node_id: str) -> None:
-        """Forget a node that is not there any more, and release its claim if it was the last."""
+        """Delete the record of a node that is gone; the last one of a claim releases that."""
         claim_id = self._database.write(lambda c: _forget(c, node_id), "forgetting a node")
         if claim_id:
             expiry.free_claim(self._database, claim_id)
 
 
 def _forget(connection: sa.Connection, node_id: str) -> str | None:
-    """Delete a node's row; return its claim where that ends with it."""
+    """Delete the row of a node; return its claim if no other node of that is left."""
     claim_id: str | None = connection.scalar(sa.select(_of.claim_id).where(_of.id == node_id))
     connection.execute(sa.delete(tables.nodes).where(_of.id == node_id))
     if claim_id is None:

@@ -53,7 +53,7 @@ class PodmRow(NamedTuple):
         return msgspec.json.decode(self.stats, type=ReportedStats)
 
 
-class Reading:
+class EncodedPodm:
     """A pod manager as it was read, encoded once however often its transaction runs."""
 
     def __init__(self, podm: FullPodm) -> None:
@@ -95,7 +95,7 @@ class PodmUpdate(NamedTuple):
     """A pod manager that is to be stored over its row, None for a new one."""
 
     key: str
-    reading: Reading
+    reading: EncodedPodm
     row: PodmRow | None
     stats: bytes | None
 
@@ -148,7 +148,9 @@ def _rows(
     }
 
 
-def remember(connection: sa.Connection, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+def remember(
+    connection: sa.Connection, readings: Mapping[str, EncodedPodm]
+) -> dict[str, StoredPodm]:
     """Store pod managers as they were read, by key; return them as they are known from now on.
 
     A generation moves only with the content. A reading that began before the stored one is left
@@ -159,7 +161,9 @@ def remember(connection: sa.Connection, readings: Mapping[str, Reading]) -> dict
     return stored | {update.key: update.stored for update in updates}
 
 
-def unchanged(connection: sa.Connection, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+def unchanged(
+    connection: sa.Connection, readings: Mapping[str, EncodedPodm]
+) -> dict[str, StoredPodm]:
     """Return the pod managers, by key, of which :func:`remember` would write nothing."""
     rows = _rows(connection, readings)
     updates, stored = _compare(connection, rows, {key: readings[key] for key in rows})
@@ -169,7 +173,7 @@ def unchanged(connection: sa.Connection, readings: Mapping[str, Reading]) -> dic
 
 
 def _compare(
-    connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Mapping[str, Reading]
+    connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Mapping[str, EncodedPodm]
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
     """Return what is to be stored, by key in order, and what is stored of a later reading."""
     later = {key: row for key, row in rows.items()
@@ -183,13 +187,13 @@ def _compare(
     return updates, documents(connection, list(later))
 
 
-def _update(key: str, reading: Reading, row: PodmRow | None) -> PodmUpdate:
+def _update(key: str, reading: EncodedPodm, row: PodmRow | None) -> PodmUpdate:
     """Return how a reading is stored: what the pod manager reported stands in its place."""
     if row is None or row.stats is None:
         return PodmUpdate(key, reading, row, None)
     reported = msgspec.structs.replace(row.reported, alone=False)
     if reported.stats:
-        reading = Reading(apply_stats(reading.podm, reported.stats))
+        reading = EncodedPodm(apply_stats(reading.podm, reported.stats))
     stats = to_json(reported) if reported != ReportedStats({}) else None
     return PodmUpdate(key, reading, row, stats)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A held claim of several nodes as claims of one node each, holding the same between them.
+"""Reassigns held blocks: splits a claim by node, or moves it to the blocks its nodes really use.
 
-Nothing is let go meanwhile: every row only changes hands, in one transaction.
+No block is free in between: rows change their claim within one transaction.
 """
 
 from __future__ import annotations
@@ -19,29 +19,24 @@ from valence_sched.store import change_log, claim_rows, holds, tables
 from valence_sched.store.tables import key_of, now
 
 _claims, _parts = tables.claims, tables.claim_parts
-_claimed_blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
+_blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 
 
 def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
-    """Return claims of one node each in place of a held one, which is released.
+    """Return claims of one node each that replace a held claim, which is released.
 
-    Theirs are its owner, group, content and end, and its key with ``#`` and the node's number.
+    They have its owner, group, content and end, and its key with ``#`` and the node's number.
     """
     claim = claim_rows.get(connection, claim_id)
     ids = [_id(claim, share) for part in claim.parts for share in part.shares]
-    made = [one for id_ in ids for one in claim_rows.find(connection, _claims.c.id == id_)]
-    if len(made) == len(ids):  # the answer to an earlier commit was lost
-        return made
-    valid = _claims.c.sweep_at > now()
+    existing = [one for id_ in ids for one in claim_rows.find(connection, _claims.c.id == id_)]
+    if len(existing) == len(ids):  # the answer to an earlier commit was lost
+        return existing
+    unexpired = _claims.c.sweep_at > now()
     if not claim_rows.change_state(
-        connection,
-        claim_id,
-        ["HELD"],
-        "RELEASED",
-        valid,
-        consumer_key=None,
-        note="one claim a node by now",
-    ):
+        connection, claim_id, ["HELD"], "RELEASED", unexpired,
+        consumer_key=None, note="one claim a node by now",
+    ):  # fmt: skip
         raise claim_rows.state_error(connection, claim_id, "only one that is held can be split")
     for part in claim.parts:
         for share in part.shares:
@@ -74,16 +69,14 @@ def _reassign_rows(
     key = key_of(podm)
     change_log.add_claim_part(connection, key, one.id)
     for uri in share.blocks:
-        mine = sa.and_(
-            _claimed_blocks.c.podm_key == key,
-            _claimed_blocks.c.block_key == key_of(uri),
-            _claimed_blocks.c.claim_id == claim_id,
+        own = sa.and_(
+            _blocks.c.podm_key == key,
+            _blocks.c.block_key == key_of(uri),
+            _blocks.c.claim_id == claim_id,
         )
-        slot = connection.scalar(sa.select(sa.func.min(_claimed_blocks.c.slot)).where(mine))
+        slot = connection.scalar(sa.select(sa.func.min(_blocks.c.slot)).where(own))
         connection.execute(
-            sa.update(_claimed_blocks)
-            .where(mine, _claimed_blocks.c.slot == slot)
-            .values(claim_id=one.id)
+            sa.update(_blocks).where(own, _blocks.c.slot == slot).values(claim_id=one.id)
         )
     amounts: dict[str, float] = {}
     for grant in share.grants:
@@ -93,23 +86,21 @@ def _reassign_rows(
         connection.execute(sa.insert(_amounts), {**row, "amount": amount})
 
 
-_claimed_blocks = tables.claimed_blocks
-
-
 def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
-    """Hold what nodes are made of in place of what was planned, where that is not the same.
+    """Hold the blocks of the nodes where they are not the planned ones.
 
     Raises:
-        ClaimLost: another claim holds a block of theirs; nothing is changed.
-        Sweepable: only a claim whose time is over is in the way.
+        ClaimLost: another claim holds a block of a node; nothing is changed.
+        ExpiredConflict: an expired claim holds one.
     """
     parts = []
     for part in claim.parts:
-        mine = [node for node in nodes if node.podm == part.podm]
-        real = replace(part, shares=tuple(_actual_allocation(share, mine) for share in part.shares))
-        if real.blocks != part.blocks:
-            _swap_blocks(connection, claim.id, part, real)
-        parts.append(real)
+        local = [node for node in nodes if node.podm == part.podm]
+        shares = tuple(_actual_allocation(share, local) for share in part.shares)
+        actual = replace(part, shares=shares)
+        if actual.blocks != part.blocks:
+            _swap_blocks(connection, claim.id, part, actual)
+        parts.append(actual)
     if tuple(parts) != claim.parts:
         connection.execute(
             sa.update(tables.claims)
@@ -121,27 +112,27 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
 
 
 def _actual_allocation(share: NodeAllocation, nodes: Sequence[ComposedNode]) -> NodeAllocation:
-    """Return a share with the blocks of its node: the one of its number, or the only one."""
-    named = [node for node in nodes if node.id.endswith(f"-{share.node}")]
-    (node,) = nodes if len(nodes) == 1 else named
+    """Return an allocation with the blocks of its node: the one of its number, or the only one."""
+    numbered = [node for node in nodes if node.id.endswith(f"-{share.node}")]
+    (node,) = nodes if len(nodes) == 1 else numbered
     return replace(share, blocks=node.blocks)
 
 
 def _swap_blocks(
-    connection: sa.Connection, claim_id: str, planned: ClaimPart, real: ClaimPart
+    connection: sa.Connection, claim_id: str, planned: ClaimPart, actual: ClaimPart
 ) -> None:
     key = key_of(planned.podm)
-    gone, come = planned.blocks - real.blocks, real.blocks - planned.blocks
-    locked = holds.lock_any_generation(connection, _with_blocks(real, come))
-    for uri in gone:
+    dropped, added = planned.blocks - actual.blocks, actual.blocks - planned.blocks
+    locked = holds.lock_any_generation(connection, _with_blocks(actual, added))
+    for uri in dropped:
         connection.execute(
-            sa.delete(_claimed_blocks).where(
-                _claimed_blocks.c.podm_key == key,
-                _claimed_blocks.c.block_key == key_of(uri),
-                _claimed_blocks.c.claim_id == claim_id,
+            sa.delete(_blocks).where(
+                _blocks.c.podm_key == key,
+                _blocks.c.block_key == key_of(uri),
+                _blocks.c.claim_id == claim_id,
             )
         )
-    holds.hold_blocks(connection, claim_id, _with_blocks(real, come), locked)
+    holds.hold_blocks(connection, claim_id, _with_blocks(actual, added), locked)
     change_log.log_changes(connection, usage=[key])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry: pod managers as operators register them, by name."""
+"""Registrations: the registered pod managers, by name."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ _table = tables.registry
 def registrations(connection: sa.Connection) -> list[Registration]:
     """Return all registered pod managers by name."""
     rows = connection.scalars(sa.select(_table.c.document))
-    found = [msgspec.json.decode(row, type=Registration) for row in rows]
-    return sorted(found, key=lambda one: one.name)
+    registered = [msgspec.json.decode(row, type=Registration) for row in rows]
+    return sorted(registered, key=lambda registration: registration.name)
 
 
-def register(connection: sa.Connection, one: Registration) -> None:
-    """Register a pod manager under a name that nobody has."""
-    stored = connection.scalar(_document(one.name))
-    if stored is not None:
-        raise NameTaken(one_line(f"a pod manager named {one.name!r} is registered already: "
+def register(connection: sa.Connection, registration: Registration) -> None:
+    """Register a pod manager under a name that is free."""
+    name = registration.name
+    if connection.scalar(_document(name)) is not None:
+        raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: "
                                  "change that one, or choose another name"))  # fmt: skip
-    row = {"podm_key": key_of(one.name), "name": one.name, "document": to_json(one)}
+    row = {"podm_key": key_of(name), "name": name, "document": to_json(registration)}
     try:
         connection.execute(sa.insert(_table), row)
-    except sa.exc.IntegrityError:  # somebody was faster by an instant
-        raise NameTaken(one_line(f"a pod manager named {one.name!r} was registered by somebody "
-                                 "else just now: change that one"))  from None  # fmt: skip
+    except sa.exc.IntegrityError:  # another process was faster by an instant
+        raise NameTaken(one_line(f"a pod manager named {name!r} was registered by somebody "
+                                 "else just now: change that one")) from None  # fmt: skip
 
 
-def change(connection: sa.Connection, one: Registration) -> None:
-    """Put a pod manager in place of the one that has its name."""
-    row = connection.execute(
+def change(connection: sa.Connection, registration: Registration) -> None:
+    """Replace the registered pod manager of the same name."""
+    result = connection.execute(
         sa.update(_table)
-        .where(_table.c.podm_key == key_of(one.name))
-        .values(document=to_json(one))
+        .where(_table.c.podm_key == key_of(registration.name))
+        .values(document=to_json(registration))
     )  # fmt: skip
-    if not row.rowcount and connection.scalar(_document(one.name)) is None:
-        raise _unknown(connection, one.name)
+    if not result.rowcount and connection.scalar(_document(registration.name)) is None:
+        raise _unknown(connection, registration.name)
 
 
 def unregister(connection: sa.Connection, name: str) -> None:
-    """Forget a pod manager and what was read of it, unless something of it is in use here."""
+    """Remove a registration and what was read of its pod manager, unless that is in use."""
     key = key_of(name)
     if connection.scalar(_document(name).with_for_update()) is None:
         raise _unknown(connection, name)
-    read = podms.lock_row(connection, key)  # whoever claims of it locks this row, too
+    row = podms.lock_row(connection, key)  # a claim locks this row, too
     check_unused(connection, name)
     connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
-    if read and not read.gone:
+    if row and not row.gone:
         podms.forget(connection, key)
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Forget what a pod manager reported, and one that was never read whole."""
+    """Remove what a pod manager reported; one that was never read is removed as a whole."""
     key = key_of(name)
     row = podms.lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
@@ -73,15 +73,15 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 
 def check_unused(connection: sa.Connection, name: str) -> None:
-    """Refuse with InUse when claims or nodes of a pod manager, whose row is locked, are here."""
+    """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
     key = key_of(name)
     claims, nodes = tables.claim_parts.c, tables.nodes.c
-    held = connection.scalars(
+    claim_ids = connection.scalars(
         sa.select(claims.claim_id).where(claims.podm_key == key).order_by(claims.claim_id)
     ).all()
-    composed = connection.scalars(sa.select(nodes.id).where(nodes.podm_key == key)).all()
-    if held or composed:
-        raise _in_use(name, list(held), list(composed))
+    node_ids = connection.scalars(sa.select(nodes.id).where(nodes.podm_key == key)).all()
+    if claim_ids or node_ids:
+        raise _in_use(name, list(claim_ids), list(node_ids))
 
 
 def _in_use(name: str, claims: list[str], nodes: list[str]) -> InUse:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.stats import Stats, apply_stats, merge_stats
 from valence_sched.store import podms, tables
-from valence_sched.store.podms import PodmUpdate, Reading, ReportedStats
+from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
 from valence_sched.store.tables import key_of, now
 
 _table = tables.podms
@@ -34,7 +34,7 @@ def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
     if reported.alone:
         read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
         podm = msgspec.structs.replace(podm, read_at=read_at)
-    update = PodmUpdate(key_of(name), Reading(podm), row, to_json(reported))
+    update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported))
     podms.write(connection, [update])
     return update.generation
 

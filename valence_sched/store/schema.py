@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema of a store: made when there is none, brought up to date, refused when it is newer."""
+"""Schema of the store: created, upgraded by alembic, refused when newer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError
 from valence_sched.store import faults, tables
 from valence_sched.store.database import Database
-from valence_sched.store.tables import METADATA
 
+MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = "valence-sched schema"
 LOCK_NUMBER = 0x76616C65  # the same for engines that lock numbers
 LOCK_TIMEOUT_S = 60
 
 
-def prepare(database: Database) -> None:
+def prepare(
+    database: Database, revision: str = tables.REVISION, migrations: Path = MIGRATIONS
+) -> None:
     """Make the store ready: file, journal mode, tables; several processes may do so at once.
+
+    ``revision`` is the one that it has then, the latest of ``migrations``.
 
     Raises:
         StoreError: it cannot be opened, or is of a newer version.
@@ -31,42 +35,44 @@ def prepare(database: Database) -> None:
         _make_file(database.address.file)
         _enable_wal(database)
     stored = database.read(_stored_revision, "opening")
-    if stored == tables.REVISION:
+    if stored == revision:
         return
-    _refuse_newer(stored, database)
-    if database.address.engine == "sqlite" or stored is None:
-        database.write(lambda connection: _create_or_upgrade(connection, database), "making tables")
-        return
-    database.write(lambda connection: _create_or_upgrade(connection, database), "upgrading")
+    _refuse_newer(stored, revision, database)
+
+    def work(connection: sa.Connection) -> None:
+        with _schema_lock(connection):
+            stored = _stored_revision(connection)  # another process may have been faster
+            _refuse_newer(stored, revision, database)
+            if stored is None:
+                _create(connection, revision)
+            elif stored != revision:
+                upgrade(connection, migrations)
+
+    new = database.address.engine == "sqlite" or stored is None
+    database.write(work, "making tables" if new else "upgrading")
 
 
-def _create_or_upgrade(connection: sa.Connection, database: Database) -> None:
-    with _schema_lock(connection):
-        stored = _stored_revision(connection)  # somebody may have been faster
-        if stored == tables.REVISION:
-            return
-        _refuse_newer(stored, database)
-        if stored is not None:
-            upgrade(connection)
-            return
-        tables.METADATA.create_all(connection)
-        connection.execute(sa.delete(tables.shards))
-        zero = [{"shard": number, "moved": 0} for number in range(tables.SHARDS)]
-        connection.execute(sa.insert(tables.shards), zero)
-        connection.execute(sa.insert(tables.version), {"version_num": tables.REVISION})
+def _create(connection: sa.Connection, revision: str) -> None:
+    tables.METADATA.create_all(connection)
+    connection.execute(sa.delete(tables.shards))
+    zero = [{"shard": number, "moved": 0} for number in range(tables.SHARDS)]
+    connection.execute(sa.insert(tables.shards), zero)
+    connection.execute(sa.insert(tables.version), {"version_num": revision})
 
 
 @contextlib.contextmanager
 def _schema_lock(connection: sa.Connection) -> Iterator[None]:
-    """Let one process at a time change the schema; SQLite's transaction sees to that itself."""
+    """Let one process at a time change the schema; a transaction of SQLite does so by itself."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
         yield
     elif connection.dialect.name in ("mysql", "mariadb"):
         # a lock's name is the server's: each database has its own
         name = sa.func.concat(LOCK, " ", sa.func.database())
-        had = connection.scalar(sa.select(sa.func.get_lock(sa.func.left(name, 64), LOCK_TIMEOUT_S)))
-        if not had:
+        locked = connection.scalar(
+            sa.select(sa.func.get_lock(sa.func.left(name, 64), LOCK_TIMEOUT_S))
+        )
+        if not locked:
             raise StoreError("another process is changing the schema of the store: try again")
         try:
             yield
@@ -78,24 +84,24 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def _stored_revision(connection: sa.Connection) -> str | None:
-    """Return the revision of the store, None where there is none yet."""
+    """Return the revision of the store, None for a new one."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
 
 
-def _refuse_newer(stored: str | None, database: Database) -> None:
-    if stored is not None and stored > tables.REVISION:
+def _refuse_newer(stored: str | None, revision: str, database: Database) -> None:
+    if stored is not None and stored > revision:
         raise StoreError(
             f"{database.address}: its schema is version {stored}, this program knows up to "
-            f"{tables.REVISION}: use a newer valence-sched"
+            f"{revision}: use a newer valence-sched"
         )
 
 
 def _make_file(file: Path) -> None:
-    """Make the file for this user alone before the engine opens it.
+    """Create the file for this user alone before the engine opens it.
 
-    One that is there is not opened: to close it again would end the locks that all connections
+    A file that exists is not opened: closing it again would end the locks that all connections
     of this process have on it.
     """
     try:
@@ -113,39 +119,35 @@ def _make_file(file: Path) -> None:
 
 
 def _enable_wal(database: Database) -> None:
-    """Let readers and a writer go side by side; the mode stays with the file."""
-    for attempt in range(50):
+    """Let readers and a writer work side by side; the mode is stored in the file."""
+
+    def work() -> None:
         try:
             with database.writer.connect() as connection:
                 raw = connection.connection.dbapi_connection
                 assert raw is not None
                 raw.execute("PRAGMA journal_mode = WAL")
-            return
         except Exception as error:  # the driver's own, for this is no transaction
-            wrapped = faults.wrap_driver_error(error)
-            if not faults.is_retryable(wrapped) or attempt == 49:
-                raise faults.store_error(wrapped, database.address, "opening") from None
-            database.pause(attempt + 1)
+            raise faults.wrap_driver_error(error) from None
+
+    database.retry(work, "opening", attempts=50)
 
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-
-def upgrade(connection: sa.Connection, to: str = "head") -> None:
-    """Run the migrations from the stored revision to ``to`` within the caller's transaction."""
+def upgrade(connection: sa.Connection, migrations: Path) -> None:
+    """Run the migrations after the stored revision within the caller's transaction."""
     # alembic takes long to import, and only an older store needs it
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     scripts = ScriptDirectory.from_config(config)
 
     def steps(revision: object, _context: object) -> object:
-        return scripts._upgrade_revs(to, revision)  # type: ignore[arg-type]
+        return scripts._upgrade_revs("head", revision)  # type: ignore[arg-type]
 
     with EnvironmentContext(config, scripts, fn=steps) as environment:
-        environment.configure(connection=connection, target_metadata=METADATA)
+        environment.configure(connection=connection, target_metadata=tables.METADATA)
         environment.run_migrations()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One consistent snapshot: pod managers and what is held of them, as far as it moved."""
+"""Snapshot: the pod managers and their usage that changed since a log position."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from msgspec.structs import replace
 
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.usage import NO_USAGE, Usage
-from valence_sched.store import podms, tables
+from valence_sched.store import tables
 from valence_sched.store.database import WorkCounts
+from valence_sched.store.podms import documents
 from valence_sched.store.tables import statement_time
 from valence_sched.store.usage import usages
 
 _podms, _parts, _shards = tables.podms.c, tables.claim_parts.c, tables.shards.c
-_over = (
+_expired = (
     sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time()).scalar_subquery()
 )
-_COUNTS = sa.select(_shards.shard, _shards.moved).union_all(sa.select(sa.literal(-1), _over))
+_COUNTS = sa.select(_shards.shard, _shards.moved).union_all(sa.select(sa.literal(-1), _expired))
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """What a caller has seen: how far each shard had moved."""
+    """The count of each shard of the change log that a caller has read up to."""
 
     shards: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PodmChange:
-    """A podm that moved. ``podm`` is None where the caller has this generation; or it is gone.
+    """A pod manager that changed; ``podm`` is None if its content did not, or if it is gone.
 
-    ``held`` is all that is held of it, or, ``more``, only what was taken since the last look.
+    ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold.
     """
 
     id: str
@@ -47,9 +48,9 @@ class PodmChange:
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """What moved since what was ``known``, and what is known with it.
+    """The changes since a position, and the position after them.
 
-    ``over`` counts the claims whose time is over: what they held is still held here.
+    ``expired_claims`` counts the claims whose time is over but whose holds are in ``changes``.
     """
 
     changes: tuple[PodmChange, ...]
@@ -59,13 +60,13 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRow:
-    """The row of a podm that moved; ``claims`` are those taken since, None: anything may be new."""
+    """The row of a changed pod manager; ``claims`` are the new ones, None: anything may be new."""
 
     key: str
     name: str
     generation: int
     gone: bool
-    read: bool
+    content_changed: bool
     read_at: str | None = None
     claims: tuple[str, ...] | None = None
 
@@ -76,57 +77,57 @@ def take_snapshot(
     known: Mapping[str, LeanPodm],
     counts: WorkCounts,
 ) -> StoreSnapshot:
-    """Return what moved; all reads are of one snapshot.
+    """Return the changes since a position; all reads are of one database snapshot.
 
-    Asks for the counts of the shards, and then only for podms of shards that moved.
+    Reads the counts of the shards, and then only pod managers of shards that changed.
     """
-    shards = {shard: moved for shard, moved in connection.execute(_COUNTS)}  # noqa: C416
-    over = shards.pop(-1)
-    then = {shard: since.shards.get(shard, -1) for shard in shards}
-    behind = [shard for shard in sorted(shards) if shards[shard] != then[shard]]
-    moved = _changed_rows(connection, then, behind)
+    shards = {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
+    expired = shards.pop(-1)
+    before = {shard: since.shards.get(shard, -1) for shard in shards}
+    behind = [shard for shard in sorted(shards) if shards[shard] != before[shard]]
+    rows = _changed_rows(connection, before, behind)
     if since.shards:
-        moved += _newly_claimed(connection, then, behind, {one.key for one in moved})
-    counts.rows_read += len(shards) + sum(len(one.claims or "1") for one in moved)
-    documents = _podms_of(
-        connection, [row for row in moved if row.read and not row.gone], known, counts
-    )
-    whole = [one.key for one in moved if one.claims is None and not one.gone]
-    held = usages(connection, whole, everything=not since.shards)
-    fresh = [claim for one in moved for claim in one.claims or ()]
-    more = usages(connection, [one.key for one in moved if one.claims], claims=fresh)
-    counts.usages_read += sum(len(some.blocks) for some in (*held.values(), *more.values()))
-    seen = [
-        PodmChange(one.name, one.generation, one.gone, documents.get(one.key),
-             (held if one.claims is None else more).get(one.key, NO_USAGE),
-             incremental=one.claims is not None)
-        for one in moved
+        rows += _newly_claimed(connection, before, behind, {row.key for row in rows})
+    counts.rows_read += len(shards) + sum(len(row.claims or "1") for row in rows)
+    changed = [row for row in rows if row.content_changed and not row.gone]
+    podms = _changed_podms(connection, changed, known, counts)
+    total_keys = [row.key for row in rows if row.claims is None and not row.gone]
+    total = usages(connection, total_keys, everything=not since.shards)
+    claims = [claim for row in rows for claim in row.claims or ()]
+    added = usages(connection, [row.key for row in rows if row.claims], claims=claims)
+    counts.usages_read += sum(len(usage.blocks) for usage in (*total.values(), *added.values()))
+    changes = [
+        PodmChange(row.name, row.generation, row.gone, podms.get(row.key),
+             (total if row.claims is None else added).get(row.key, NO_USAGE),
+             incremental=row.claims is not None)
+        for row in rows
     ]  # fmt: skip
-    return StoreSnapshot(tuple(sorted(seen, key=lambda one: one.id)), LogPosition(shards), over)
+    ordered = tuple(sorted(changes, key=lambda change: change.id))
+    return StoreSnapshot(ordered, LogPosition(shards), expired)
 
 
 def _changed_rows(
-    connection: sa.Connection, then: Mapping[int, int], behind: list[int]
+    connection: sa.Connection, before: Mapping[int, int], behind: list[int]
 ) -> list[_ChangedRow]:  # fmt: skip
-    """Return podms of which anything but a new claim moved."""
+    """Return pod managers of which anything but a new claim changed."""
     if not behind:
         return []
-    newer = [sa.and_(_podms.shard == shard, _podms.moved > then[shard]) for shard in behind]
+    newer = [sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind]
     query = sa.select(_podms.podm_key, _podms.name, _podms.generation, _podms.gone, _podms.shard,
                       _podms.read_moved, _podms.read_at).where(sa.or_(*newer))  # fmt: skip
     return [
-        _ChangedRow(key, name, generation, bool(gone), read_moved > then[shard], read_at)
+        _ChangedRow(key, name, generation, bool(gone), read_moved > before[shard], read_at)
         for key, name, generation, gone, shard, read_moved, read_at in connection.execute(query)
     ]
 
 
 def _newly_claimed(
-    connection: sa.Connection, then: Mapping[int, int], behind: list[int], known: set[str]
+    connection: sa.Connection, before: Mapping[int, int], behind: list[int], other_keys: set[str]
 ) -> list[_ChangedRow]:
-    """Return podms of which nothing moved but that claims were taken."""
+    """Return pod managers of which nothing changed but for new claims."""
     if not behind:
         return []
-    newer = [sa.and_(_parts.shard == shard, _parts.moved > then[shard]) for shard in behind]
+    newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     query = (
         sa.select(_parts.podm_key, _parts.claim_id, _podms.name, _podms.generation)
         .join(tables.podms, _podms.podm_key == _parts.podm_key)
@@ -134,19 +135,19 @@ def _newly_claimed(
     )
     found: dict[str, _ChangedRow] = {}
     for key, claim, name, generation in connection.execute(query):
-        if key not in known:
-            before = found[key].claims or () if key in found else ()
-            found[key] = _ChangedRow(key, name, generation, False, False, claims=(*before, claim))
+        if key not in other_keys:
+            claims = (found[key].claims or ()) if key in found else ()
+            found[key] = _ChangedRow(key, name, generation, False, False, claims=(*claims, claim))
     return list(found.values())
 
 
-def _podms_of(
+def _changed_podms(
     connection: sa.Connection,
     rows: Sequence[_ChangedRow],
     known: Mapping[str, LeanPodm],
     counts: WorkCounts,
 ) -> dict[str, LeanPodm]:
-    """Return pod managers by key: those that the caller knows at this generation, others read."""
+    """Return changed pod managers by key: the caller's own if of this generation, else read."""
     found = {}
     for row in rows:
         podm = known.get(row.name)
@@ -155,6 +156,4 @@ def _podms_of(
             found[row.key] = podm if same_time else replace(podm, read_at=row.read_at)
     unknown = [row.key for row in rows if row.key not in found]
     counts.podms_decoded += len(unknown)
-    return found | {
-        key: stored.lean() for key, stored in podms.documents(connection, unknown).items()
-    }
+    return found | {key: stored.lean() for key, stored in documents(connection, unknown).items()}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store: registry, pod managers as last read, and what is claimed of them, by URL."""
+"""Store: the one entrance to the database, opened by URL."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,30 +12,31 @@ from typing import Self
 
 from valence_sched.errors import StoreError, one_line
 from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.lifecycle import Event
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
 from valence_sched.store import decisions, expiry, podms, registry, reported, schema
 from valence_sched.store.claims import Claims
 from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.events import Event, events
+from valence_sched.store.events import events
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.faults import RowRefused
 from valence_sched.store.nodes import Nodes
-from valence_sched.store.podms import Reading, StoredPodm
+from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
-from valence_sched.store.tables import chunks, key_of
+from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
-BATCH_SIZE = 50  # pod managers that are stored in one transaction, and locked as long
+BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
 
 
 class Store:
-    """A store, open from the start; a context manager that gives its connections back.
+    """A store, open from the start; a context manager that closes its connections.
 
-    ``sleep`` and ``lot`` (0..1) make the pauses between attempts. Time that others must agree
-    on, such as when a claim ends, is the database's.
+    ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) draws their length. Time that
+    processes must agree on, such as the end of a claim, is the database's.
 
     Raises:
         StoreError: it cannot be opened, is no store, or is of a newer version.
@@ -71,45 +73,45 @@ class Store:
         return f"Store({self.address!r})"
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._database.close()
 
     @property
     def address(self) -> str:
-        """Return where the store is, without its password."""
+        """Return the URL of the store, without its password."""
         return str(self._database.address)
 
     @property
     def counts(self) -> WorkCounts:
-        """Return the work done through this object so far."""
+        """Return the counts of the work done through this object so far."""
         return self._database.counts
 
     def registrations(self) -> list[Registration]:
         """Return all registered pod managers, by name."""
         return self._database.read(registry.registrations, "reading the registry")
 
-    def register(self, one: Registration) -> None:
+    def register(self, registration: Registration) -> None:
         """Register a pod manager.
 
         Raises:
-            NameTaken: one is registered under this name.
+            NameTaken: another one is registered under this name.
         """
-        self._database.write(lambda c: registry.register(c, one), "registering")
+        self._database.write(lambda c: registry.register(c, registration), "registering")
 
-    def change(self, one: Registration) -> None:
-        """Put a pod manager in place of the registered one that has its name.
-
-        Raises:
-            UnknownName: none has it.
-        """
-        self._database.write(lambda c: registry.change(c, one), "changing the registry")
-
-    def unregister(self, name: str) -> None:
-        """Forget a pod manager, and what was read of it.
+    def change(self, registration: Registration) -> None:
+        """Replace the registered pod manager of the same name.
 
         Raises:
             UnknownName: none is registered under this name.
-            InUse: claims or nodes of it are there.
+        """
+        self._database.write(lambda c: registry.change(c, registration), "changing the registry")
+
+    def unregister(self, name: str) -> None:
+        """Remove a registered pod manager, and what was read of it.
+
+        Raises:
+            UnknownName: none is registered under this name.
+            InUse: the store has claims or nodes of it.
         """
         self._database.write(lambda c: registry.unregister(c, name), "unregistering")
 
@@ -120,25 +122,34 @@ class Store:
         reading older than the stored one changes nothing.
         """
         key = key_of(podm.id)
-        return self._write_readings({key: Reading(podm)})[key].generation
+        return self._write_readings({key: EncodedPodm(podm)})[key].generation
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store pod managers as they were read; return them as they are known from now on, by id.
 
-        One transaction finds those of which nothing is to be written, the others are stored
-        ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of two readings of one
-        pod manager the last counts. A caller that decides next hands the result to
-        :meth:`snapshot`, which then need not read these documents back.
+        Of up to ``CHUNK`` at a time one transaction finds those of which nothing is to be written;
+        the others are stored ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of
+        two readings of one pod manager the last counts. A caller that decides next hands the
+        result to :meth:`snapshot`, which then need not read these documents back.
 
         Raises:
             StoreError: one of them cannot be stored, and is named; all others are stored.
         """
-        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
-        for error in stored.values():
-            if isinstance(error, StoreError):
-                raise error
-        lean = [podm.lean() for podm in stored.values() if not isinstance(podm, StoreError)]
-        return {podm.id: podm for podm in lean}
+        known: dict[str, LeanPodm] = {}
+        errors: list[StoreError] = []
+        remaining = iter(podms)
+        while some := list(itertools.islice(remaining, CHUNK)):
+            for stored in self._store_all(
+                {key_of(one.id): EncodedPodm(one) for one in some}
+            ).values():
+                if isinstance(stored, StoreError):
+                    errors.append(stored)
+                else:
+                    podm = stored.lean()
+                    known[podm.id] = podm
+        if errors:
+            raise errors[0]
+        return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
         """Store pod managers as :meth:`remember_all`; return what became of each, in their order.
@@ -147,46 +158,46 @@ class Store:
         in place of what was read; or the error that names it where it alone cannot be stored.
         StoreError is raised where none can be.
         """
-        stored = self._store_all({key_of(podm.id): Reading(podm) for podm in podms})
+        stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
         return [one if isinstance(one, StoreError) else one.full() for one in results]
 
-    def _store_all(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm | StoreError]:
+    def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | StoreError]:
         """Return the pod managers, by key, once they are stored, and errors as they are."""
-        found: dict[str, StoredPodm | StoreError] = {}
+        stored: dict[str, StoredPodm | StoreError] = {}
         if readings:
-            found |= self._database.read(
-                lambda c: podms.unchanged(c, readings), "reading pod managers"
+            stored |= self._database.read(
+                lambda c: podms.unchanged(c, readings), "storing what was read"
             )
-        for keys in chunks(sorted(readings.keys() - found.keys()), BATCH_SIZE):
+        for keys in chunks(sorted(readings.keys() - stored.keys()), BATCH_SIZE):
             batch = {key: readings[key] for key in keys}
             try:
-                found |= self._write_readings(batch)
+                stored |= self._write_readings(batch)
             except RowRefused:
-                found |= {key: self._write_alone(key, one) for key, one in batch.items()}
-        return found
+                stored |= {key: self._write_alone(key, one) for key, one in batch.items()}
+        return stored
 
-    def _write_readings(self, readings: Mapping[str, Reading]) -> dict[str, StoredPodm]:
+    def _write_readings(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm]:
         stored = self._database.write(
             lambda c: podms.remember(c, readings), "storing what was read"
         )
-        self.counts.podms_written += sum(one.written for one in stored.values())
+        self.counts.podms_written += sum(podm.written for podm in stored.values())
         return stored
 
-    def _write_alone(self, key: str, reading: Reading) -> StoredPodm | StoreError:
+    def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | StoreError:
         try:
             return self._write_readings({key: reading})[key]
         except RowRefused as error:
             return StoreError(one_line(f"{reading.podm.id}: {error}"))
 
     def update_stats(self, name: str | tuple[str, str], stats: Stats) -> int:
-        """Take in what a pod manager reports by itself; return its generation.
+        """Store what a pod manager reports by itself; return its generation.
 
-        ``name`` is its id, or host and node. Words that are no fields of a pod manager are kept
-        as facts. One that nobody knows yet is known from then on.
+        ``name`` is its id, or host and node. Words that are no fields of a pod manager are stored
+        as facts. An unknown pod manager is known from then on.
 
         Raises:
-            InputError: something reported is not what it must be; nothing is stored.
+            InputError: a reported value is invalid; nothing is stored.
         """
         podm = podm_id(name)
         return self._database.write(
@@ -198,13 +209,13 @@ class Store:
         return self._database.read(reported.reported_stats, "reading reports")
 
     def forget_report(self, name: str) -> None:
-        """Forget what a pod manager reported by itself, and one that was never read whole.
+        """Remove what a pod manager reported by itself; the next reading stands as it is.
 
-        What stood over a reading gives way to the next one.
+        A pod manager that was never read is removed as a whole.
 
         Raises:
             UnknownName: it never reported.
-            InUse: it was never read, and claims or nodes of it are there.
+            InUse: it was never read, and the store has claims or nodes of it.
         """
         self._database.write(lambda c: registry.forget_report(c, name), "forgetting a report")
 
@@ -213,12 +224,12 @@ class Store:
         return self._database.read(reported.report_ages_s, "reading reports")
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
-        """Return what live claims hold of pod managers, by name; of which nothing is, is left out.
+        """Return what live claims hold of pod managers, by name, where they hold anything.
 
-        What a reading that was stored shows already is not among it.
+        Holds that a stored reading shows already are not among it.
         """
         wanted = list(names)
-        self.claims.expire()  # who may only read sees more held, never less
+        self.claims.expire()  # a user who may only read sees more held, never less
         return self._database.read(lambda c: usages_by_name(c, wanted), "reading what is held")
 
     def load_podms(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
@@ -234,11 +245,11 @@ class Store:
         One consistent snapshot. What expired claims hold is freed before. Pod managers in
         ``known``, by id, whose generation is the stored one are not read again.
         """
-        found = self._snapshot(since or LogPosition(), known or {})
-        if found.expired_claims:
+        snapshot = self._snapshot(since or LogPosition(), known or {})
+        if snapshot.expired_claims:
             expiry.expire_claims(self._database)
-            found = self._snapshot(since or LogPosition(), known or {})
-        return found
+            snapshot = self._snapshot(since or LogPosition(), known or {})
+        return snapshot
 
     def _snapshot(self, since: LogPosition, known: Mapping[str, LeanPodm]) -> StoreSnapshot:
         return self._database.read(
@@ -246,19 +257,19 @@ class Store:
         )
 
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
-        """Return what happened ``last``, to one claim or to all, the oldest first."""
+        """Return the ``last`` events of one claim or of all, the oldest first."""
         return self._database.read(lambda c: events(c, claim, last), "reading events")
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-        """Forget claims that ended, events and decisions longer ago than so many seconds."""
+        """Delete claims that ended, events and decisions older than so many seconds."""
         return purge(self._database, older_than_s, dry_run=dry_run)
 
     def save_decision(self, decision_id: str, document: bytes) -> None:
-        """Keep a decision as a document, for who asks later why; one kept already stays."""
+        """Store a decision as a document; one of the same id that is stored already stays."""
         self._database.write(
             lambda c: decisions.save(c, decision_id, document), "keeping a decision"
         )
 
     def decision(self, decision_id: str) -> bytes:
-        """Return a decision that was kept; UnknownName when there is none."""
+        """Return a stored decision; UnknownName when there is none."""
         return self._database.read(lambda c: decisions.load(c, decision_id), "reading a decision")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the store."""
+"""Tables: columns, keys and clock functions, alike on every database engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_OPTIONS: dict[str, Any] = {
 }
 KEY = sa.String(32)
 TEXT = sa.String(1024)
-DOCUMENT = sa.LargeBinary(2**32 - 1)  # MySQL chooses a column that holds so much
+DOCUMENT = sa.LargeBinary(2**32 - 1)  # MySQL chooses its column type by the size
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -30,7 +30,7 @@ def table(name: str, *columns: SchemaItem) -> sa.Table:
 
 
 def key_of(*words: str) -> str:
-    """Return what stands for some words in keys: 32 hexadecimal digits."""
+    """Return the key of some words: 32 hexadecimal digits."""
     return digest_of("\0".join(words).encode())
 
 
@@ -45,7 +45,7 @@ def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
 
 
 class statement_time(FunctionElement[float]):  # noqa: N801
-    """Seconds since 1970 when the statement began: what an index can be asked about."""
+    """Seconds since 1970 when the statement began: constant in it, so that an index can be used."""
 
     type = sa.Double()
     inherit_cache = True
@@ -86,12 +86,12 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0002"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0001"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
 
-#: Pod managers as operators register them; ``document`` is a ``Registered``.
+#: Pod managers as operators register them; ``document`` is a ``Registration``.
 registry = table(
     "registry",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -100,8 +100,8 @@ registry = table(
 )
 
 #: Pod managers as last read. ``generation`` moves with the content. ``moved`` and ``read_moved``
-#: are the counts of the shard when anything but a new claim changed, and when the content did. One
-#: that is ``gone`` keeps its row, so that its generation never repeats and others see that it went.
+#: are the counts of the shard when anything but a new claim changed, and when the content did. A
+#: ``gone`` pod manager keeps its row: its generation never repeats, and other processes see that.
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -118,14 +118,14 @@ podms = table(
     sa.Index("podms_moved", "shard", "moved"),
 )
 
-#: How many changes there were to the podms of a shard: what an incremental look asks first.
+#: The number of changes to the pod managers of a shard: an incremental snapshot reads it first.
 shards = table(
     "shards",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("moved", sa.BigInteger, nullable=False),
 )
 
-#: What the stocks of a podm have, as last read: what claims of amounts are checked against.
+#: The free amounts of stocks, as last read: claims of amounts are checked against them.
 stocks = table(
     "stocks",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -134,7 +134,7 @@ stocks = table(
     sa.Column("left_over", sa.Double, nullable=False),
 )
 
-#: Blocks of a podm that several nodes may use, and how many more may.
+#: Blocks that several nodes may use, and how many more nodes may.
 shares = table(
     "shares",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -142,9 +142,9 @@ shares = table(
     sa.Column("slots", sa.Integer, nullable=False),
 )
 
-#: Claims, also those that ended; ``document`` is what they are of. ``sweep_at`` says from when on
-#: what the claim holds may be taken away from it, None: never by time alone. ``consumer_key``
-#: stands for owner and idempotency key, None once the claim has ended.
+#: Claims, also those that ended; ``document`` has their parts. From ``sweep_at`` on a claim may be
+#: expired or freed, None: never by time alone. ``consumer_key`` identifies owner and idempotency
+#: key, None once the claim has ended.
 claims = table(
     "claims",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -162,8 +162,8 @@ claims = table(
     sa.Index("claims_sweep_at", "sweep_at"),
 )
 
-#: The parts of claims that still hold something, one for each podm; ``moved`` is the count of the
-#: podm's shard when the part was taken, so that a claim changes no wide row of a podm.
+#: The parts of claims that still hold something, one for each pod manager; ``moved`` is the count
+#: of the shard when the part was added, so that a claim changes no wide row of a pod manager.
 claim_parts = table(
     "claim_parts",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -174,7 +174,7 @@ claim_parts = table(
     sa.Index("claim_parts_moved", "shard", "moved"),
 )
 
-#: Blocks held, once for each node that may use one; this key is what no two claims can have.
+#: Blocks held, a row for each node that uses one; no two claims can have the same primary key.
 claimed_blocks = table(
     "claimed_blocks",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -196,7 +196,7 @@ claimed_amounts = table(
     sa.Index("claimed_amounts_claim", "claim_id", "podm_key"),
 )
 
-#: What was composed; ``document`` is a ``Composed``.
+#: Composed nodes; ``document`` is a ``ComposedNode``.
 nodes = table(
     "nodes",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -207,7 +207,7 @@ nodes = table(
     sa.Index("nodes_claim", "claim_id"),
 )
 
-#: Decisions that claims were made from, as documents.
+#: Decisions, as JSON documents.
 decisions = table(
     "decisions",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -215,7 +215,7 @@ decisions = table(
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
-#: What happened to claims after they were made, in order.
+#: The history of claims after they were created, in order.
 events = table(
     "events",
     sa.Column("number", SERIAL, primary_key=True, autoincrement=True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a store is: its URL as SQLAlchemy takes it, and as people may see it."""
+"""Store URL: parsed for SQLAlchemy and printed without its password."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL, make_url
 
 from valence_sched.errors import StoreError, one_line
 
-# The driver of each engine and the extra that brings it.
+# Of each engine: the driver, its module and the extra that installs it.
 DRIVERS = {
     "sqlite": ("sqlite", "sqlite3", ""),
     "postgresql": ("postgresql+psycopg", "psycopg", "postgresql"),
@@ -63,4 +63,4 @@ class StoreUrl:
         return one_line(f"{self.engine}://{host}{port}/{self.url.database or ''}")
 
     def __repr__(self) -> str:
-        return f"Address({str(self)!r})"
+        return f"StoreUrl({str(self)!r})"

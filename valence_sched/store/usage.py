@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claims hold of pod managers, as others see it."""
+"""Usage: what live claims hold of pod managers."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ def usages(
     claims: Sequence[str] | None = None,
     everything: bool = False,
 ) -> dict[str, Usage]:
-    """Return what live claims hold of podms, by key: all of them, or only these.
+    """Return what live claims hold of pod managers, by key: all claims, or only these.
 
-    Of ``everything`` at once where that is asked for and many podms are.
+    With ``everything`` the usage of many pod managers is read in one query without their keys.
     """
+    found: dict[str, Usage] = {}
     if claims is not None:
-        of = frozenset(keys)
-        found: dict[str, Usage] = {}
-        for some in chunks(claims):
-            for key, held in _read_usages(connection, _of_claims(some)).items():
-                if key in of:
-                    found[key] = found[key].plus(held) if key in found else held
+        wanted = frozenset(keys)
+        for chunk in chunks(claims):
+            for key, usage in _read_usages(connection, _of_claims(chunk)).items():
+                if key in wanted:
+                    found[key] = found[key].plus(usage) if key in found else usage
         return found
     if everything and len(keys) > CHUNK:
         return _read_usages(connection, lambda _table: sa.true())
-    found = {}
-    for some in chunks(keys):
-        found |= _read_usages(connection, _of_podms(some))
+    for chunk in chunks(keys):
+        found |= _read_usages(connection, _of_podms(chunk))
     return found
 
 
 def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:
-    """Return what live claims hold of podms, by name, as far as they hold any."""
+    """Return what live claims hold of pod managers, by name, where they hold anything."""
     keys = {key_of(name): name for name in names}
     found = usages(connection, list(keys), everything=True)
     return {keys[key]: one for key, one in found.items() if key in keys}
@@ -63,13 +62,13 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
     amounts: dict[str, dict[str, float]] = {}
     nodes: dict[str, list[Node]] = {}
     for key, uri in connection.execute(_select(tables.claimed_blocks, among, "uri")):
-        here = blocks.setdefault(key, {})
-        here[uri] = here.get(uri, 0) + 1
+        slots = blocks.setdefault(key, {})
+        slots[uri] = slots.get(uri, 0) + 1
     for key, uri, amount in connection.execute(
         _select(tables.claimed_amounts, among, "uri", "amount")
     ):
-        stock = amounts.setdefault(key, {})
-        stock[uri] = stock.get(uri, 0.0) + amount
+        held = amounts.setdefault(key, {})
+        held[uri] = held.get(uri, 0.0) + amount
     for key, node in _planned_nodes(connection, among):
         nodes.setdefault(key, []).append(node)
     return {
@@ -84,7 +83,7 @@ def _select(table: sa.Table, among: _Condition, *columns: str) -> sa.Select[Any]
 
 
 def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes of claims that name an owner or a group, for those who keep company."""
+    """Yield the nodes of claims with an owner or a group, which the rules of groups count."""
     parts, claims = tables.claim_parts, tables.claims.c
     query = (
         sa.select(parts.c.podm_key, claims.id, claims.owner, claims.group_name, claims.document)

@@ -21,22 +21,26 @@ def view(*podms: dict[str, Any]) -> View:
     """Return a View of pod managers in the inventory's JSON form.
 
     Raises:
-        InputError: a podm is not what the inventory's schema asks for.
+        InputError: a podm does not conform to the inventory's schema.
     """
     builder = ViewBuilder()
     for number, podm in enumerate(podms):
-        place = f"$.podms[{number}]"
-        builder.add(decode(msgspec.json.encode(podm), LeanPodm, "testing", place), "testing", place)
+        document_path = f"$.podms[{number}]"
+        builder.add(
+            decode(msgspec.json.encode(podm), LeanPodm, "testing", document_path),
+            "testing",
+            document_path,
+        )
     return builder.view()
 
 
-def request(properties: dict[str, Any], **words: Any) -> Request:
-    """Return a request for a node of these flavor properties; ``words`` are its other fields.
+def request(properties: dict[str, Any], **fields: Any) -> Request:
+    """Return a request for a node of these flavor properties; ``fields`` are its other fields.
 
     ``first_of`` and a plain list of ``aggregates`` may be given as in a flavor.
     """
     template = {"name": "test", "properties": properties}
-    template |= {word: words.pop(word) for word in ("first_of", "aggregates") if word in words}
+    template |= {name: fields.pop(name) for name in ("first_of", "aggregates") if name in fields}
     flavor = msgspec.convert(template, Flavor, strict=False)
     first, *others = flavor.alternatives
     compiled = {
@@ -45,17 +49,17 @@ def request(properties: dict[str, Any], **words: Any) -> Request:
         "fallbacks": others,
         "aggregates": flavor.aggregate_names,
     }
-    return sealed(msgspec.convert({**words, **msgspec.to_builtins(compiled)}, Request))
+    return sealed(msgspec.convert({**fields, **msgspec.to_builtins(compiled)}, Request))
 
 
 def check_filter(function: Callable[..., Any], **options: Any) -> None:
     """Check that a filter keeps the contract of filters, with these options.
 
-    It returns a bool a pool, answers each row by itself and the same when asked again, and
-    writes to nothing.
+    The filter returns one bool per pool, answers each row independently of the others, gives the
+    same answer again, and writes to nothing.
 
     Raises:
-        AssertionError: it does not; the message names what broke.
+        AssertionError: the filter breaks the contract; the message says how.
     """
     contract.check_signature(function)
     contract.check_answers(function, options, _scenes(), contract.check_mask)
@@ -64,27 +68,27 @@ def check_filter(function: Callable[..., Any], **options: Any) -> None:
 def check_weigher(function: Callable[..., Any], **options: Any) -> None:
     """Check that a weigher keeps the contract of weighers, with these options.
 
-    It returns a float within 0..1 a pool, never NaN, answers each row by itself and the same
-    when asked again, and writes to nothing.
+    The weigher returns one float within 0..1 per pool, never NaN, answers each row independently
+    of the others, gives the same answer again, and writes to nothing.
 
     Raises:
-        AssertionError: it does not; the message names what broke.
+        AssertionError: the weigher breaks the contract; the message says how.
     """
     contract.check_signature(function)
     contract.check_answers(function, options, _scenes(), contract.check_scores)
 
 
 def _scenes() -> list[contract.Scene]:
-    """Return views and requests that between them hold every case a plug-in may meet."""
-    asked = [request(properties, **words) for properties, words in scenes.REQUESTS]
-    asked += [_allow_unknown(one) for one in asked]
+    """Return views and requests that together have every case a plug-in may meet."""
+    requests = [request(properties, **fields) for properties, fields in scenes.REQUESTS]
+    requests += [_allow_unknown(request_) for request_ in requests]
     return [
-        (view(*(scenes.PODMS[number] for number in company)), one)
-        for company in scenes.PODM_SETS
-        for one in asked
+        (view(*(scenes.PODMS[number] for number in numbers)), request_)
+        for numbers in scenes.PODM_SETS
+        for request_ in requests
     ]
 
 
-def _allow_unknown(one: Request) -> Request:
-    needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in one.needs)
-    return msgspec.structs.replace(one, needs=needs)
+def _allow_unknown(request_: Request) -> Request:
+    needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in request_.needs)
+    return msgspec.structs.replace(request_, needs=needs)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of filters and weighers, as checks that raise AssertionError.
 
-A plug-in is a pure function of a View and a Request. It answers for each row by itself, so that
-any selection of rows answers as the whole does; it answers the same when asked again, and it
-changes nothing, not even what it answered before. Each check raises ``AssertionError`` with a
-line that names what broke.
+A plug-in is a pure function of a View and a Request. It answers each row independently of the
+others, so that any selection of rows gets the same answers as the whole; it gives the same answer
+again, and it changes nothing, not even an earlier answer. Each check raises ``AssertionError`` with
+a line that says what is wrong.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Scene = tuple[View, Request]
 
 
 def check_signature(function: PluginFunction) -> None:
-    """Check that options are keyword-only and have defaults, and that there is a help text."""
+    """Check that options are keyword-only with defaults, and that there is a help text."""
     name = _name(function)
-    words = plugins.summary(function).split()
-    _require(len(words) >= 3, f"{name} has no docstring whose first line says what it does")
+    summary = plugins.summary(function).split()
+    _require(len(summary) >= 3, f"{name} has no docstring whose first line says what it does")
     for parameter in inspect.signature(function).parameters.values():
-        what = f"{name}: parameter {parameter.name!r}"
+        parameter_name = f"{name}: parameter {parameter.name!r}"
         _require(
             parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
-            f"{what} takes whatever comes: name each option",
+            f"{parameter_name} takes whatever comes: name each option",
         )
         keyword = parameter.kind is parameter.KEYWORD_ONLY
         default = parameter.default is not parameter.empty
-        _require(not keyword or default, f"{what} is an option without a default")
-        _require(keyword or not default, f"{what} is an option that is not keyword-only")
+        _require(not keyword or default, f"{parameter_name} is an option without a default")
+        _require(keyword or not default, f"{parameter_name} is an option that is not keyword-only")
 
 
 def check_answers(
@@ -51,22 +51,22 @@ def check_answers(
     scenes: Sequence[Scene],
     check: Callable[[str, Any, int], Answer],
 ) -> None:
-    """Check the form of every answer, that asking changes nothing, and that rows are local."""
+    """Check the form of every answer, that a call changes nothing, and that rows are local."""
     for view, request in scenes:
         name = f"{_name(function)} on {view.podm_ids}"
         before = fingerprint(view, request)
         first = check(name, _ask(name, function, view, request, options), len(view))
-        answer, again = first.copy(), _ask(name, function, view, request, options)
-        _require(_same(answer, again), f"{name} answers differently when asked again")
+        answer, second = first.copy(), _ask(name, function, view, request, options)
+        _require(_same(answer, second), f"{name} answers differently when asked again")
         _require(
-            not first.flags.writeable or not np.shares_memory(first, again),
+            not first.flags.writeable or not np.shares_memory(first, second),
             f"{name} answers in an array that it has given away: make a new one each time",
         )
-        for what, rows, part in selections(view):
-            found = check(name, _ask(name, function, part, request, options), len(part))
+        for selection, rows, part in selections(view):
+            part_answer = check(name, _ask(name, function, part, request, options), len(part))
             _require(
-                _same(answer[rows], found),
-                f"{name} is not row-local: {what} answers {found.tolist()}, "
+                _same(answer[rows], part_answer),
+                f"{name} is not row-local: {selection} answers {part_answer.tolist()}, "
                 f"in the whole view {answer[rows].tolist()}",
             )
         _require(fingerprint(view, request) == before, f"{name} wrote to the view or the request")
@@ -74,17 +74,17 @@ def check_answers(
 
 
 def check_mask(name: str, answer: Any, rows: int) -> Answer:
-    """Check that an answer is one bool a row."""
+    """Check that an answer is one bool per row."""
     return _array(name, answer, rows, np.bool_)
 
 
 def check_scores(name: str, answer: Any, rows: int) -> Answer:
-    """Check that an answer is one float a row, each within 0..1."""
-    found = _array(name, answer, rows, np.floating)
-    _require(not np.isnan(found).any(), f"{name} answers NaN")
-    inside = (found >= 0.0) & (found <= 1.0)
-    _require(bool(inside.all()), f"{name} leaves 0..1: {found[~inside].tolist()}")
-    return found
+    """Check that an answer is one float per row, each within 0..1."""
+    scores = _array(name, answer, rows, np.floating)
+    _require(not np.isnan(scores).any(), f"{name} answers NaN")
+    inside = (scores >= 0.0) & (scores <= 1.0)
+    _require(bool(inside.all()), f"{name} leaves 0..1: {scores[~inside].tolist()}")
+    return scores
 
 
 def selections(view: View) -> Iterator[tuple[str, npt.NDArray[np.int64], View]]:
@@ -99,20 +99,20 @@ def selections(view: View) -> Iterator[tuple[str, npt.NDArray[np.int64], View]]:
 
 
 def fingerprint(view: View, request: Request) -> bytes:
-    """Return all that a plug-in could write to, as bytes."""
+    """Return all data that a plug-in could write to, as bytes."""
     labels = (view.zone, view.status, view.aggregates, view.capabilities, view.traits)
     arrays: list[npt.NDArray[Any]] = [view.first_row, view.podm_of, view.position_of]
     arrays += [view.enabled, view.lot]
     arrays += [label.codes for label in labels]
-    for census in (view.block_counts, view.podm_block_counts):
-        arrays += [census.start, census.kind, census.free, census.total]
+    for counts in (view.block_counts, view.podm_block_counts):
+        arrays += [counts.start, counts.kind, counts.free, counts.total]
     columns: list[StockColumn] = list(view.resources.values())
     arrays += [array for column in columns for array in column.arrays()]
     values = [[_plain(value) for value in label.values] for label in labels]
-    shelves = [repr(shelf) for shelf in view.block_tables]
+    tables = [repr(table) for table in view.block_tables]
     kinds = [kind.sort_key.decode() for kind in view.kinds.kinds]
-    told = to_json([view.podms, view.pools, values, shelves, kinds, request])
-    return told + b"".join(array.tobytes() for array in arrays)
+    documents = to_json([view.podms, view.pools, values, tables, kinds, request])
+    return documents + b"".join(array.tobytes() for array in arrays)
 
 
 def _check_terms(
@@ -126,7 +126,7 @@ def _check_terms(
     make = getattr(function, "terms", None)
     if make is None:
         return
-    kept = np.ones(len(view), dtype=bool)
+    conjunction = np.ones(len(view), dtype=bool)
     for term in make(view, request, **options):
         _require(bool(term.label), f"{name} compares without a label")
         _require(
@@ -134,8 +134,8 @@ def _check_terms(
         )
         for row in range(len(view)):
             term.have[row]
-        kept &= term.mask
-    _require(_same(kept, answer), f"{name} explains another answer than it gives")
+        conjunction &= term.mask
+    _require(_same(conjunction, answer), f"{name} explains another answer than it gives")
 
 
 def _ask(
@@ -152,12 +152,12 @@ def _ask(
 
 def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
     _require(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, no array")
-    found: Answer = answer
-    _require(found.shape == (rows,), f"{name} returned shape {found.shape}, there are {rows} rows")
+    array: Answer = answer
+    _require(array.shape == (rows,), f"{name} returned shape {array.shape}, there are {rows} rows")
     _require(
-        np.issubdtype(found.dtype, kind), f"{name} returned {found.dtype}, not {kind.__name__}"
+        np.issubdtype(array.dtype, kind), f"{name} returned {array.dtype}, not {kind.__name__}"
     )
-    return found
+    return array
 
 
 def _same(one: Answer, other: Answer) -> bool:

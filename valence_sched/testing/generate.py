@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from valence_sched.testing.strategies import header, podms
+from valence_sched.testing.random_podms import header, podms
 
 BUFFER_BYTES = 1 << 20
 
@@ -57,31 +57,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _at_least(minimum: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{value} is less than {least}")
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{value} is less than {minimum}")
         return value
 
     return number
 
 
 def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
-    """Yield the lines, and tell a terminal how far they are once that takes over a second."""
+    """Yield the lines; on a terminal show the progress once that takes over a second."""
     if not stream.isatty():
         yield from lines
         return
-    told = 0.0
+    last_shown = 0.0
     due = time.monotonic() + 1
     for number, line in enumerate(lines):
         if time.monotonic() >= due:
-            told = due = time.monotonic()
+            last_shown = due = time.monotonic()
             due += 0.2
             stream.write(f"\r{number} of {podms} pod managers")
             stream.flush()
         yield line
-    if told:
+    if last_shown:
         stream.write("\r\033[K")
         stream.flush()
 
@@ -94,28 +94,30 @@ def _write(lines: Iterable[bytes], file: BinaryIO) -> None:
 
 
 def _print(lines: Iterable[bytes], file: BinaryIO) -> None:
-    """Write to a pipe or terminal; a reader that has seen enough is no error."""
+    """Write to a pipe or terminal; a reader that stops reading is no error."""
     try:
         _write(lines, file)
     except BrokenPipeError:
-        with Path(os.devnull).open("wb") as nowhere:  # or the interpreter complains when it exits
+        with Path(os.devnull).open(
+            "wb"
+        ) as nowhere:  # else the interpreter reports the error again when it exits
             os.dup2(nowhere.fileno(), file.fileno())
 
 
 def _save(lines: Iterable[bytes], path: Path) -> None:
-    """Write beside the file, then put it in place whole; devices and pipes are written directly."""
+    """Write a temporary file and rename it; devices and pipes are written directly."""
     path = path.resolve()
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         with path.open("wb") as file:
             _print(lines, file)
         return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("xb", buffering=BUFFER_BYTES) as file:
+        with temporary.open("xb", buffering=BUFFER_BYTES) as file:
             _write(lines, file)
-        draft.replace(path)
+        temporary.replace(path)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

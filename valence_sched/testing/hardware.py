@@ -26,7 +26,7 @@ A100_80GB, A100_40GB, H100 = (
 
 
 class Hardware(NamedTuple):
-    """One kind of block: what its name starts with, its type, its devices, and its sharing."""
+    """One kind of block: the start of its name, its type, its devices, and whether it is shared."""
 
     label: str
     type: BlockType
@@ -81,7 +81,7 @@ def _shared_status(compositions: int, health: Health | None = None) -> Status:
     )
 
 
-#: Every kind of block of the site, by what a pod manager buys them for.
+#: Every kind of block, by sort of hardware.
 HARDWARE: dict[str, tuple[Hardware, ...]] = {
     "compute": (
         _cpu(1, 32, "EPYC 7543", 262144),
@@ -129,7 +129,7 @@ HARDWARE: dict[str, tuple[Hardware, ...]] = {
     "nics": (_nics(2, 10000), _nics(2, 25000), _nics(1, 100000), _nics(2, 200000), _nics(2, None)),
 }
 
-#: What pod managers are for: of each sort of hardware, how many kinds and what share of blocks.
+#: The profiles of pod managers: per sort of hardware the number of kinds and the share of blocks.
 PROFILES: tuple[dict[str, tuple[int, int]], ...] = (
     {"compute": (3, 45), "memory": (1, 8), "drives": (4, 30), "nics": (1, 17)},
     {"compute": (2, 25), "cards": (3, 31), "drives": (3, 28), "nics": (1, 16)},
@@ -138,8 +138,8 @@ PROFILES: tuple[dict[str, tuple[int, int]], ...] = (
 )
 PROFILE_WEIGHTS = (40, 30, 10, 20)
 
-#: How blocks are in use: percent, one that is not shared, one that is. The first two share what
-#: the others leave, by how busy the podm is.
+#: States of use: percent, the status of a block that is not shared, and of one that is. The first
+#: two split the rest of the percentages by how busy the podm is.
 STATES: tuple[tuple[int, Status, Status], ...] = (
     (0, Status(), Status(shareable=True, max_compositions=8)),
     (0, Status(state="Composed"), _shared_status(3)),
@@ -149,7 +149,7 @@ STATES: tuple[tuple[int, Status, Status], ...] = (
     (1, Status(state="Composing"), _shared_status(8)),
     (1, Status(state="Unavailable", enabled=False), Status(state="Unavailable", shareable=True)),
 )
-#: How many percent of a podm may be composed; 30 on average.
+#: The percentage of a podm that is composed; 30 on average.
 BUSY = (5, 10, 20, 25, 30, 30, 35, 85)
 
 AGGREGATES = ("gold", "silver", "liquid-cooled", "pci-dss", "lab")

@@ -148,7 +148,7 @@ PODMS: tuple[dict[str, Any], ...] = (
     {"id": "bare", "enabled": False, "pools": [{"id": "a"}, {"id": "b"}]},
 )
 
-#: Which of them stand together in a View: all, in another order, one of many pools, one of none.
+#: The pod managers of each View: all, some in another order, one with pools, one without blocks.
 PODM_SETS: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4, 5), (5, 3, 1, 0), (1,), (5,), (2, 4))
 
 _NODE: dict[str, Any] = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 32768}}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +22,13 @@ from valence_sched.simulator.server.load import load_documents
 from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
 from valence_sched.simulator.server.serve import bind_sockets, listen, url_of
 
-#: Requests that are remembered a pod manager.
+#: Requests that are remembered per pod manager.
 MOST_REQUESTS = 100_000
 
 
 @dataclass(frozen=True)
 class ServedPodm:
-    """One pod manager that listens: its id, where, what came in, and its documents."""
+    """One pod manager that listens: its id, its URL, its traffic and its documents."""
 
     id: str
     url: str
@@ -35,22 +36,22 @@ class ServedPodm:
 
     @property
     def traffic(self) -> Traffic:
-        """Return what came in so far: counts, and how many requests at once at most."""
+        """Return the traffic so far: counts, and the largest number of concurrent requests."""
         return self.app.traffic
 
     @property
     def requests(self) -> list[SeenRequest]:
-        """Return the requests that came in, in the order of their answers."""
+        """Return the received requests, in the order of their answers."""
         return list(self.app.traffic.last)
 
     @property
     def open_sessions(self) -> int:
-        """Return how many sessions are open now."""
+        """Return the number of open sessions."""
         return len(self.app.podm.sessions)
 
     @property
     def documents(self) -> DocumentTree:
-        """Return its documents as they stand; a test may put others."""
+        """Return its present documents; a test may replace them."""
         return self.app.podm.documents
 
 
@@ -65,35 +66,42 @@ def served(
 ) -> Iterator[dict[str, ServedPodm]]:
     """Serve recorded pod managers, and maps of documents by id; yield them by id.
 
-    Each has a free port of its own, unless ``port`` names the first. ``fail`` is as ``--fail``
-    of ``podm serve``.
+    Each has a free port, unless ``port`` names the first. ``fail`` is as ``--fail`` of
+    ``podm serve``.
 
     Raises:
-        InputError: a source is no inventory, or a document of it cannot be read.
+        InputError: a source is not an inventory, or one of its documents cannot be read.
     """
     diagnostics, dialects = Diagnostics(), installed(DIALECTS)
-    read = (
+    records_read = (
         record
         for source in sources
         for record in records(source, io.BytesIO(), diagnostics, dialects)
     )
-    found = dict(load_documents(read, diagnostics))
-    for id_, one in (documents or {}).items():
-        found[id_] = DocumentTree(one)
-    if not found:
+    documents_by_id = dict(load_documents(records_read, diagnostics))
+    for id_, tree in (documents or {}).items():
+        documents_by_id[id_] = DocumentTree(tree)
+    if not documents_by_id:
         raise InputError(", ".join(sources), "", "no pod manager", "at least one")
-    faults = faults_of(fail, list(found))
+    faults = faults_of(fail, list(documents_by_id))
     apps = [
         SimulatorApp(
-            SimulatedPodm(id_, one, settings, faults[id_]), latency_ms / 1000, keep=MOST_REQUESTS
+            SimulatedPodm(id_, tree, settings, faults[id_]), latency_ms / 1000, keep=MOST_REQUESTS
         )
-        for id_, one in found.items()
+        for id_, tree in documents_by_id.items()
     ]
     sockets = bind_sockets(len(apps), port)
     urls = [url_of(sock.getsockname()[1]) for sock in sockets]
-    everything = {
+    served_podms = {
         app.podm.id: ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)
     }
+    with _answering(apps, sockets):
+        yield served_podms
+
+
+@contextlib.contextmanager
+def _answering(apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """Answer requests in a thread while the context lasts."""
     loop = asyncio.new_event_loop()
     ready, stop = threading.Event(), asyncio.Event()
 
@@ -104,16 +112,16 @@ def served(
                 await stop.wait()
         finally:
             ready.set()
-            rest = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in rest:  # what a fault rule keeps waiting
+            pending = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in pending:  # requests that a fault rule delays
                 task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
+            await asyncio.gather(*pending, return_exceptions=True)
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
     try:
         ready.wait(timeout=30)
-        yield everything
+        yield
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(timeout=30)

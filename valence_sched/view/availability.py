@@ -12,24 +12,24 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class Threshold:
-    """What every row has of one thing, shape ``(rows,)``, and who has too little of it.
+    """The amounts of one need per row, shape ``(rows,)``; finds the rows below an amount.
 
-    The rows are sorted when they are asked for the second time: then the few that have less
-    than an amount are found without looking at the others.
+    The second search sorts the rows: from then on it finds the few rows below an amount without
+    comparing the others.
     """
 
     def __init__(self, have: Floats) -> None:
         self.have = have
         self.least = float(have.min(initial=np.inf))
-        self._asked = False
+        self._searched = False
         self._order, self._sorted = NO_ROWS, have
 
     def below(self, amount: float) -> Ints:
-        """Return the rows that have less than ``amount``."""
+        """Return the row numbers of the rows that have less than ``amount``."""
         if amount <= self.least:
             return NO_ROWS
-        if not self._asked:
-            self._asked = True
+        if not self._searched:
+            self._searched = True
             return (self.have < amount).nonzero()[0]
         if not len(self._order):
             self._order = self.have.argsort(kind="stable")
@@ -38,64 +38,71 @@ class Threshold:
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need where enough of it is free: of a stock, for a single grant.
+    """Return per need a mask of the rows with enough of it free: of a stock, for a single grant.
 
-    It is ``view.every`` itself where no row lacks any. Kept for the plugins that ask next.
+    A mask is ``view.all_rows`` itself if every row has enough. The View remembers the answer for
+    the plug-ins that follow.
     """
-    return view.memoise_free("enough", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
+    return view.memoise_free("sufficient", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
 
 
 def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
-    """Return where enough of each need by itself is free, and of all its grants together.
+    """Return a mask of the rows with enough of each need by itself, and of all its grants.
 
-    It is ``view.every`` itself where no row lacks any. Kept, as is what ``lacking`` finds.
+    The mask is ``view.all_rows`` itself if every row has enough. The View remembers it, with the
+    row numbers of ``infeasible_rows``.
     """
     return _feasible_and_infeasible(view, needs)[0]
 
 
 def infeasible_rows(view: View, needs: tuple[Need, ...]) -> Ints:
-    """Return the other rows: those that surely cannot make the node."""
+    """Return the row numbers of all other rows: those that certainly cannot make the node."""
     return _feasible_and_infeasible(view, needs)[1]
 
 
 def _feasible_and_infeasible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    return view.memoise_free("possible", needs, lambda: _feasibility(view, needs))  # type: ignore[no-any-return]
+    return view.memoise_free("feasible", needs, lambda: _feasibility(view, needs))  # type: ignore[no-any-return]
 
 
 def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    every = found = view.all_rows
+    all_rows = feasible = view.all_rows
     for need, mask in zip(needs, sufficient(view, needs), strict=True):
-        if mask is not every:
-            found = mask if found is every else found & mask
+        if mask is not all_rows:
+            feasible = mask if feasible is all_rows else feasible & mask
         if need.count > 1:
-            found = found & (view.free(need) >= need.total_amount())
-    if found is every:
-        return every, NO_ROWS
-    found.flags.writeable = False
-    return found, (~found).nonzero()[0]
+            feasible = feasible & (view.free(need) >= need.total_amount())
+    if feasible is all_rows:
+        return all_rows, NO_ROWS
+    feasible.flags.writeable = False
+    return feasible, (~feasible).nonzero()[0]
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
-    have, least = view.memoise_free("having", subjects, lambda: _stock_thresholds(view, needs))
-    asked = np.array([need.amount for need in needs])
+    # of a stock the amount does not matter
+    subjects = tuple([need.resource or need for need in needs])
+    thresholds, minimums = view.memoise_free(
+        "thresholds", subjects, lambda: _stock_thresholds(view, needs)
+    )
+    amounts = np.array([need.amount for need in needs])
     masks = [view.all_rows] * len(needs)
-    for number in (least < asked).nonzero()[0].tolist():
-        masks[number] = _mask(view, have[number], needs[number])
+    for number in (minimums < amounts).nonzero()[0].tolist():
+        masks[number] = _mask(view, thresholds[number], needs[number])
     return masks
 
 
 def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:
-    """Return of each stock, that many ask for, who has little, and the least that any row has."""
-    low = [Threshold(view.largest_grant(need)) if need.kind == "stock" else None for need in needs]
-    return low, np.array([-np.inf if each is None else each.least for each in low])
+    """Return a threshold per stock need, None for other needs, and the smallest amount of each."""
+    thresholds = [
+        Threshold(view.largest_grant(need)) if need.kind == "stock" else None for need in needs
+    ]
+    return thresholds, np.array([-np.inf if one is None else one.least for one in thresholds])
 
 
-def _mask(view: View, stock: Threshold | None, need: Need) -> Mask:
-    if stock is None:
+def _mask(view: View, threshold: Threshold | None, need: Need) -> Mask:
+    if threshold is None:
         mask = view.free(need) >= need.amount
     else:
         mask = view.all_rows.copy()
-        mask[stock.below(need.amount)] = False
+        mask[threshold.below(need.amount)] = False
     mask.flags.writeable = False
     return mask

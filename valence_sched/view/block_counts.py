@@ -19,9 +19,9 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 class BlockCounts:
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    ``kind``, ``free`` and ``every`` have one element an entry: the kind of block, how many of
-    them are free now and how many there are, whole numbers in float32 to halve the copying.
-    ``start`` has one element a row and one more.
+    ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, the number of
+    free blocks and of all blocks, whole numbers in float32 to halve the copying. ``start`` has one
+    element per row and one more.
     """
 
     start: Ints
@@ -33,12 +33,12 @@ class BlockCounts:
         return len(self.start) - 1
 
     def sum(self, amounts: Floats, *, free: bool) -> Floats:
-        """Return per row the total of ``amounts[kind]`` over its blocks; shape ``(rows,)``."""
+        """Return per row the sum of ``amounts[kind]`` over its blocks; shape ``(rows,)``."""
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
     def sums(self, amounts: Floats) -> Floats:
-        """Return the totals over free blocks for several needs at once; shape ``(needs, rows)``."""
+        """Return the sums over free blocks for several needs at once; shape ``(needs, rows)``."""
         return np.add.reduceat(amounts[:, self.kind] * self.free, self.start[:-1], axis=1)
 
     def window(self, first: int, last: int) -> BlockCounts:
@@ -59,15 +59,15 @@ class BlockCounts:
         return read_only(start, self.kind[entries], self.free[entries], self.total[entries])
 
     def splice(self, first: int, last: int, other: BlockCounts) -> BlockCounts:
-        """Return a copy in which ``other`` stands in place of rows ``[first, last)``.
+        """Return a copy in which ``other`` replaces rows ``[first, last)``.
 
-        Arrays that stay as they were are shared.
+        Unchanged arrays are shared.
         """
         low, high = int(self.start[first]), int(self.start[last])
         start = self.start
         if not np.array_equal(start[first : last + 1] - low, other.start):
-            grown = len(other.kind) - (high - low)
-            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + grown))
+            growth = len(other.kind) - (high - low)
+            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + growth))
         return read_only(
             start,
             splice_array(self.kind, low, high, other.kind),
@@ -76,26 +76,26 @@ class BlockCounts:
         )
 
     def entries(self, rows: Ints, kinds: Ints) -> Ints:
-        """Return where the entries of these rows and kinds are, which must be there."""
+        """Return the numbers of the entries of these rows and kinds, which must exist."""
         low = self.start[rows]
         widest = int((self.start[rows + 1] - low).max())
-        near = np.minimum(low[:, None] + np.arange(widest), len(self.kind) - 1)
-        found: Ints = low + (self.kind[near] == kinds[:, None]).argmax(axis=1)
-        return found
+        candidates = np.minimum(low[:, None] + np.arange(widest), len(self.kind) - 1)
+        numbers: Ints = low + (self.kind[candidates] == kinds[:, None]).argmax(axis=1)
+        return numbers
 
     def row(self, row: int) -> tuple[Ints, Counts]:
-        """Return the kinds of a row, and how many blocks of each are free."""
+        """Return the kinds of a row, and the number of free blocks of each."""
         low, high = self.start[row], self.start[row + 1]
         return self.kind[low:high], self.free[low:high]
 
     def kinds(self, row: int) -> list[tuple[int, int]]:
-        """Return ``(kind, free blocks)`` of a row, without those that have none free."""
+        """Return ``(kind, free blocks)`` of a row, without kinds that have no free block."""
         pairs = zip(*(part.tolist() for part in self.row(row)), strict=True)
         return [(kind, int(free)) for kind, free in pairs if free]
 
 
 def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> BlockCounts:
-    """Count blocks: ``rows``, ``kinds`` and ``free`` (0 or 1) have one element a block.
+    """Count blocks: ``rows``, ``kinds`` and ``free`` (0 or 1) have one element per block.
 
     Every row gets an entry of kind 0, a block of nothing, so that no row is empty.
     """
@@ -103,25 +103,27 @@ def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: i
     order, inverse = np.unique(keys, return_inverse=True)
     zeros = np.zeros(size)
     free_count = np.bincount(inverse, np.concatenate((zeros, free)), minlength=len(order))
-    every = np.bincount(inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order))
+    total_count = np.bincount(
+        inverse, np.concatenate((zeros, np.ones(len(rows)))), minlength=len(order)
+    )
     start = np.searchsorted(order, np.arange(size + 1) * kind_count)
     return read_only(
         start.astype(np.int64),
         order % kind_count,
         free_count.astype(np.float32),
-        every.astype(np.float32),
+        total_count.astype(np.float32),
     )
 
 
 def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
-    """Return ``mine`` with ``theirs`` in place of ``[first, last)``; itself where that is equal."""
+    """Return ``mine`` with ``theirs`` in place of ``[first, last)``; ``mine`` itself if equal."""
     if np.array_equal(mine[first:last], theirs):
         return mine
     return np.concatenate((mine[:first], theirs, mine[last:]))  # type: ignore[return-value]
 
 
-def read_only(start: Ints, kind: Ints, free: Counts, every: Counts) -> BlockCounts:
-    """Return a census whose arrays cannot be written."""
-    for array in (start, kind, free, every):
+def read_only(start: Ints, kind: Ints, free: Counts, total: Counts) -> BlockCounts:
+    """Return block counts whose arrays are read-only."""
+    for array in (start, kind, free, total):
         array.flags.writeable = False
-    return BlockCounts(start, kind, free, every)
+    return BlockCounts(start, kind, free, total)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Block kinds: the distinct kinds of block, and the amount of a need that each kind supplies.
 
-A kind is what blocks have in common: their types and their devices. A site has a million blocks
-of a few dozen kinds, so everything that asks about devices asks here, once a kind.
+Blocks of one kind have equal types and devices. A site has a million blocks of a few dozen kinds,
+so that every question about devices is answered once per kind.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from valence_sched.view.memo import BoundedMemo
 
 Floats = npt.NDArray[np.float64]
 
-#: What a device is worth when two sets of blocks would do: the cheaper set wastes less.
+#: The price of a device. Of two sets of blocks that make a node, the cheaper one wastes less.
 PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20_000, 1_000, 200
 MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
 MOST_CACHED = 10_000  # needs whose amounts are remembered
-MOST_MATRICES = 16  # of the needs of a request or a mix, which are asked again and again
+MOST_MATRICES = 16  # of the needs of a request or a mix
 MOST_DERIVED = 64  # values that other modules compute from the kinds
 
 _GROUPS = {
@@ -40,7 +40,7 @@ _GROUPS = {
 
 
 class BlockKind(Struct, frozen=True):
-    """One kind of block: its types, its devices, their price, and a text that orders kinds."""
+    """One kind of block: its types, its devices, their price, and a key that sorts kinds."""
 
     types: tuple[BlockType, ...]
     devices: Devices
@@ -49,7 +49,7 @@ class BlockKind(Struct, frozen=True):
 
 
 class BlockKinds:
-    """All kinds seen so far, by number; grows, never shrinks. Kind 0 is a block of nothing."""
+    """All kinds of the blocks that were read, by number; never shrinks. Kind 0 has no devices."""
 
     def __init__(self) -> None:
         self.kinds: list[BlockKind] = []
@@ -72,19 +72,19 @@ class BlockKinds:
     def number(
         self, types: tuple[BlockType, ...], devices: Raw | None, file: str, document_path: str
     ) -> int:
-        """Return the number of this kind, decoding its devices when they are new.
+        """Return the number of this kind; decode its devices if they are new.
 
         Raises:
-            InputError: the devices are not what they must be.
+            InputError: the devices are invalid.
         """
         key = (types, bytes(devices) if devices else b"")
         if key in self.numbers:
             return self.numbers[key]
-        found = decode(devices, Devices, file, document_path) if devices else NO_DEVICES
-        canonical = (types, to_json(found))
+        decoded = decode(devices, Devices, file, document_path) if devices else NO_DEVICES
+        canonical = (types, to_json(decoded))
         number = self.numbers.get(canonical)
         if number is None:
-            number = self._add(BlockKind(types, found, price(found), to_json((types, found))))
+            number = self._add(BlockKind(types, decoded, price(decoded), to_json((types, decoded))))
             self.numbers[canonical] = number
         self.numbers[key] = number
         return number
@@ -102,44 +102,44 @@ class BlockKinds:
         return number
 
     def amounts(self, need: Need) -> Floats:
-        """Return per kind how much of ``need`` one block brings; shape ``(len(self),)``."""
-        known = self._amounts.get(need)
-        if known is not None and len(known) == len(self.kinds):
-            return known
+        """Return per kind the amount of ``need`` that a block supplies; shape ``(len(self),)``."""
+        remembered = self._amounts.get(need)
+        if remembered is not None and len(remembered) == len(self.kinds):
+            return remembered
         per_line = np.array(
             [device_amount(need, *line) for line in self._devices], dtype=np.float64
         )
         weights = per_line[self._device_of] if self._device_of else None
-        counted = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
-        found = counted.astype(np.float64)
-        found.flags.writeable = False
-        return self._amounts.store(need, found)
+        sums = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
+        amounts: Floats = sums.astype(np.float64)
+        amounts.flags.writeable = False
+        return self._amounts.store(need, amounts)
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         """Return the amounts of several needs; shape ``(needs, len(self))``."""
-        known = self._matrices.get(needs)
-        if known is None or known.shape[1] != len(self.kinds):
-            known = self._matrices.store(needs, np.array([self.amounts(need) for need in needs]))
-        return known
+        matrix = self._matrices.get(needs)
+        if matrix is None or matrix.shape[1] != len(self.kinds):
+            matrix = self._matrices.store(needs, np.array([self.amounts(need) for need in needs]))
+        return matrix
 
     def cheapest_first(self, need: Need) -> list[int]:
-        """Return the kinds that bring any of ``need``, those that cost least for all of it first.
+        """Return the kinds that supply ``need``, sorted by the price of blocks for all of it.
 
-        Blocks go whole: of kinds that bring more than enough, the cheapest one is first.
+        A block is used whole: of kinds that supply more than enough, the cheapest one is first.
         """
-        known = self._cheapest_first.get(need)
-        if known is None or known[0] != len(self.kinds):
-            gives = self.amounts(need)
-            useful = np.flatnonzero(gives > 0.0).tolist()
-            number = np.ceil(need.amount / np.maximum(gives, 1.0))
-            useful.sort(key=lambda kind: (self.kinds[kind].price * number[kind],
-                                          self.kinds[kind].price / gives[kind],
+        remembered = self._cheapest_first.get(need)
+        if remembered is None or remembered[0] != len(self.kinds):
+            amounts = self.amounts(need)
+            useful = np.flatnonzero(amounts > 0.0).tolist()
+            block_counts = np.ceil(need.amount / np.maximum(amounts, 1.0))
+            useful.sort(key=lambda kind: (self.kinds[kind].price * block_counts[kind],
+                                          self.kinds[kind].price / amounts[kind],
                                           self.kinds[kind].sort_key))  # fmt: skip
-            known = self._cheapest_first.store(need, (len(self.kinds), useful))
-        return known[1]
+            remembered = self._cheapest_first.store(need, (len(self.kinds), useful))
+        return remembered[1]
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
-        """Return the different devices of a kind of need that were ever seen."""
+        """Return the distinct devices of all kinds for a kind of need."""
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
@@ -151,31 +151,30 @@ class BlockKinds:
 
 
 def device_amount(need: Need, kind: str, device: Any) -> int:
-    """Return how much of ``need`` one device line brings: 0 when it is of another kind.
+    """Return the amount of ``need`` that one device line supplies: 0 if it is of another kind.
 
-    An amount that nobody told counts as nothing, or as all that is asked when the need allows
-    the unknown.
+    An unknown amount counts as 0, or as the whole need if the need allows the unknown.
     """
     if kind != need.kind or not all(passes(test, device, need.unknown) for test in need.tests):
         return 0
     if need.measure in ("devices", "sockets"):
         return int(device.count)
-    each = getattr(device, need.measure)
-    if each is None:
+    per_device = getattr(device, need.measure)
+    if per_device is None:
         return int(need.amount) if need.unknown == "allow" else 0
-    return int(device.count * each)
+    return int(device.count * per_device)
 
 
 def passes(test: Test, device: Any, unknown: str = "reject") -> bool:
-    """Return whether a device passes a test; what it does not tell passes only if allowed."""
-    found = getattr(device, test.attribute)
-    if found is None:
+    """Return whether a device passes a test; an unknown attribute passes only if allowed."""
+    value = getattr(device, test.attribute)
+    if value is None:
         return unknown == "allow"
-    return bool(_OPERATORS[test.operator](found, test.value))
+    return bool(_OPERATORS[test.operator](value, test.value))
 
 
 def price(devices: Devices) -> int:
-    """Return what the devices are worth in points; unknown amounts are worth nothing."""
+    """Return the price of the devices in points; unknown amounts cost nothing."""
     points = PRICE_BLOCK
     for cpu in devices.processors:
         points += cpu.count * (cpu.cores or 0) * PRICE_CORE
@@ -189,12 +188,12 @@ def price(devices: Devices) -> int:
     return points
 
 
-def _same(found: Any, value: str | int) -> bool:
-    return str(found).casefold() == str(value).casefold()
+def _same(value: Any, expected: str | int) -> bool:
+    return str(value).casefold() == str(expected).casefold()
 
 
-def _at_least(found: Any, value: str | int) -> bool:
-    return float(found) >= float(value)
+def _at_least(value: Any, bound: str | int) -> bool:
+    return float(value) >= float(bound)
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

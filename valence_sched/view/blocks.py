@@ -12,18 +12,18 @@ import msgspec
 from valence_sched.model.inventory import Stock
 
 Positions = tuple[int, ...]  # of pools within their podm
-Topology = Mapping[str, str]  # where the devices of a block sit
-TopologyValues = tuple[str | None, ...]  # the values of some places, None where they are not told
+Topology = Mapping[str, str]  # the values of a block by domain
+TopologyValues = tuple[str | None, ...]  # of some domains; None where unknown
 
 
 @dataclass(slots=True)
 class BlockTable:
-    """Parallel sequences, one element a block: URI, kind, free slots, in use by others, pools.
+    """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
-    Nobody changes a shelf: ``less``, ``more`` and ``let_go`` return another. (It is not frozen
-    because one is made for every node that is placed, and a frozen one takes thrice as long.)
-    ``gains`` is how many slots a block gets back once a node lets it go. ``places`` is parallel,
-    too, or None where no block tells any.
+    A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another.
+    (It is not frozen because one is made for every node that is placed, and a frozen one takes
+    three times as long.) ``gains`` is how many slots a block gets back when a node is removed.
+    ``topologies`` is parallel, too, or None if no block has any.
     """
 
     uris: list[str]
@@ -43,9 +43,9 @@ class BlockTable:
     )
 
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
-        """Return ``wanted[kind]`` free blocks of each kind in the pool at ``position``.
+        """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
 
-        Of equal blocks, those already shared go first, then those in the fewest pools, so that
+        Of equal blocks, those already shared come first, then those in the fewest pools, so that
         other pools keep theirs; then inventory order.
         """
         chosen: list[int] = []
@@ -56,11 +56,11 @@ class BlockTable:
         return sorted(chosen)
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
-        """Return the blocks of a kind in a pool: first those in the fewest, then as listed."""
+        """Return the blocks of a kind in a pool, those in the fewest pools first."""
         if not self._ordered:
             for block in sorted(range(len(self.kinds)), key=lambda block: len(self.pools[block])):
-                for place in self.pools[block]:
-                    self._ordered.setdefault((self.kinds[block], place), []).append(block)
+                for pool_position in self.pools[block]:
+                    self._ordered.setdefault((self.kinds[block], pool_position), []).append(block)
         return self._ordered.get((kind, position), ())
 
     def _shared_first(self, blocks: list[int]) -> list[int]:
@@ -69,14 +69,14 @@ class BlockTable:
         return sorted(blocks, key=lambda block: not self.shared[block])
 
     def topology_values(self, block: int, names: Sequence[str]) -> TopologyValues:
-        """Return where a block sits: its value of each of these places."""
-        told = (self.topologies[block] if self.topologies else None) or {}
-        return tuple(told.get(name) for name in names)
+        """Return the values of a block in these topology domains."""
+        topology = (self.topologies[block] if self.topologies else None) or {}
+        return tuple(topology.get(name) for name in names)
 
     def free_by_topology(
         self, position: int, names: Sequence[str]
     ) -> Counter[tuple[int, TopologyValues]]:
-        """Return how many free blocks of each kind and spot the pool at ``position`` has."""
+        """Count the free blocks of the pool at ``position`` by kind and topology values."""
         return Counter(
             (self.kinds[block], self.topology_values(block, names))
             for block, pools in enumerate(self.pools)
@@ -86,7 +86,7 @@ class BlockTable:
     def free_blocks_by_topology(
         self, position: int, counts: Mapping[tuple[int, TopologyValues], int], names: Sequence[str]
     ) -> list[int]:
-        """Return ``wanted[kind, spot]`` free blocks of a pool, ordered as ``free_blocks`` does."""
+        """Return ``counts[kind, values]`` free blocks of a pool, ordered as in ``free_blocks``."""
         free: dict[tuple[int, TopologyValues], list[int]] = {}
         for kind in {kind for kind, _ in counts}:
             for block in self._in_order(kind, position):
@@ -99,20 +99,20 @@ class BlockTable:
         )
 
     def stocks_in(self, position: int) -> list[int]:
-        """Return the stocks that stand in the pool at ``position``."""
+        """Return the numbers of the stocks in the pool at ``position``."""
         return [number for number, pools in enumerate(self.stock_pools) if position in pools]
 
     def stocks_of(self, position: int, resource: str) -> Sequence[int]:
-        """Return the stocks of one resource that stand in the pool at ``position``."""
+        """Return the numbers of the stocks of one resource in the pool at ``position``."""
         if not self._stocks_of:
             for number, pools in enumerate(self.stock_pools):
-                for place in pools:
-                    key = (place, self.stocks[number].resource)
+                for pool_position in pools:
+                    key = (pool_position, self.stocks[number].resource)
                     self._stocks_of.setdefault(key, []).append(number)
         return self._stocks_of.get((position, resource), ())
 
     def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> BlockTable:
-        """Return the shelf with one slot of each block and the granted amounts taken."""
+        """Return the table after one slot of each block and the granted amounts are allocated."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] -= 1
@@ -125,7 +125,7 @@ class BlockTable:
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
     ) -> BlockTable:
-        """Return the shelf with slots and amounts given back that were taken from ``base``."""
+        """Return the table after slots and amounts allocated since ``base`` are free again."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] += 1
@@ -136,7 +136,7 @@ class BlockTable:
         return self._replace_state(slots, shared, tuple(stocks))
 
     def remove_node(self, blocks: Iterable[int]) -> BlockTable:
-        """Return the shelf once a node has let go of these blocks, each named once."""
+        """Return the table after a node of these blocks, each given once, is removed."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]

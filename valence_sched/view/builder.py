@@ -12,16 +12,9 @@ import msgspec
 import numpy as np
 
 from valence_sched.errors import DuplicateId, InputError, suggest
+from valence_sched.model import inventory
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import (
-    FREE_STATUS,
-    WHOLE_POOL,
-    LeanBlock,
-    LeanPodm,
-    Pool,
-    Status,
-    Stock,
-)
+from valence_sched.model.inventory import LeanBlock, LeanPodm, Pool, Status, Stock
 from valence_sched.view import block_counts, stocks
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
@@ -35,7 +28,7 @@ _topology_of = operator.attrgetter("places")
 class ViewBuilder:
     """Collects podms and builds one View of them.
 
-    Blocks of one kind or one status are alike to the byte, so each distinct text is decoded
+    Blocks of one kind or one status are equal byte by byte, so that each distinct text is decoded
     once: reading a million blocks costs little more than decoding their podms.
     """
 
@@ -46,14 +39,14 @@ class ViewBuilder:
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
         self._uses: dict[bytes, tuple[int, bool, int]] = {
-            b"": (FREE_STATUS.slots, False, FREE_STATUS.release_gain)
+            b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain)
         }
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._topologies: dict[tuple[tuple[str, str], ...], Topology] = {}
 
     def empty_copy(self) -> ViewBuilder:
-        """Return a builder without podms that has met all the texts that this one has met."""
+        """Return a builder without podms that shares all decoded texts with this one."""
         builder = ViewBuilder(self.kinds)
         builder._uses, builder._positions = self._uses, self._positions
         builder._layouts, builder._topologies = self._layouts, self._topologies
@@ -63,28 +56,26 @@ class ViewBuilder:
         """Add a podm.
 
         Raises:
-            InputError: an id or a block URI that was there before, a block in a pool that the
-                podm does not list, or devices that are not what they must be. The podm is then
-                left out and the builder is as it was.
+            InputError: an id or a block URI is a duplicate, a block is in a pool that the podm does
+                not list, or devices are invalid. The podm is then left out and the builder is
+                unchanged.
         """
         if podm.id in self._files:
-            hint = "give every pod manager an id of its own"
-            raise DuplicateId(file, f"{document_path}.id", f"{podm.id!r} again, first in "
-                             f"{self._files[podm.id]}", "an id of its own", hint)  # fmt: skip
-        shelf = self._block_table(podm, file, document_path)
+            raise repeated_id(podm.id, self._files[podm.id], file, document_path)
+        table = self._block_table(podm, file, document_path)
         self._files[podm.id] = file
         self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
-        self.block_tables.append(shelf)
-        self.pools += podm.pools or (Pool(id=WHOLE_POOL),)
+        self.block_tables.append(table)
+        self.pools += podm.pools or (Pool(id=inventory.WHOLE_POOL),)
 
     def view(self) -> View:
         """Return the View of all podms added so far."""
         counts = [len(podm.pools) or 1 for podm in self.podms]
         first_row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         podm_of = np.repeat(np.arange(len(counts)), counts)
-        sizes = [len(shelf.kinds) for shelf in self.block_tables]
-        kind = _flat((shelf.kinds for shelf in self.block_tables), sum(sizes))
-        free = (_flat((shelf.slots for shelf in self.block_tables), sum(sizes)) > 0).astype(
+        sizes = [len(table.kinds) for table in self.block_tables]
+        kind = _flat((table.kinds for table in self.block_tables), sum(sizes))
+        free = (_flat((table.slots for table in self.block_tables), sum(sizes)) > 0).astype(
             np.float64
         )
         owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -116,24 +107,24 @@ class ViewBuilder:
             block_count=int(sum(sizes)),
         ).freeze()
 
-    def _block_table(self, podm: LeanPodm, file: str, place: str) -> BlockTable:
+    def _block_table(self, podm: LeanPodm, file: str, path: str) -> BlockTable:
         uris = [block.uri for block in podm.blocks]
         if len(set(uris)) != len(uris):
-            self._refuse_repeated(podm, file, place)
-        layout = self._layout(podm, file, place)
+            self._refuse_repeated(podm, file, path)
+        layout = self._layout(podm, file, path)
         try:
             return self._look_up(podm, uris, layout)
-        except KeyError:  # a text that was not met before
-            self._decode_new(podm, layout, file, place)
+        except KeyError:  # a text that is new
+            self._decode_new(podm, layout, file, path)
             return self._look_up(podm, uris, layout)
 
     def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> BlockTable:
-        """Return the shelf of a podm of which every text was met before, else KeyError."""
-        blocks, known, uses = podm.blocks, self.kinds.numbers, self._uses
+        """Return the block table of a podm of which every text is decoded, else KeyError."""
+        blocks, numbers, uses = podm.blocks, self.kinds.numbers, self._uses
         use = [uses[bytes(block.status or b"")] for block in blocks]
         return BlockTable(
             uris,
-            [known[block.type, bytes(block.devices or b"")] for block in blocks],
+            [numbers[block.type, bytes(block.devices or b"")] for block in blocks],
             [slots for slots, _, _ in use],
             [shared for _, shared, _ in use],
             [layout[block.pools] for block in blocks],
@@ -144,19 +135,21 @@ class ViewBuilder:
         )
 
     def _block_topologies(self, blocks: Sequence[LeanBlock]) -> list[Topology | None] | None:
-        """Return the places of each block, equal ones shared, or None where none tells any."""
-        told = list(map(_topology_of, blocks))
-        if not any(told):
+        """Return the topology of each block, equal ones shared, or None if no block has any."""
+        topologies = list(map(_topology_of, blocks))
+        if not any(topologies):
             return None
         return [
-            self._topologies.setdefault(tuple(sorted(places.items())), places) if places else None
-            for places in told
+            self._topologies.setdefault(tuple(sorted(topology.items())), topology)
+            if topology
+            else None
+            for topology in topologies
         ]
 
-    def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, place: str) -> None:
-        """Decode every text of a podm that was not met before."""
+    def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
+        """Decode every text of a podm that is new."""
         for index, block in enumerate(podm.blocks):
-            at = f"{place}.blocks[{index}]"
+            at = f"{path}.blocks[{index}]"
             self.kinds.number(block.type, block.devices, file, f"{at}.devices")
             self._add_to_layout(podm, block.pools, layout, file, at)
             key = bytes(block.status or b"")
@@ -165,44 +158,44 @@ class ViewBuilder:
                 shared = status.state == "ComposedAndAvailable"
                 self._uses[key] = (status.slots, shared, status.release_gain)
         for index, stock in enumerate(podm.stocks):
-            self._add_to_layout(podm, stock.pools, layout, file, f"{place}.stocks[{index}]")
+            self._add_to_layout(podm, stock.pools, layout, file, f"{path}.stocks[{index}]")
 
-    def _layout(self, podm: LeanPodm, file: str, place: str) -> Layout:
-        """Return the positions that lists of pool ids stand for; podms of equal pools share it."""
+    def _layout(self, podm: LeanPodm, file: str, path: str) -> Layout:
+        """Return the positions by list of pool ids; podms with equal pools share one layout."""
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
-            raise InputError(file, f"{place}.pools", "a pool id twice", "an id of its own")
+            raise InputError(file, f"{path}.pools", "a pool id twice", "an id of its own")
         everywhere: Layout = {} if names else {(): self._intern((0,))}
         return self._layouts.setdefault(names, everywhere)
 
     def _add_to_layout(
-        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, place: str
+        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
         if pools in layout:
             return
         number = {pool.id: index for index, pool in enumerate(podm.pools)}
         for name in pools:
             if name not in number:
-                raise InputError(file, f"{place}.pools", repr(name),
+                raise InputError(file, f"{path}.pools", repr(name),
                                  "a pool of this podm", suggest(name, number))  # fmt: skip
         layout[pools] = self._intern(tuple(sorted({number[name] for name in pools})))
 
     def _intern(self, positions: Positions) -> Positions:
         return self._positions.setdefault(positions, positions)
 
-    def _refuse_repeated(self, podm: LeanPodm, file: str, place: str) -> None:
-        seen: set[str] = set()
+    def _refuse_repeated(self, podm: LeanPodm, file: str, path: str) -> None:
+        uris: set[str] = set()
         for index, block in enumerate(podm.blocks):
-            if block.uri in seen:
-                where = f"{place}.blocks[{index}].uri"
-                raise InputError(file, where, f"{block.uri!r} again", "a URI of its own")
-            seen.add(block.uri)
+            if block.uri in uris:
+                uri_path = f"{path}.blocks[{index}].uri"
+                raise InputError(file, uri_path, f"{block.uri!r} again", "a URI of its own")
+            uris.add(block.uri)
 
     def _memberships(self, first_row: Ints, owner: Ints) -> tuple[Ints, Ints]:
-        """Return parallel arrays: a block's number and the row of a pool that it stands in."""
+        """Return parallel arrays: the number of a block and the row of a pool that it is in."""
         codes = {positions: code for code, positions in enumerate(self._positions)}
         code_of = _flat(
-            (list(map(codes.__getitem__, shelf.pools)) for shelf in self.block_tables), len(owner)
+            (list(map(codes.__getitem__, table.pools)) for table in self.block_tables), len(owner)
         )
         blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for positions, code in codes.items():
@@ -211,6 +204,13 @@ class ViewBuilder:
                 blocks.append(members)
                 rows.append(first_row[owner[members]] + position)
         return np.concatenate(blocks), np.concatenate(rows)
+
+
+def repeated_id(podm_id: str, first_file: str, file: str, document_path: str) -> DuplicateId:
+    """Return the error about a podm whose id an earlier one of ``first_file`` has."""
+    found = f"{podm_id!r} again, first in {first_file}"
+    hint = "give every pod manager an id of its own"
+    return DuplicateId(file, f"{document_path}.id", found, "an id of its own", hint)
 
 
 def _flat(lists: Iterable[list[int]], size: int) -> Ints:
@@ -226,21 +226,23 @@ def _labels(
 
 
 def _stock_columns(
-    shelves: Sequence[BlockTable], first_row: Ints, podm_of: Ints
+    tables: Sequence[BlockTable], first_row: Ints, podm_of: Ints
 ) -> dict[str, stocks.StockColumn]:
-    found: dict[str, dict[int, tuple[float, ...]]] = {}
+    values: dict[str, dict[int, tuple[float, ...]]] = {}
     pools: dict[str, dict[int, list[Stock]]] = {}
-    for podm, shelf in enumerate(shelves):
+    for podm, table in enumerate(tables):
         by_name: dict[str, list[int]] = {}
-        for number, stock in enumerate(shelf.stocks):
+        for number, stock in enumerate(table.stocks):
             by_name.setdefault(stock.resource, []).append(number)
         for name, numbers in by_name.items():
-            every = [shelf.stocks[number] for number in numbers]
-            rows, here = found.setdefault(name, {}), pools.setdefault(name, {})
+            podm_stocks = [table.stocks[number] for number in numbers]
+            row_values, row_stocks = values.setdefault(name, {}), pools.setdefault(name, {})
             for row in range(first_row[podm], first_row[podm + 1]):
                 position = row - first_row[podm]
-                pool = [shelf.stocks[n] for n in numbers if position in shelf.stock_pools[n]]
-                here[int(row)], rows[int(row)] = pool, stocks.row_values(pool, every)
+                pool = [table.stocks[n] for n in numbers if position in table.stock_pools[n]]
+                row_stocks[int(row)] = pool
+                row_values[int(row)] = stocks.row_values(pool, podm_stocks)
     return {
-        name: stocks.build_column(rows, pools[name], len(podm_of)) for name, rows in found.items()
+        name: stocks.build_column(row_values, pools[name], len(podm_of))
+        for name, row_values in values.items()
     }

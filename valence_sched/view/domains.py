@@ -15,7 +15,7 @@ from valence_sched.view.view import Floats, Ints, View
 
 
 class _ValueNumbers(dict[str, int]):
-    """Values and their numbers; one that is not here has the number after the last."""
+    """Values and their numbers; a value that is missing has the number after the last."""
 
     def __missing__(self, value: str) -> int:
         return len(self)
@@ -25,7 +25,7 @@ class _ValueNumbers(dict[str, int]):
 class DomainIndex:
     """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
 
-    A row with fewer values than others is filled up with the number after the last value.
+    A row with fewer values than others is filled with the number after the last value.
     """
 
     values: _ValueNumbers
@@ -37,13 +37,13 @@ class DomainIndex:
 
     def _by_value(self, counts: Mapping[str, int]) -> Floats:
         size = len(counts)
-        if size > len(self.values):  # few rows: most values are elsewhere
+        if size > len(self.values):  # few rows: most values are of other rows
             return np.array([*(counts.get(value, 0) for value in self.values), np.nan])
-        found = np.zeros(len(self.values) + 1)
+        by_value = np.zeros(len(self.values) + 1)
         index = np.fromiter(map(self.values.__getitem__, counts), np.int64, size)
-        found[index] = np.fromiter(counts.values(), np.int64, size)
-        found[-1] = np.nan
-        return found
+        by_value[index] = np.fromiter(counts.values(), np.int64, size)
+        by_value[-1] = np.nan
+        return by_value
 
     def _largest(self, by_value: Floats) -> Floats:
         if self.numbers.shape[1] == 1:
@@ -53,38 +53,38 @@ class DomainIndex:
 
 
 def domain_index(view: View, domain: str) -> DomainIndex:
-    """Return where the rows of a View stand in a domain; kept with the View.
+    """Return the values of a domain by row; the View remembers them.
 
     Raises:
         RequestError: there is no such domain.
     """
-    return view.memoise(("places", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
+    return view.memoise(("domain index", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
 
 
 def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
-    """Return the values at which a pod manager stands, none where it does not tell."""
+    """Return the values of a domain that a pod manager has; none if it does not report any."""
     if domain == "podm":
         return (podm.id,)
     if domain == "aggregate":
         return tuple(dict.fromkeys(podm.aggregates))
-    told = podm.zone if domain == "zone" else podm.facts.get(domain.removeprefix(FACT_PREFIX))
-    several = told if isinstance(told, tuple) else (told,)
-    texts = (as_text(item) for item in several if item is not None)
+    reported = podm.zone if domain == "zone" else podm.facts.get(domain.removeprefix(FACT_PREFIX))
+    values = reported if isinstance(reported, tuple) else (reported,)
+    texts = (as_text(item) for item in values if item is not None)
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
 def _domain_index(view: View, domain: str) -> DomainIndex:
     check_domain(domain)
-    told = [domain_values(podm, domain) for podm in view.podms]
-    numbers = _ValueNumbers()
-    for several in told:
-        for value in several:
-            numbers.setdefault(value, len(numbers))
-    width = max(map(len, told), default=1) or 1
-    table = np.full((len(told), width), len(numbers), dtype=np.int64)
-    for podm, several in enumerate(told):
-        for column, value in enumerate(several):
-            table[podm, column] = numbers[value]
-    found = table[view.podm_of]
-    found.flags.writeable = False
-    return DomainIndex(numbers, found)
+    values_by_podm = [domain_values(podm, domain) for podm in view.podms]
+    value_numbers = _ValueNumbers()
+    for values in values_by_podm:
+        for value in values:
+            value_numbers.setdefault(value, len(value_numbers))
+    width = max(map(len, values_by_podm), default=1) or 1
+    table = np.full((len(values_by_podm), width), len(value_numbers), dtype=np.int64)
+    for podm, values in enumerate(values_by_podm):
+        for column, value in enumerate(values):
+            table[podm, column] = value_numbers[value]
+    by_row = table[view.podm_of]
+    by_row.flags.writeable = False
+    return DomainIndex(value_numbers, by_row)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates expressions on the rows of a View in Kleene's three-valued logic.
 
-A row answers 1 (it holds), -1 (it does not) or 0: it compares with something that nobody told.
-``and`` is the least of its parts, ``or`` the greatest, ``not`` the contrary; so what is unknown
-stays so unless the other parts decide alone.
+The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0 (unknown: it
+compares with a value that was not reported). ``and`` is the minimum of its parts, ``or`` the
+maximum, ``not`` the negation; so unknown remains unknown unless the other parts decide alone.
 
 Of one pair of values:
 
 - Numbers compare as numbers, texts as texts, character by character. A text that is a number
-  compares with a number as that number. Other pairs are unlike: no comparison of them holds.
+  compares with a number as that number. No comparison of any other pair holds.
 - Of several values (a list in a fact, the values of a capability, traits, aggregates) one that
-  compares is enough, and ``!=`` holds where none is equal. Of an empty list nothing holds.
-- What is not told is unknown: a fact or capability that is not there, a missing zone, name or
-  driver. 0, the empty text and the empty list are values. No trait and no aggregate is an empty
-  list; of a stock that is not there 0 is free; and of cores and memory counts what is told.
+  compares is enough, and ``!=`` holds if none is equal. No comparison with an empty list holds.
+- A missing value is unknown: a missing fact, capability, zone, name or driver. 0, the empty text
+  and the empty list are values. Without traits or aggregates the list is empty; of a missing stock
+  0 is free; of cores and memory the reported amounts count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from valence_sched.errors import UnknownName
 from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
 from valence_sched.model.extra_specs import as_number, as_text
 from valence_sched.model.measures import MEASURES, need_for_measure
-from valence_sched.view.view import Floats, Labels, View
+from valence_sched.view.view import Floats, Ints, Labels, View
 
 TruthValues = npt.NDArray[np.int8]
 RowValues = Labels | Floats
@@ -57,52 +57,53 @@ def truth_values(view: View, expression: Expression) -> TruthValues:
 
 
 def reported_values(view: View, expression: Expression) -> Labels:
-    """Return per row what it tells at the paths of an expression, as people read it.
+    """Return per row the values at the paths of an expression, formatted for people.
 
-    Of one path the value, of several a map from each to its values. Made when it is read.
+    For one path the value, for several a map from each path to its values. A value is formatted
+    when it is read.
     """
     paths = list(dict.fromkeys(expression.paths))
     return Labels(_PathValues(view, paths), np.arange(len(view)))
 
 
 def check_amounts(view: View, expression: Expression) -> None:
-    """Refuse an amount that no pool has and that looks like another one, written wrongly.
+    """Refuse an amount that no pool has and that is likely a misspelt known one.
 
-    Any other name is that of a stock, of which a site may have nothing today.
+    Any other name is that of a stock that the site may not have today.
 
     Raises:
-        UnknownName: naming the nearest.
+        UnknownName: the name is misspelt; the message has the nearest known one.
     """
-    known = {*MEASURES, *view.resources}
+    names = {*MEASURES, *view.resources}
     amounts = (path for path in expression.paths if path.root in ("free", "total"))
     for path in amounts:
-        if path.name not in known and any(_is_typo(path.name, name) for name in known):
-            raise UnknownName("amount", path.name, known, f"where: ${path}")
+        if path.name not in names and any(_is_typo(path.name, name) for name in names):
+            raise UnknownName("amount", path.name, names, f"where: ${path}")
 
 
 def argument_values(view: View, argument: Argument) -> RowValues:
-    """Return an argument per row: amounts as numbers, all else as labels; None is unknown."""
+    """Return an argument per row: amounts as numbers, other values as labels; None is unknown."""
     if not isinstance(argument, AttributePath):
         return Labels((argument,), np.zeros(len(view), dtype=np.int64))
-    place, name = argument.root, argument.name
-    if place == "free":
+    root, name = argument.root, argument.name
+    if root == "free":
         return view.free(need_for_measure(name))
-    if place == "total":
+    if root == "total":
         return view.total(need_for_measure(name))
-    if place == "facts":
+    if root == "facts":
         return view.text(name)
-    if place == "capabilities":
+    if root == "capabilities":
         values = [has.get(name) for has in view.capabilities.values]
         return Labels(values, view.capabilities.codes)
-    if place == "enabled":
+    if root == "enabled":
         return Labels(_FLAGS, view.enabled.astype(np.int64))
-    if place in ("zone", "status", "aggregates", "traits"):
-        return getattr(view, place)  # type: ignore[no-any-return]
-    return Labels([getattr(podm, place) for podm in view.podms], view.podm_of)
+    if root in ("zone", "status", "aggregates", "traits"):
+        return getattr(view, root)  # type: ignore[no-any-return]
+    return Labels([getattr(podm, root) for podm in view.podms], view.podm_of)
 
 
 def _is_typo(name: str, known: str) -> bool:
-    """Return whether a name is the beginning of a known one, or all but a letter of it."""
+    """Return whether a name is the beginning of a known one, or differs by about a letter."""
     alike = difflib.SequenceMatcher(None, name, known).ratio() >= 0.8
     return known.startswith(name) or (alike and abs(len(name) - len(known)) <= 1)
 
@@ -124,46 +125,44 @@ def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValue
         if amounts is not None and others is not None:
             holds = COMPARATORS[sign](amounts, others)
             return np.where(holds, 1, -1).astype(np.int8)
-    one, other = _labels(left), _labels(right)
-    if len(other.values) == 1:
-        value = other.values[0]
-        return _by_code((_compare_values(sign, mine, value) for mine in one.values), one.codes)
-    if len(one.values) == 1:
-        value = one.values[0]
-        return _by_code(
-            (_compare_values(sign, value, theirs) for theirs in other.values), other.codes
-        )
-    width = len(other.values)
-    pairs, codes = np.unique(one.codes * width + other.codes, return_inverse=True)
-    places = (divmod(pair, width) for pair in pairs.tolist())
-    return _by_code(
-        (_compare_values(sign, one.values[i], other.values[j]) for i, j in places), codes
-    )
+    first, second = _labels(left), _labels(right)
+    if len(second.values) == 1:
+        only = second.values[0]
+        return _by_code((_compare_values(sign, value, only) for value in first.values), first.codes)
+    if len(first.values) == 1:
+        only = first.values[0]
+        answers = (_compare_values(sign, only, value) for value in second.values)
+        return _by_code(answers, second.codes)
+    width = len(second.values)
+    pairs, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
+    indexes = (divmod(pair, width) for pair in pairs.tolist())
+    answers = (_compare_values(sign, first.values[i], second.values[j]) for i, j in indexes)
+    return _by_code(answers, codes)
 
 
-def _by_code(answers: Iterator[int], codes: npt.NDArray[np.int64]) -> TruthValues:
+def _by_code(answers: Iterator[int], codes: Ints) -> TruthValues:
     return np.fromiter(answers, dtype=np.int8).take(codes)
 
 
-def _numbers(found: RowValues) -> Floats | float | None:
-    """Return a column as numbers where it is nothing else: amounts, or one number for all."""
-    if not isinstance(found, Labels):
-        return found
-    value = found.values[0] if len(found.values) == 1 else None
+def _numbers(column: RowValues) -> Floats | float | None:
+    """Return a column as numbers if it has amounts, or one number for all rows; else None."""
+    if not isinstance(column, Labels):
+        return column
+    value = column.values[0] if len(column.values) == 1 else None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     return None
 
 
-def _labels(found: RowValues) -> Labels:
-    if isinstance(found, Labels):
-        return found
-    values, codes = np.unique(found, return_inverse=True)
+def _labels(column: RowValues) -> Labels:
+    if isinstance(column, Labels):
+        return column
+    values, codes = np.unique(column, return_inverse=True)
     return Labels(values.tolist(), codes)
 
 
 def _compare_values(sign: str, left: Any, right: Any) -> int:
-    """Compare two values: 1 holds, -1 does not, 0 where one is unknown."""
+    """Compare two values: 1 if it holds, -1 if not, 0 if one is unknown."""
     if left is None or right is None:
         return 0
     return 1 if any(_holds(sign, x, y) for x in _members(left) for y in _members(right)) else -1
@@ -178,11 +177,13 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
         return sign == "=" and left is right
     if isinstance(left, str) and isinstance(right, str):
         return bool(COMPARATORS[sign](left, right))
-    return bool(COMPARATORS[sign](as_number(left), as_number(right)))  # what is no number is NaN
+    return bool(
+        COMPARATORS[sign](as_number(left), as_number(right))
+    )  # a text that is no number is NaN
 
 
 class _PathValues(Sequence[Any]):
-    """What rows tell at some paths, row by row when asked."""
+    """The values of rows at some paths, formatted when a row is read."""
 
     def __init__(self, view: View, paths: list[AttributePath]) -> None:
         self._view, self._paths = view, paths
@@ -191,12 +192,14 @@ class _PathValues(Sequence[Any]):
         return len(self._view)
 
     def __getitem__(self, row: Any) -> Any:
-        found = {str(path): argument_values(self._view, path)[row] for path in self._paths}
-        if len(found) == 1:
-            (value,) = found.values()
-            amount = isinstance(value, np.generic)  # amounts have thousands, a year has none
+        values = {str(path): argument_values(self._view, path)[row] for path in self._paths}
+        if len(values) == 1:
+            (value,) = values.values()
+            amount = isinstance(
+                value, np.generic
+            )  # an amount is printed with thousands separators, a year is not
             return _text(value) if isinstance(value, (int, float)) and not amount else value
-        return {path: _words(value) for path, value in found.items()}
+        return {path: _words(value) for path, value in values.items()}
 
 
 def _words(value: Any) -> list[str]:

@@ -19,9 +19,9 @@ _SUBJECTS = ("capability", "fact", *_NAMES)
 class FactRule(Noun, frozen=True, kw_only=True):
     """A condition on exactly one capability, fact, trait, zone or aggregate.
 
-    A trait, zone or aggregate matches by its name. A capability or fact matches where one of its
-    values is ``equals``, or is a number of ``at_least`` so much; with neither, wherever it is
-    told at all. A text that is a number compares as that number.
+    A trait, zone or aggregate matches by its name. A capability or fact matches if one of its
+    values is equal to ``equals``, or is a number of at least ``at_least``; with neither, if it is
+    reported at all. A text that is a number compares as that number.
     """
 
     capability: str | None = None
@@ -33,18 +33,18 @@ class FactRule(Noun, frozen=True, kw_only=True):
     at_least: float | None = None
 
     def __post_init__(self) -> None:
-        # Worded as msgspec words its own, so that the refusal names the place and what was found.
-        named = [name for name in _SUBJECTS if getattr(self, name) is not None]
-        if len(named) != 1:
+        # In the words of msgspec's own errors, so that the message names the path and the value.
+        subjects = [name for name in _SUBJECTS if getattr(self, name) is not None]
+        if len(subjects) != 1:
             raise ValueError(f"Expected exactly one of {', '.join(_SUBJECTS)}")
         if self.equals is not None and self.at_least is not None:
             raise ValueError("Expected equals or at_least, not both")
         compares = self.equals is not None or self.at_least is not None
-        if compares and named[0] in _NAMES:
-            raise ValueError(f"Expected {named[0]} alone, without equals or at_least")
+        if compares and subjects[0] in _NAMES:
+            raise ValueError(f"Expected {subjects[0]} alone, without equals or at_least")
 
     def accepts(self, reported: object) -> bool:
-        """Return whether what was told of the capability or fact matches; None is unknown."""
+        """Return whether a reported capability or fact matches; None is unknown."""
         if reported is None:
             return False
         values = reported if isinstance(reported, (tuple, list)) else (reported,)
@@ -56,13 +56,13 @@ class FactRule(Noun, frozen=True, kw_only=True):
 
 
 class CostRule(FactRule, frozen=True, kw_only=True):
-    """What a pod manager costs that matches; points, whole, from 0."""
+    """The cost of a pod manager that matches, in whole points from 0."""
 
     cost: Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class PreferenceRule(FactRule, frozen=True, kw_only=True):
-    """How much a match is wished for; below 0 it is unwelcome."""
+    """The weight of a match; below 0 the rule speaks against the pod manager."""
 
     weight: Annotated[float, Meta(ge=-1000, le=1000)]
 
@@ -81,28 +81,28 @@ def matches(view: View, rule: FactRule) -> Mask:
 
 
 def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, float]]) -> Floats:
-    """Return per row the sum of what the rules that match are worth, read-only.
+    """Return per row the sum of the values of the rules that match, read-only.
 
-    What pod managers tell does not change while nodes are placed: of each ``name``, the sum of the
-    rules last asked for is kept.
+    Placing nodes does not change what pod managers report: the View remembers the latest sum of
+    each ``name``.
     """
 
-    def add() -> Floats:
+    def compute() -> Floats:
         total = np.zeros(len(view))
         for rule, value in weighted_rules:
             total += value * matches(view, rule)
         total.flags.writeable = False
         return total
 
-    return view.memoise_latest(f"worth of {name}", weighted_rules, add)  # type: ignore[no-any-return]
+    return view.memoise_latest(f"sum of {name}", weighted_rules, compute)  # type: ignore[no-any-return]
 
 
-def _same(told: object, wanted: float | str) -> bool:
-    return told == wanted or _number(told) == _number(wanted)
+def _same(value: object, expected: float | str) -> bool:
+    return value == expected or _number(value) == _number(expected)
 
 
 def _number(value: object) -> float:
-    """Return a number, or a text that is one; NaN, which equals nothing, for all else."""
+    """Return a number, or the number of a text; NaN, which equals nothing, for other values."""
     if not isinstance(value, (int, float, str)):
         return float("nan")
     try:

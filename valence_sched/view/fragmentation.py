@@ -8,31 +8,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from valence_sched.model import measures
 from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover
 from valence_sched.view.stock_grants import StockGrants
-from valence_sched.view.view import Labels, View
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-ACCELERATORS = "accelerators"  # the scarce thing that is no stock: all that blocks bring of them
-#: A mix is not of one flavor: beside nodes that need much of the rest, lighter ones use the cards.
+ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
+#: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
 LIGHTER_NODES_FACTOR = 3.0
-ANY_ACCELERATOR = Need(kind="accelerator", measure="devices", amount=0)
 
 
 class MixSupply(NamedTuple):
-    """What the mix sees of some rows.
+    """What some rows supply to the mix.
 
-    ``have`` is what a row has of each line of the mix, shape ``(lines, rows)``; ``supply`` is the
-    same in fractions of a grant, and without end of the scarce thing; ``useful`` is how much of
-    the scarce thing is of a kind and size for each share, ``(shares, rows)``; ``free`` all of it.
+    ``have`` is the amount of each line of the mix per row, shape ``(lines, rows)``; ``fractions``
+    is the same in fractions of a grant, and infinite for the scarce resource; ``useful`` is the
+    free amount of the scarce resource of a kind and size for each share, ``(shares, rows)``;
+    ``free`` is its whole free amount.
     """
 
     have: Floats
@@ -42,15 +38,19 @@ class MixSupply(NamedTuple):
 
     def take(self, rows: Ints) -> MixSupply:
         """Return a copy with these rows in this order."""
-        have, supply, useful = self.have[:, rows], self.fractions[:, rows], self.useful[:, rows]
-        return MixSupply(have, supply, useful, self.free[rows])
+        amounts, fractions, useful = (
+            self.have[:, rows],
+            self.fractions[:, rows],
+            self.useful[:, rows],
+        )
+        return MixSupply(amounts, fractions, useful, self.free[rows])
 
 
 class FlavorMix:
-    """The shares of a mix that ask for one scarce thing, and what each of them demands of a row.
+    """The shares of a mix that need one scarce resource, with the demands of each on a row.
 
-    ``of`` is a stock resource, or ``accelerators`` of blocks. ``one`` is an amount of it that is
-    a large one in the eyes of the mix: the most that a share asks of one stock, or one device.
+    ``scarce_resource`` is a stock resource, or ``accelerators`` of blocks. ``largest_request`` is
+    the largest amount that a share needs of one stock, or one device.
     """
 
     def __init__(self, shares: Sequence[FlavorShare], scarce_resource: str) -> None:
@@ -76,18 +76,20 @@ class FlavorMix:
             lines[(need.resource, need.amount) if need.kind == "stock" else need] for need in flat
         ]
         self._least = np.array([[_count(need)] for need in flat])
-        self._first = [0, *itertools.accumulate(len(asked) for asked in needs)][:-1]
+        self._first = [0, *itertools.accumulate(len(share_needs) for share_needs in needs)][:-1]
         smallest = [
             min(need.amount for need in self._scarce_needs(share)) for share in self._shares
         ]
         amounts = [amount for name, amount in stocks if name == scarce_resource]
         self._unit = [amounts.index(amount) for amount in smallest] if amounts else []
         self.largest_request = float(max(amounts, default=1.0))
-        takes = [sum(map(_scarce_amount, self._scarce_needs(share))) for share in self._shares]
-        #: How much of the scarce thing goes with what a line has, by each unit of the line.
-        self._rate = np.repeat(takes, [len(asked) for asked in needs])[:, None] * (
-            LIGHTER_NODES_FACTOR / self._least
-        )
+        amounts_per_node = [
+            sum(map(_scarce_amount, self._scarce_needs(share))) for share in self._shares
+        ]
+        #: The amount of the scarce resource that a unit of each line makes usable.
+        self._rate = np.repeat(amounts_per_node, [len(share_needs) for share_needs in needs])[
+            :, None
+        ] * (LIGHTER_NODES_FACTOR / self._least)
         scarce = [
             scarce_resource == ACCELERATORS and need.kind == "accelerator" for need in self._blocks
         ]
@@ -98,12 +100,12 @@ class FlavorMix:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Return the stock resources that it looks at."""
+        """Return the stock resources that the mix needs."""
         return tuple(self._stocks)
 
     @property
     def uses_blocks(self) -> bool:
-        """Return whether it looks at blocks."""
+        """Return whether the mix needs blocks."""
         return bool(self._blocks)
 
     def _scarce_needs(self, share: FlavorShare) -> list[Need]:
@@ -114,7 +116,7 @@ class FlavorMix:
         ]
 
     def accepts(self, traits: Labels) -> Mask:
-        """Return per share and row whether the row's traits are those that the share wants."""
+        """Return per share and row whether the row has the traits that the share requires."""
         values, accepts = self._accepts
         if values is not traits.values:  # selections of a View share their values
             table = [[_traits_match(names, has) for has in traits.values] for names in self._traits]
@@ -123,9 +125,9 @@ class FlavorMix:
         return accepts[:, traits.codes]
 
     def supply(self, leftover: Leftover) -> MixSupply:
-        """Return what matters to the mix of what is free."""
+        """Return the part of what is free that the mix can use."""
         have = np.empty((len(self._amounts) + len(self._blocks), leftover.blocks.shape[1]))
-        supply = np.full_like(have, np.inf)
+        fractions = np.full_like(have, np.inf)
         useful, free = np.zeros((len(self._shares), have.shape[1])), np.zeros(have.shape[1])
         if self._blocks:
             have[len(self._amounts) :] = (
@@ -136,60 +138,67 @@ class FlavorMix:
                 self._useful_accelerators(leftover.kinds) @ leftover.blocks,
                 _accelerators_by_kind(leftover.kinds) @ leftover.blocks,
             )
-        return self._add_stocks(leftover.stocks, MixSupply(have, supply, useful, free))
+        return self._add_stocks(leftover.stocks, MixSupply(have, fractions, useful, free))
 
     def supply_after(
         self, before: MixSupply, leftover: Leftover, needs: Sequence[Need]
     ) -> MixSupply:
-        """Return the same once every row has given what one node needs."""
-        have, supply = before.have.copy(), before.fractions.copy()
+        """Return the supply after every row has given the resources of one node."""
+        have, fractions = before.have.copy(), before.fractions.copy()
         useful, free = before.useful, before.free
         if self._blocks:
-            taken = leftover.blocks_for(needs)
-            some = np.flatnonzero(taken.any(axis=1))
-            gone = taken[some]
-            have[len(self._amounts) :] -= leftover.kinds.amount_matrix(self._blocks)[:, some] @ gone
+            allocated = leftover.blocks_for(needs)
+            kinds = np.flatnonzero(allocated.any(axis=1))
+            allocated_of_kinds = allocated[kinds]
+            have[len(self._amounts) :] -= (
+                leftover.kinds.amount_matrix(self._blocks)[:, kinds] @ allocated_of_kinds
+            )
             if self.scarce_resource == ACCELERATORS:
-                useful = useful - self._useful_accelerators(leftover.kinds)[:, some] @ gone
-                free = free - _accelerators_by_kind(leftover.kinds)[some] @ gone
-        return self._add_stocks(leftover.stocks_after(needs), MixSupply(have, supply, useful, free))
+                useful = (
+                    useful
+                    - self._useful_accelerators(leftover.kinds)[:, kinds] @ allocated_of_kinds
+                )
+                free = free - _accelerators_by_kind(leftover.kinds)[kinds] @ allocated_of_kinds
+        return self._add_stocks(
+            leftover.stocks_after(needs), MixSupply(have, fractions, useful, free)
+        )
 
     def fragmentation(self, supply: MixSupply, accepts: Mask) -> Floats:
-        """Return per row how much of what is free the mix is expected to have no use for.
+        """Return per row the free amount that the mix is expected to have no use for.
 
-        Of each share by its weight: all of it where the row cannot make its node; else the units
-        that are too small for it, or of another kind, and what is more than ``LIGHTER`` times as
-        much as goes into the nodes for which whatever else they need is enough.
+        The weighted mean over the shares: all of it if the row cannot make a node of the share;
+        else the units that are too small or of another kind, and the amount beyond
+        ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
         """
-        enough = supply.have[self._line] >= self._least
-        fits: Mask = np.logical_and.reduceat(enough, self._first, axis=0)
-        reach = np.minimum.reduceat(supply.fractions[self._line] * self._rate, self._first, axis=0)
-        used = np.minimum(supply.useful, reach) * (fits & accepts) * self._weights
-        # added up one after another: alike for one row and for many
+        sufficient = supply.have[self._line] >= self._least
+        fits: Mask = np.logical_and.reduceat(sufficient, self._first, axis=0)
+        usable = np.minimum.reduceat(supply.fractions[self._line] * self._rate, self._first, axis=0)
+        used = np.minimum(supply.useful, usable) * (fits & accepts) * self._weights
+        # Added one after another, so that one row gets the same sum as many.
         expected: Floats = supply.free - np.add.accumulate(used, axis=0)[-1]
         return expected
 
-    def _add_stocks(self, stocks: Mapping[str, StockGrants], look: MixSupply) -> MixSupply:
-        """Write what these stocks and the blocks have over what was seen of them."""
-        useful, free, blocks = look.useful, look.free, len(self._amounts)
+    def _add_stocks(self, stocks: Mapping[str, StockGrants], supply: MixSupply) -> MixSupply:
+        """Update a supply by these stocks and by the blocks in it."""
+        useful, free, blocks = supply.useful, supply.free, len(self._amounts)
         if self._blocks:
-            look.fractions[blocks:] = look.have[blocks:] + self._endless
+            supply.fractions[blocks:] = supply.have[blocks:] + self._endless
         for name, amounts in self._stocks.items():
             if name not in stocks:
                 continue
             grants = stocks[name]
             size, number = grants.sizes_and_counts(amounts)
             first = self._amounts.index((name, float(amounts[0, 0])))
-            look.have[first : first + len(amounts)] = grants.sums(number)
+            supply.have[first : first + len(amounts)] = grants.sums(number)
             if name != self.scarce_resource:
-                look.fractions[first : first + len(amounts)] = grants.sums(grants.free / size)
+                supply.fractions[first : first + len(amounts)] = grants.sums(grants.free / size)
             else:
                 useful = grants.sums(np.where(number > 0.0, grants.free, 0.0))[self._unit]
                 free = grants.sums(grants.free)
-        return MixSupply(look.have, look.fractions, useful, free)
+        return MixSupply(supply.have, supply.fractions, useful, free)
 
     def _useful_accelerators(self, kinds: BlockKinds) -> Floats:
-        """Return per share and kind of block how many accelerators are of use to the share."""
+        """Return per share and kind of block the number of accelerators that the share can use."""
         if self._useful.shape[1] != len(kinds):
             serves = [
                 np.logical_or.reduce(
@@ -211,22 +220,22 @@ def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:
 
 
 def _count(need: Need) -> float:
-    """Return how much a need asks for of its line: grants, or what blocks bring."""
+    """Return the demand of a need on its line: a number of grants, or an amount of blocks."""
     return need.count if need.kind == "stock" else need.amount
 
 
 def _scarce_amount(need: Need) -> float:
-    """Return how much of the scarce thing a node takes for one need."""
+    """Return the amount of the scarce resource that a node takes for one need."""
     return need.amount * (need.count if need.kind == "stock" else 1)
 
 
 def _accelerators_by_kind(kinds: BlockKinds) -> Floats:
-    return kinds.amounts(ANY_ACCELERATOR)
+    return kinds.amounts(measures.ACCELERATORS)
 
 
 def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
     return (
         has.issuperset(names.required)
         and has.isdisjoint(names.forbidden)
-        and all(not has.isdisjoint(one) for one in names.any_of)
+        and all(not has.isdisjoint(names_) for names_ in names.any_of)
     )

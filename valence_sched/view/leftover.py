@@ -7,22 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from valence_sched.model.need import Need
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.stock_grants import StockGrants
-from valence_sched.view.view import View
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from valence_sched.view.view import Floats, Ints, View
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """Free blocks by kind, shape ``(kinds, rows)``, and the stocks of some resources.
 
-    Where nobody looks at blocks there are no kinds.
+    If no caller needs blocks, there are 0 kinds.
     """
 
     kinds: BlockKinds
@@ -31,55 +27,58 @@ class Leftover:
 
     def take(self, rows: Ints) -> Leftover:
         """Return a copy with these rows in this order."""
-        grants = {name: found.take(rows) for name, found in self.stocks.items()}
+        grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
         return Leftover(self.kinds, self.blocks[:, rows], grants)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
-        """Return the stocks that change when every row gives what one node needs of them.
+        """Return the stocks that change when every row grants the needs of one node.
 
-        They give as ``core.pour`` lets them, the tightest first; the largest amounts go first.
+        As in ``core.fit.stock_allocation``, the largest amounts go first, each to the tightest
+        stock.
         """
-        asked = [need for need in needs if need.resource in self.stocks]
+        stock_needs = [need for need in needs if need.resource in self.stocks]
         grants: dict[str, StockGrants] = {}
-        for need in sorted(asked, key=lambda need: -need.amount):
-            found = grants.get(need.resource) or self.stocks[need.resource]
-            grants[need.resource] = found.after_grants(need.amount, need.count)
+        for need in sorted(stock_needs, key=lambda need: -need.amount):
+            remaining = grants.get(need.resource) or self.stocks[need.resource]
+            grants[need.resource] = remaining.after_grants(need.amount, need.count)
         return grants
 
     def blocks_for(self, needs: Iterable[Need]) -> Floats:
         """Return how many blocks of each kind a node takes; shape ``(kinds, rows)``.
 
-        An estimate: need by need the kinds that cost least for what they give, and what a block
-        brings besides counts for the needs that follow. Where one kind of block serves each need
-        these are the very blocks; a block that several nodes may share counts as taken.
+        An estimate: need by need the cheapest kinds, where the other devices of a block count for
+        the needs that follow. It is exact if one kind of block serves each need; a block that
+        several nodes may share counts as taken.
         """
-        taken = np.zeros_like(self.blocks)
+        blocks = np.zeros_like(self.blocks)
         for need in needs:
-            if need.kind != "stock" and len(taken):
-                self._add(need, taken)
-        return taken
+            if need.kind != "stock" and len(blocks):
+                self._add(need, blocks)
+        return blocks
 
-    def _add(self, need: Need, taken: Floats) -> None:
-        """Add to what is taken, per row, the blocks that bring what is still missing."""
-        gives = self.kinds.amounts(need)
-        missing = need.amount - gives @ taken  # whole numbers: exact in any order
+    def _add(self, need: Need, blocks: Floats) -> None:
+        """Add to ``blocks``, per row, those that supply the amount still missing."""
+        amounts = self.kinds.amounts(need)
+        missing = need.amount - amounts @ blocks  # whole numbers: exact in any order
         rows = np.flatnonzero(missing > 0.0)
         for kind in self.kinds.cheapest_first(need):
-            here = missing[rows]
-            more = np.minimum(np.ceil(here / gives[kind]), (self.blocks[kind] - taken[kind])[rows])
-            taken[kind, rows] += more
-            here -= more * gives[kind]
-            missing[rows] = here
-            rows = rows[here > 0.0]
+            missing_here = missing[rows]
+            extra = np.minimum(
+                np.ceil(missing_here / amounts[kind]), (self.blocks[kind] - blocks[kind])[rows]
+            )
+            blocks[kind, rows] += extra
+            missing_here -= extra * amounts[kind]
+            missing[rows] = missing_here
+            rows = rows[missing_here > 0.0]
             if not len(rows):
                 return
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
-    """Return what is free on the rows of a View: the named resources, and blocks if wanted."""
+    """Return what is free on the rows of a View: the named resources, and blocks if requested."""
     counts = np.zeros((len(view.kinds) if blocks else 0, len(view)))
     if blocks:
-        census = view.block_counts
-        rows = np.repeat(np.arange(len(view)), np.diff(census.start))
-        counts[census.kind, rows] = census.free
+        block_counts = view.block_counts
+        rows = np.repeat(np.arange(len(view)), np.diff(block_counts.start))
+        counts[block_counts.kind, rows] = block_counts.free
     return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})

@@ -13,8 +13,9 @@ V = TypeVar("V")
 class BoundedMemo(dict[K, V]):
     """At most ``limit`` values by key; reading one costs what reading a dictionary costs.
 
-    A service that is asked ever new questions must not grow without end. Dropping everything at
-    once needs no order of use, so that a hit is a plain ``get``.
+    A service that gets ever new requests must not grow without end. Dropping all values at once
+    needs no order of use, so that a hit is a plain ``get``: the caller reads with ``get``, and
+    computes and stores the value if it is missing.
     """
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:

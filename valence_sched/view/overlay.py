@@ -19,15 +19,17 @@ from valence_sched.view.view import Ints, View, empty_memo
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
 StockAmounts = tuple[tuple[int, float], ...]
-Allocation = tuple[int, Blocks, StockAmounts]  # of the podm of this row
-CountChange = tuple[int, int, int]  # row, kind, and how many more of its blocks are free there
-Change = tuple[int, BlockTable, Blocks, StockAmounts]  # number of the podm, what its shelf is now
+Allocation = tuple[int, Blocks, StockAmounts]  # row, blocks and stock amounts
+CountChange = tuple[int, int, int]  # row, kind, and the change of its number of free blocks
+Change = tuple[
+    int, BlockTable, Blocks, StockAmounts
+]  # podm number, its table after the change, blocks and amounts that differ
 
 
 class Overlay:
-    """Virtual depletion: ``view`` is read-only and shows what is left; the original is untouched.
+    """Allocations on a View: ``view`` is read-only and shows their effect; the base is unchanged.
 
-    Only counts are copied: free blocks, free stock, and the shelves of podms that gave some.
+    Only counts are copied: free blocks, free stock, and the block tables of podms that changed.
     """
 
     def __init__(self, view: View) -> None:
@@ -44,12 +46,12 @@ class Overlay:
                 view.podm_block_counts, free=_read_only_window(self._podm_free)
             ),
             block_tables=self._block_tables,
-            resources={name: books.column for name, books in self._stocks.items()},
+            resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
         )
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
-        """Let a node of a podm go that has these blocks; return what takes them again."""
+        """Remove a node of a podm that has these blocks; return what undoes it."""
         blocks = tuple(dict.fromkeys(blocks))
         before = self._block_tables[podm]
         self.apply([(podm, before.remove_node(blocks), blocks, ())])
@@ -58,27 +60,27 @@ class Overlay:
     def allocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> Undo:
-        """Take blocks and amounts from the podm of ``row``; return what gives them back."""
+        """Allocate blocks and amounts of the podm of ``row``; return what undoes it."""
         return functools.partial(
             self.apply, self.allocate_each([(row, tuple(blocks), tuple(grants))])
         )
 
     def allocate_each(self, allocations: Iterable[Allocation]) -> list[Change]:
-        """Take several ``(row, blocks, grants)``, each of another podm; return what gives back."""
+        """Allocate several times, each on another podm; return the changes that undo it."""
         after: list[Change] = []
         before: list[Change] = []
         for row, blocks, grants in allocations:
             podm = int(self.view.podm_of[row])
-            shelf = self._block_tables[podm]
-            after.append((podm, shelf.allocate(blocks, grants), blocks, grants))
-            before.append((podm, shelf, blocks, grants))
+            table = self._block_tables[podm]
+            after.append((podm, table.allocate(blocks, grants), blocks, grants))
+            before.append((podm, table, blocks, grants))
         self.apply(after)
         return before
 
     def deallocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> None:
-        """Give back to the podm of ``row`` blocks and amounts that were taken from it."""
+        """Free blocks and amounts that were allocated on the podm of ``row``."""
         podm = int(self.view.podm_of[row])
         blocks, grants = tuple(blocks), tuple(grants)
         after = self._block_tables[podm].deallocate(blocks, grants, self._base.block_tables[podm])
@@ -89,7 +91,7 @@ class Overlay:
         return self._first_row[podm], self._first_row[podm + 1]
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Put shelves in the place of those of their podms; only what a change names is other."""
+        """Replace the block tables of podms; only the blocks and amounts of a change may differ."""
         self.view.invalidate_free()
         pools: list[CountChange] = []
         podms: list[CountChange] = []
@@ -97,43 +99,43 @@ class Overlay:
             before, first = self._block_tables[podm], self._first_row[podm]
             self._block_tables[podm] = after
             for block in blocks:
-                by = bool(after.slots[block]) - bool(before.slots[block])
-                if by:
+                difference = bool(after.slots[block]) - bool(before.slots[block])
+                if difference:
                     kind = after.kinds[block]
-                    podms.append((podm, kind, by))
+                    podms.append((podm, kind, difference))
                     for position in after.pools[block]:
-                        pools.append((first + position, kind, by))
+                        pools.append((first + position, kind, difference))
             if grants:
                 self._refresh(podm, after, grants)
         _add_counts(self.view.block_counts, self._free, pools)
         _add_counts(self.view.podm_block_counts, self._podm_free, podms)
 
     def _refresh(self, podm: int, after: BlockTable, grants: StockAmounts) -> None:
-        """Write down what the stocks have left of which something was granted."""
-        touched: dict[str, set[int]] = {}
+        """Update the columns of the resources of which amounts were granted."""
+        positions_by_resource: dict[str, set[int]] = {}
         for number, _ in grants:
-            places = touched.setdefault(after.stocks[number].resource, set())
-            places.update(after.stock_pools[number])
-        for resource, positions in touched.items():
+            changed = positions_by_resource.setdefault(after.stocks[number].resource, set())
+            changed.update(after.stock_pools[number])
+        for resource, positions in positions_by_resource.items():
             self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
 
     def window(self, first: int, last: int) -> View:
-        """Return the rows of whole podms as they are now; totals come from the original."""
+        """Return the rows of whole podms as they are now; totals come from the base View."""
         return self._with_totals(self.view.window(first, last), slice(first, last))
 
     def take(self, rows: Ints) -> View:
-        """Return a copy of these rows as they are now; totals come from the original."""
+        """Return a copy of these rows as they are now; totals come from the base View."""
         return self._with_totals(self.view.take(rows), rows)
 
     def _with_totals(self, part: View, rows: slice | Ints) -> View:
-        for key, found in self._base._memo.items():
+        for key, array in self._base._memo.items():
             if key[0] in ("total", "inverse"):
-                part._memo[key] = found[rows]
+                part._memo[key] = array[rows]
         return part
 
 
 class _StockOverlay:
-    """The arrays of one resource that depletion changes, and the column that shows them."""
+    """The arrays of one resource that allocations change, and the column that shows them."""
 
     def __init__(self, column: StockColumn) -> None:
         self.free, self.largest_grant = column.free.copy(), column.largest_grant.copy()
@@ -148,16 +150,16 @@ class _StockOverlay:
         )
 
     def refresh(
-        self, resource: str, shelf: BlockTable, first: int, last: int, positions: Iterable[int]
+        self, resource: str, table: BlockTable, first: int, last: int, positions: Iterable[int]
     ) -> None:
-        """Write down what the stocks of a podm have left, whose rows are ``[first, last)``.
+        """Update the free amounts of a podm whose rows are ``[first, last)``.
 
-        Only those in the pools at these positions have changed.
+        Only the stocks in the pools at these positions have changed.
         """
-        every = [stock for stock in shelf.stocks if stock.resource == resource]
-        self.podm_free[first:last] = stocks.row_values((), every)[3]
+        podm_stocks = [stock for stock in table.stocks if stock.resource == resource]
+        self.podm_free[first:last] = stocks.row_values((), podm_stocks)[3]
         for row in (first + position for position in positions):
-            pool = [shelf.stocks[number] for number in shelf.stocks_of(row - first, resource)]
+            pool = [table.stocks[number] for number in table.stocks_of(row - first, resource)]
             values = stocks.row_values(pool, ())
             self.free[row], self.largest_grant[row] = values[0], values[2]
             if pool:
@@ -165,10 +167,10 @@ class _StockOverlay:
                 self.stock_free[low:high] = [free_amount(stock) for stock in pool]
 
 
-def _add_counts(census: BlockCounts, free: Counts, more: list[CountChange]) -> None:
-    if more:
-        rows, kinds, by = np.array(more).T
-        np.add.at(free, census.entries(rows, kinds), by.astype(free.dtype))
+def _add_counts(block_counts: BlockCounts, free: Counts, changes: list[CountChange]) -> None:
+    if changes:
+        rows, kinds, differences = np.array(changes).T
+        np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))
 
 
 def _read_only_window(array: Array) -> Array:

@@ -12,10 +12,10 @@ from valence_sched.view.view import View
 
 
 def proximity_terms(view: View, near: Proximity) -> Iterator[Term]:
-    """Yield one comparison for each thing told of where a thing is.
+    """Yield one comparison for each known property of the place of a resource.
 
-    The zone is the same, an aggregate of the thing is shared, each fact of the thing has a value
-    in common with the pod manager's. What a pod manager does not tell, it does not share.
+    The zone is the same; at least one aggregate is shared; each fact has a value in common with
+    that of the pod manager. A value that a pod manager does not report is not shared.
     """
     if near.zone is not None:
         same = view.zone.where(lambda zone: zone == near.zone)
@@ -25,9 +25,9 @@ def proximity_terms(view: View, near: Proximity) -> Iterator[Term]:
         need = " or ".join(near.aggregates)
         yield Term(f"aggregate of {near.thing}", need, view.aggregates, holds=shared)
     for name, fact in near.facts.items():
-        told = view.text(name)
+        labels = view.text(name)
         values = fact if isinstance(fact, tuple) else (fact,)
         rules = [FactRule(fact=name, equals=value) for value in values]
-        holds = told.where(lambda has, rules=rules: any(rule.accepts(has) for rule in rules))  # type: ignore[misc]
+        holds = labels.where(lambda has, rules=rules: any(rule.accepts(has) for rule in rules))  # type: ignore[misc]
         need = " or ".join(map(str, values))
-        yield Term(f"facts.{name} of {near.thing}", need, told, holds=holds)
+        yield Term(f"facts.{name} of {near.thing}", need, labels, holds=holds)

@@ -11,20 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.model.inventory import Stock
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from valence_sched.view.block_counts import Floats, Ints
 
 NO_STOCK = (0.0, 0.0, 0.0, 0.0)
-EPSILON = 1e-9  # what rounding may have cost a quotient
+EPSILON = 1e-9  # the rounding error of a quotient
 
 
 @dataclass(frozen=True, slots=True)
 class StockGrants:
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    An entry is a stock: what is ``left`` of it, and the ``min``, ``max`` and ``step`` of a grant,
-    in its unit; ``max`` is infinite where there is none. A row without stocks has one of nothing.
+    An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
+    its unit; ``max`` is infinite if there is none. A row without stocks has one of amount 0.
     """
 
     start: Ints
@@ -34,55 +32,55 @@ class StockGrants:
     step: Floats
 
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Return per amount and stock the size of one grant, and how many such grants there are.
+        """Return per amount and stock the size of one grant, and the number of such grants.
 
-        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. A grant is what
-        ``stocks.grant`` hands out; its size is infinite where there is none.
+        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is that of
+        ``model.stock.grant_size``, and infinite if the stock has no grant.
         """
         amounts = np.maximum(amounts, EPSILON)
         if not (self.min.any() or self.step.any() or np.isfinite(self.max).any()):
-            number = np.floor(self.free / amounts + EPSILON)  # the usual stock: any amount will do
+            number = np.floor(self.free / amounts + EPSILON)  # the usual stock: without limits
             return np.where(number > 0.0, amounts, np.inf), number
         size = np.maximum(amounts, self.min)
-        most = np.minimum(self.free, self.max)
+        largest = np.minimum(self.free, self.max)
         if self.step.any():
             stepped = self.step > 0.0
             step = np.where(stepped, self.step, 1.0)
             size = np.where(stepped, np.ceil(size / step - EPSILON) * step, size)
-            most = np.where(stepped, np.floor(most / step + EPSILON) * step, most)
-        size = np.where(size <= most, size, np.inf)
+            largest = np.where(stepped, np.floor(largest / step + EPSILON) * step, largest)
+        size = np.where(size <= largest, size, np.inf)
         return size, np.floor(self.free / size + EPSILON)
 
     def sums(self, values: Floats) -> Floats:
-        """Return per row the total of ``values``, one a stock, along the last axis."""
+        """Return per row the sum of ``values``, one per stock, along the last axis."""
         if len(self.free) == len(self.start) - 1:
             return values
-        found: Floats = np.add.reduceat(values, self.start[:-1], axis=-1)
-        return found
+        sums: Floats = np.add.reduceat(values, self.start[:-1], axis=-1)
+        return sums
 
     def grant_count(self, amount: float) -> Floats:
-        """Return per row how many separate grants of ``amount`` its stocks can hand out."""
-        found: Floats = self.sums(self.sizes_and_counts(np.array([[amount]]))[1])[0]
-        return found
+        """Return per row how many separate grants of ``amount`` its stocks can make."""
+        counts: Floats = self.sums(self.sizes_and_counts(np.array([[amount]]))[1])[0]
+        return counts
 
     def after_grants(self, amount: float, count: int) -> StockGrants:
-        """Return what is left after ``count`` grants: of the smallest, the tightest stocks first.
+        """Return the grants that remain after ``count`` grants, the tightest stocks first.
 
-        Rows that cannot hand out so many hand out what they can.
+        Rows that cannot make so many grants make as many as they can.
         """
-        size, number = (found[0] for found in self.sizes_and_counts(np.array([[amount]])))
+        size, number = (array[0] for array in self.sizes_and_counts(np.array([[amount]])))
         if len(self.free) == len(self.start) - 1:
-            taken = np.minimum(number, count)
+            granted = np.minimum(number, count)
         else:
             rows = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
             order = np.lexsort((self.free - size, size, rows))
-            sorted_ = number[order]
-            before = np.cumsum(sorted_) - sorted_
-            before -= before[self.start[:-1]][rows]
-            taken = np.empty_like(number)
-            taken[order] = np.clip(count - before, 0.0, sorted_)
-        given = np.multiply(taken, size, out=np.zeros_like(taken), where=taken > 0.0)
-        return replace(self, free=np.round(self.free - given, 9))
+            sorted_numbers = number[order]
+            preceding = np.cumsum(sorted_numbers) - sorted_numbers
+            preceding -= preceding[self.start[:-1]][rows]
+            granted = np.empty_like(number)
+            granted[order] = np.clip(count - preceding, 0.0, sorted_numbers)
+        amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
+        return replace(self, free=np.round(self.free - amounts, 9))
 
     def window(self, first: int, last: int) -> StockGrants:
         """Return rows ``[first, last)`` as windows on the same memory."""
@@ -101,10 +99,10 @@ class StockGrants:
         return read_only(start, *(array[entries] for array in self.stock_arrays()))
 
     def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
-        """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
+        """Return a copy in which ``other`` replaces rows ``[first, last)``."""
         low, high = int(self.start[first]), int(self.start[last])
-        grown = len(other.free) - (high - low)
-        pieces = (self.start[:first], other.start[:-1] + low, self.start[last:] + grown)
+        growth = len(other.free) - (high - low)
+        pieces = (self.start[:first], other.start[:-1] + low, self.start[last:] + growth)
         parts = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
         return read_only(
             np.concatenate(pieces),
@@ -112,7 +110,7 @@ class StockGrants:
         )
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the arrays that have one element a stock, in the order of their declaration."""
+        """Return the arrays that have one element per stock, in the order of their declaration."""
         return self.free, self.min, self.max, self.step
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
@@ -121,7 +119,7 @@ class StockGrants:
 
 
 def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
-    """Return the grants of rows, each a list of what :func:`terms` says of its stocks."""
+    """Return the grants of rows, each a list of the :func:`stock_bounds` of its stocks."""
     rows = [row or (NO_STOCK,) for row in values]
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
@@ -129,12 +127,12 @@ def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
 
 
 def stock_bounds(stock: Stock, free: float) -> tuple[float, float, float, float]:
-    """Return what is left of a stock and the least, most and step of a grant of it."""
+    """Return the free amount of a stock, and the minimum, maximum and step of its grants."""
     return free, stock.min, math.inf if stock.max is None else stock.max, stock.step
 
 
 def read_only(start: Ints, *parts: Floats) -> StockGrants:
-    """Return grants whose arrays cannot be written."""
+    """Return grants whose arrays are read-only."""
     for array in (start, *parts):
         array.flags.writeable = False
     return StockGrants(start, *parts)

@@ -14,11 +14,8 @@ import numpy.typing as npt
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import free_amount, largest_grant, to_a_billionth
 from valence_sched.view import stock_grants
-from valence_sched.view.block_counts import splice_array
+from valence_sched.view.block_counts import Floats, Ints, splice_array
 from valence_sched.view.stock_grants import StockGrants
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +23,10 @@ class StockColumn:
     """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
-    all of the podm's; ``most`` is the largest single grant; ``inverse`` is one over the total;
-    ``each`` has every stock of the pool by itself.
-    Rows without such a stock hold 0, and a stock whose total is unknown gives nothing: an amount
-    that nobody told cannot be handed out, whatever a policy says of unknown attributes.
+    all of the podm's; ``largest_grant`` is the largest single grant; ``inverse`` is one over the
+    total; ``by_stock`` has every stock of the pool by itself. Rows without such a stock have 0. A
+    stock of unknown total has 0, too: an unknown amount cannot be granted, whatever a policy says
+    of unknown attributes.
     """
 
     free: Floats
@@ -53,7 +50,7 @@ class StockColumn:
         )
 
     def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
-        """Return a copy in which ``other`` stands in place of rows ``[first, last)``."""
+        """Return a copy in which ``other`` replaces rows ``[first, last)``."""
         return read_only(
             *(
                 splice_array(mine, first, last, theirs)
@@ -63,48 +60,48 @@ class StockColumn:
         )
 
     def row_arrays(self) -> tuple[Floats, ...]:
-        """Return the arrays of one element a row, in the order in which they are declared."""
+        """Return the arrays of one element per row, in the order in which they are declared."""
         return (self.free, self.total, self.largest_grant, self.podm_free, self.podm_total,
                 self.inverse, self.podm_inverse)  # fmt: skip
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return all arrays, those of ``each`` last."""
+        """Return all arrays, those of ``by_stock`` last."""
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 
 def empty_column(rows: int) -> StockColumn:
-    """Return the column of a resource that nobody has."""
+    """Return the column of a resource that no pool has."""
     return build_column({}, {}, rows)
 
 
 def build_column(
     values: Mapping[int, tuple[float, ...]], pools: Mapping[int, Sequence[Stock]], rows: int
 ) -> StockColumn:
-    """Return a column from the stocks of some rows and what :func:`row_values` says of them.
+    """Return a column from the stocks of some rows and their :func:`row_values`.
 
-    The other rows have none.
+    The other rows have no stock of the resource.
     """
     table = np.zeros((5, rows))
     if values:
         table[:, list(values)] = np.array(list(values.values())).T
-    free, total, most, podm_free, podm_total = (row.copy() for row in table)
-    each = stock_grants.build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
+    free, total, largest, podm_free, podm_total = (row.copy() for row in table)
+    grants = stock_grants.build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
     inverses = inverse(total), inverse(podm_total)
-    return read_only(free, total, most, podm_free, podm_total, *inverses, by_stock=each)
+    return read_only(free, total, largest, podm_free, podm_total, *inverses, by_stock=grants)
 
 
 def grant_bounds(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
-    """Return what is left of each stock of a pool and what bounds its grants."""
+    """Return the free amount and the grant limits of each stock of a pool."""
     return [stock_grants.stock_bounds(stock, free_amount(stock)) for stock in pool]
 
 
 def inverse(total: Floats) -> Floats:
-    """Return ``1 / total`` and 0 where there is nothing."""
+    """Return ``1 / total``, and 0 where the total is 0."""
     return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
 
 
 def read_only(*arrays: Floats, by_stock: StockGrants) -> StockColumn:
-    """Return a column whose arrays cannot be written."""
+    """Return a column whose arrays are read-only."""
     for array in arrays:
         array.flags.writeable = False
     return StockColumn(*arrays, by_stock=by_stock)

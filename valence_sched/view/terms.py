@@ -22,11 +22,11 @@ P = ParamSpec("P")
 
 
 class Term(Struct, frozen=True):
-    """One comparison of a filter: what is needed, what each pool has, and where that holds.
+    """One comparison of a filter: what it needs, what each pool has, and where it holds.
 
-    ``have`` is an array or labels, one value a row. ``holds`` defaults to ``have >= need``;
-    where ``have`` is NaN, which means unknown, that is false. ``podm_have`` is what the pod
-    manager has in all its pools, shown where that would have been enough.
+    ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
+    is false if ``have`` is NaN (unknown). ``podm_have`` is what the pod manager has in all its
+    pools, shown if that would be enough.
     """
 
     label: str
@@ -56,12 +56,12 @@ def terms(
 
     @functools.wraps(make)
     def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
-        kept = every = view.all_rows
+        verdict = all_rows = view.all_rows
         for term in make(view, request, *args, **options):
             mask = term.mask
-            if mask is not every:
-                kept = mask if kept is every else kept & mask
-        return kept
+            if mask is not all_rows:
+                verdict = mask if verdict is all_rows else verdict & mask
+        return verdict
 
     keep.terms = make  # type: ignore[attr-defined]
     return keep  # type: ignore[return-value]
@@ -70,51 +70,51 @@ def terms(
 def terms_of_podms(
     make: Callable[Concatenate[View, Request, P], Iterator[Term]],
 ) -> Callable[Concatenate[View, Request, P], Mask]:
-    """Turn terms that neither the request nor what is free can change into a filter, as above.
+    """Turn terms that depend neither on the request nor on what is free into a filter.
 
-    What it keeps of a View is worked out once.
+    The verdict on a View is computed once.
     """
-    judge = terms(make)
+    evaluate = terms(make)
 
-    @functools.wraps(judge)
+    @functools.wraps(evaluate)
     def keep(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask:
-        def kept() -> Mask:
-            mask = judge(view, request, *args, **options)
+        def compute() -> Mask:
+            mask = evaluate(view, request, *args, **options)
             return view.all_rows if mask.all() else mask
 
         key = (make, *sorted(options.items())) if options else (make,)
-        return view.memoise(key, kept)  # type: ignore[no-any-return]
+        return view.memoise(key, compute)  # type: ignore[no-any-return]
 
     return keep  # type: ignore[return-value]
 
 
-def terms_for_names(label: str, has: Labels, asked: NameRequirements) -> Iterator[Term]:
-    """Yield a term for each name that must be there or must not, and for each list of names."""
-    for name in asked.required:
+def terms_for_names(label: str, has: Labels, requirements: NameRequirements) -> Iterator[Term]:
+    """Yield a term for each required and forbidden name, and for each list of names."""
+    for name in requirements.required:
         yield Term(label, name, has, holds=has.where({name}.issubset))
-    for names in asked.any_of:
-        one = frozenset(names)
-        holds = has.where(lambda told, one=one: not one.isdisjoint(told))  # type: ignore[misc]
+    for names in requirements.any_of:
+        accepted = frozenset(names)
+        holds = has.where(lambda reported, names=accepted: not names.isdisjoint(reported))  # type: ignore[misc]
         yield Term(label, " or ".join(names), has, holds=holds)
-    for name in asked.forbidden:
+    for name in requirements.forbidden:
         yield Term(label, f"not {name}", has, holds=has.where({name}.isdisjoint))
 
 
 def per_pool(
-    judge: Callable[Concatenate[LeanPodm, Pool, Request, P], bool | float],
+    function: Callable[Concatenate[LeanPodm, Pool, Request, P], bool | float],
 ) -> Callable[Concatenate[View, Request, P], Mask | Floats]:
     """Turn a plain function of one podm and one pool into a filter or a weigher.
 
-    Slower than arrays, and fine for a few thousand pools: the function runs once a pool.
+    Slower than arrays, and fast enough for a few thousand pools: the function runs once per pool.
     """
 
-    @functools.wraps(judge)
-    def opinion(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask | Floats:
+    @functools.wraps(function)
+    def plugin(view: View, request: Request, *args: P.args, **options: P.kwargs) -> Mask | Floats:
         answers = [
-            judge(view.podm(row), pool, request, *args, **options)
+            function(view.podm(row), pool, request, *args, **options)
             for row, pool in enumerate(view.pools)
         ]
         kind = bool if all(isinstance(answer, bool) for answer in answers) else np.float64
         return np.array(answers, dtype=kind)
 
-    return opinion  # type: ignore[return-value]
+    return plugin  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,21 +13,21 @@ from valence_sched.view.view import By, Floats, View
 
 
 def _tracked(name: str) -> Any:
-    """Return a property that notes that depletable data was looked at, then returns it."""
+    """Return a property that records that data which placing nodes changes was read."""
     field_of = getattr(View, name)
 
-    def look(view: TrackedView) -> Any:
+    def read(view: TrackedView) -> Any:
         view.was_read = True
         return field_of.__get__(view)
 
-    return property(look)
+    return property(read)
 
 
 class TrackedView(View):
-    """A View that notices whether anybody looked at what depletion changes.
+    """A View that records whether a plug-in reads data that placing nodes changes.
 
-    All ways to it lead through the census, the resources and the shelves, and through what was
-    kept of them.
+    All such data is reached through the block counts, the resources and the block tables, and
+    through values that the View remembers of them.
     """
 
     __slots__ = ("was_read",)
@@ -37,30 +38,30 @@ class TrackedView(View):
     block_tables = _tracked("block_tables")
 
     def free(self, need: Need, by: By = "pool") -> Floats:
-        """Return what :meth:`View.free` does, noticed also where it was kept."""
+        """Return what :meth:`View.free` does; a remembered value is recorded, too."""
         self.was_read = True
         return View.free(self, need, by)
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return what :meth:`View.of_free` does, noticed also where it was kept."""
+        """Return what :meth:`View.memoise_free` does; a remembered value is recorded, too."""
         self.was_read = True
         return View.memoise_free(self, name, key, make)
 
 
 def track_view(view: View) -> TrackedView:
-    """Return the same View, watched; it shares what the View keeps."""
-    watched = object.__new__(TrackedView)
-    watched.was_read = False
+    """Return the same View, tracked; it shares the memo of the View."""
+    tracked = object.__new__(TrackedView)
+    tracked.was_read = False
     for slot in _SLOTS:
-        slot.__set__(watched, slot.__get__(view))
-    return watched
+        slot.__set__(tracked, slot.__get__(view))
+    return tracked
 
 
 _SLOTS: list[Any] = [getattr(View, name) for name in View.__dataclass_fields__]
 
 
 class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
-    """A request that notices whether anybody looked at its company."""
+    """A request that records whether a plug-in reads its group state, the field ``company``."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "company":
@@ -69,15 +70,28 @@ class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
 
     @property
     def was_read(self) -> bool:
-        """Return whether anybody looked since the last :meth:`forget`."""
+        """Return whether the group state was read since the last :meth:`reset`."""
         return bool(self.__dict__.get("was_read"))
 
     def reset(self) -> None:
-        """Begin to watch anew."""
+        """Forget earlier reads."""
         self.__dict__["was_read"] = False
 
 
 def track_request(request: Request) -> TrackedRequest:
-    """Return the same request, watched."""
+    """Return the same request, tracked."""
     fields = request.__struct_fields__
-    return TrackedRequest(**{name: getattr(request, name) for name in fields})
+    return _tracked_class(type(request))(**{name: getattr(request, name) for name in fields})
+
+
+@functools.cache
+def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
+    """Return the class that tracks a request of a class, which may have fields of its own."""
+    if kind is Request:
+        return TrackedRequest
+    struct: Any = type(Request)
+    bases = (TrackedRequest, kind)
+    tracked: type[TrackedRequest] = struct(
+        f"Tracked{kind.__name__}", bases, {}, frozen=True, kw_only=True, dict=True
+    )
+    return tracked

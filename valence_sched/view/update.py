@@ -26,36 +26,40 @@ class Splice:
 
 
 def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
-    """Return the View in which ``part`` stands in place of podm number ``podm``.
+    """Return the View in which ``part`` replaces podm number ``podm``, and the rows it changed.
 
-    ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends. Costs a copy of
-    the flat arrays, whatever the number of blocks.
+    ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends. The cost is a copy
+    of the flat arrays, whatever the number of blocks.
     """
     appended = podm == len(view.podms)
     first = int(view.first_row[podm])
     last = first if appended else int(view.first_row[podm + 1])
-    after = podm if appended else podm + 1
-    grown = len(part) - (last - first)
+    next_podm = podm if appended else podm + 1
+    growth = len(part) - (last - first)
     new_podms = len(part.podms)
-    shift = new_podms - (after - podm)
+    shift = new_podms - (next_podm - podm)
     old_blocks = 0 if appended else len(view.block_tables[podm].uris)
     first_row, podm_of = view.first_row, view.podm_of
-    if grown or shift:
+    if growth or shift:
         first_row = np.concatenate(
-            (first_row[:podm], part.first_row[:-1] + first, first_row[after:] + grown)
+            (first_row[:podm], part.first_row[:-1] + first, first_row[next_podm:] + growth)
         )
         podm_of = np.concatenate((podm_of[:first], part.podm_of + podm, podm_of[last:] + shift))
     names = {**view.resources, **part.resources}
     changed = View(
         kinds=view.kinds,
-        podms=_splice_items(view.podms, podm, after, part.podms),
-        block_tables=[*view.block_tables[:podm], *part.block_tables, *view.block_tables[after:]],
+        podms=_splice_items(view.podms, podm, next_podm, part.podms),
+        block_tables=[
+            *view.block_tables[:podm],
+            *part.block_tables,
+            *view.block_tables[next_podm:],
+        ],
         pools=_splice_items(view.pools, first, last, part.pools),
         first_row=first_row,
         podm_of=podm_of,
         position_of=splice_array(view.position_of, first, last, part.position_of),
         block_counts=view.block_counts.splice(first, last, part.block_counts),
-        podm_block_counts=view.podm_block_counts.splice(podm, after, part.podm_block_counts),
+        podm_block_counts=view.podm_block_counts.splice(podm, next_podm, part.podm_block_counts),
         resources={
             name: view.resources.get(name, stocks.empty_column(len(view))).splice(
                 first, last, part.resources.get(name, stocks.empty_column(len(part)))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Utilisation: the share of what a pool has that stays free after a request, per row.
 
-Of a need the share that is left is ``free / total - asked / total``. Whatever of that does not
-depend on the amounts is kept in tables of one row a need, so that a request costs one pass over
-a table for each sum that is wanted of it.
+The free share of a need is ``free / total - amount / total``. The parts that do not depend on the
+amounts are kept in tables of one row per need, so that a request costs one pass over a table for
+each sum.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from valence_sched.model.need import Need
 from valence_sched.view.availability import infeasible_rows
 from valence_sched.view.view import By, Floats, View
 
-EPSILON = 1e-9  # what rounding may have added to a share
+EPSILON = 1e-9  # the rounding error of a share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShareTable:
-    """What is free of some needs, and one over all there is of each; shape ``(needs, rows)``.
+    """The free share of some needs, and one over the total of each; shape ``(needs, rows)``.
 
-    ``free`` is in parts of all there is, 0 where there is nothing, ``mean`` its mean per row.
-    ``none`` is the part of the needs of which a row has nothing at all, None where every row has
-    some of each. ``untold`` says that some row has more free than there is: what nobody told the
-    amount of counts as all that is asked, where that is allowed, and in the total as nothing.
+    ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.
+    ``absent`` is the share of the needs of which a row has a total of 0, None if there is no such
+    row. ``exceeds_total`` says that some row has more free than its total: an unknown amount that
+    the need allows counts as the whole need when free, and as 0 in the total.
     """
 
     free: Floats
@@ -38,9 +38,10 @@ class _ShareTable:
 
 
 class _Squares(NamedTuple):
-    """What the squares of shares are made of: ``mean`` is that of the squares of what is free.
+    """The parts of the squares of shares: ``mean`` is the mean of the squares of ``free``.
 
-    ``products`` has two rows a need: first all ``inverse * inverse``, then all ``free * inverse``.
+    ``products`` has two rows per need: first all ``inverse * inverse``, then all
+    ``free * inverse``.
     """
 
     products: Floats
@@ -48,11 +49,11 @@ class _Squares(NamedTuple):
 
 
 class FreeShare(NamedTuple):
-    """The mean per row of the shares that a request leaves, of use for rows that do not lack any.
+    """The mean per row of the shares that stay free after a request; valid for feasible rows.
 
-    It may be above 1 where the shares are ``untold``. ``none`` is the part of the needs of which a
-    row has nothing at all, None where it is 0 for all. ``asked`` is what the needs ask for and
-    ``shares`` what that was worked out from.
+    It may be above 1 if the table ``exceeds_total``. ``absent`` is the share of the needs of which
+    a row has a total of 0, None if it is 0 for all rows. ``amounts`` are those of the needs, and
+    ``table`` is what the mean was computed from.
     """
 
     mean: Floats
@@ -62,47 +63,51 @@ class FreeShare(NamedTuple):
 
 
 def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    """Return the mean of the shares ``(free - asked) / total``, 0 for rows that lack something.
+    """Return the mean of the shares ``(free - amount) / total``, 0 for infeasible rows.
 
-    Of what there is nothing the share is 0. Kept for the plugins that ask next.
+    A need of which the total is 0 has a share of 0. The View remembers the answer for the plug-ins
+    that follow.
     """
-    return view.memoise_free(("left", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
+    return view.memoise_free(("free share", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
 
 
 def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
-    """Return the mean of the squares of the same shares, anything for rows that lack something."""
-    _, _, asked, shares = free_share(view, needs, by)
-    squares: _Squares = view.memoise_free(("squares", by), shares, lambda: _squares(shares))
-    # (free - asked * inverse)**2, multiplied out
-    each = asked / max(1, len(needs))
-    found = weighted_sum(squares.products, np.concatenate((asked * each, -2.0 * each)))
-    return np.add(found, squares.mean, out=found)
+    """Return the mean of the squares of the same shares; meaningless for infeasible rows."""
+    _, _, amounts, table = free_share(view, needs, by)
+    squares: _Squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
+    # (free - amount * inverse)**2, multiplied out
+    mean_amounts = amounts / max(1, len(needs))
+    squares_mean = weighted_sum(
+        squares.products, np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
+    )
+    return np.add(squares_mean, squares.mean, out=squares_mean)
 
 
 def weighted_sum(table: Floats, weights: Floats) -> Floats:
-    """Return ``sum(weights[i] * table[i])`` per column, one after another.
+    """Return ``sum(weights[i] * table[i])`` per column, added in order.
 
-    Alike for one column and for many: numpy adds up a single one in another order, two it does
-    not.
+    One column gets the same sum as many: numpy adds a single column in another order, but not two.
     """
     if table.shape[1] == 1:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]
-    found: Floats = np.einsum("i,ij->j", weights, table)
-    return found
+    total: Floats = np.einsum("i,ij->j", weights, table)
+    return total
 
 
 def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    subjects = tuple([need.resource or need for need in needs])  # of a stock any amount will do
-    shares: _ShareTable = view.memoise_free(
+    subjects = tuple(
+        [need.resource or need for need in needs]
+    )  # of a stock the amount does not matter
+    table: _ShareTable = view.memoise_free(
         ("shares", by), subjects, lambda: _share_table(view, needs, by)
     )
-    asked = np.array([need.amount * need.count for need in needs])
-    mean = weighted_sum(shares.inverse, asked / max(1, len(needs)))
-    np.subtract(shares.mean, mean, out=mean)
-    np.abs(mean, out=mean)  # what should be 0 may be a hair below
+    amounts = np.array([need.amount * need.count for need in needs])
+    mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
+    np.subtract(table.mean, mean, out=mean)
+    np.abs(mean, out=mean)  # rounding may make a 0 negative
     mean[infeasible_rows(view, needs)] = 0.0
     mean.flags.writeable = False
-    return FreeShare(mean, shares.absent, asked, shares)
+    return FreeShare(mean, table.absent, amounts, table)
 
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
@@ -110,16 +115,16 @@ def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
     free = np.array([view.free(need, by) for need in needs]).reshape(size)
     inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
     np.multiply(free, inverse, out=free)
-    nothing = inverse == 0.0
-    none = _mean(nothing.astype(np.float64)) if nothing.any() else None
-    mean, untold = _mean(free), bool(free.max(initial=0.0) > 1.0 + EPSILON)
-    np.minimum(mean, 1.0, out=mean, where=mean <= 1.0 + EPSILON)  # what should be 1
-    return _ShareTable(free, inverse, mean, none, untold)
+    has_none = inverse == 0.0
+    absent = _mean(has_none.astype(np.float64)) if has_none.any() else None
+    mean, exceeds_total = _mean(free), bool(free.max(initial=0.0) > 1.0 + EPSILON)
+    np.minimum(mean, 1.0, out=mean, where=mean <= 1.0 + EPSILON)  # rounding may make a 1 larger
+    return _ShareTable(free, inverse, mean, absent, exceeds_total)
 
 
-def _squares(shares: _ShareTable) -> _Squares:
-    products = np.concatenate((shares.inverse, shares.free)) * np.tile(shares.inverse, (2, 1))
-    return _Squares(products, _mean(shares.free * shares.free))
+def _squares(table: _ShareTable) -> _Squares:
+    products = np.concatenate((table.inverse, table.free)) * np.tile(table.inverse, (2, 1))
+    return _Squares(products, _mean(table.free * table.free))
 
 
 def _mean(table: Floats) -> Floats:

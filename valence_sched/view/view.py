@@ -35,13 +35,13 @@ def empty_memo() -> BoundedMemo[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """One value a row, interned: ``values[codes[row]]``."""
+    """One value per row, interned: ``values[codes[row]]``."""
 
     values: Sequence[Any]
     codes: Ints
 
     def where(self, accepts: Callable[[Any], bool]) -> Mask:
-        """Return per row whether its value is accepted; each distinct value is asked once."""
+        """Return per row whether its value is accepted; each distinct value is tested once."""
         verdicts = np.fromiter(map(accepts, self.values), dtype=bool, count=len(self.values))
         if verdicts.all():
             return np.ones(len(self.codes), dtype=bool)
@@ -53,13 +53,13 @@ class Labels:
 
 @dataclass(slots=True, eq=False)
 class View:
-    """One consistent snapshot. Rows are pools; the rows of one podm stand side by side.
+    """One consistent snapshot. Rows are pools; the rows of one podm are adjacent.
 
-    ``first_row[p]`` is where podm ``p`` begins, ``podm_of[r]`` and ``position_of[r]`` say whose
-    pool a row is and which of its podm's pools.
+    ``first_row[p]`` is the first row of podm ``p``; ``podm_of[r]`` is the podm of row ``r`` and
+    ``position_of[r]`` the position of its pool within the podm.
 
-    A row's answers depend on its own pool and podm alone, so that any selection of rows
-    (``take``, ``window``) answers as the whole does.
+    The values of a row depend on its own pool and podm alone, so that any selection of rows
+    (``take``, ``window``) has the same values as the whole.
     """
 
     kinds: BlockKinds
@@ -88,12 +88,12 @@ class View:
     @property
     def all_rows(self) -> Mask:
         """Return true for every row, the same array each time."""
-        found = self._memo.get("every")
-        return self._memoise("every", np.ones, len(self), bool) if found is None else found  # type: ignore[no-any-return]
+        rows = self._memo.get("all rows")
+        return self._memoise("all rows", np.ones, len(self), bool) if rows is None else rows  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
         """Return a score for every row, the same array each time."""
-        return self._memoise(("alike", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
+        return self._memoise(("constant", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
@@ -101,14 +101,14 @@ class View:
         return podm
 
     def free(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row how much of ``need`` the free blocks or stocks bring, in its unit."""
+        """Return per row the amount of ``need`` that free blocks or stocks supply, in its unit."""
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.free if by == "pool" else column.podm_free
         return self._memoise(("free", need, by), self._sum, need, by, True)  # type: ignore[no-any-return]
 
     def precompute_free(self, needs: tuple[Need, ...]) -> None:
-        """Work out what is free for all these needs in one go, for when they are asked."""
+        """Compute and remember the free amounts of all these needs in one pass."""
         blocks = tuple(need for need in needs if need.kind != "stock")
         if blocks:
             table = self.kinds.amount_matrix(blocks)
@@ -121,14 +121,14 @@ class View:
                 self._memo["free", need, "podm"] = _read_only(podm)
 
     def invalidate_free(self) -> None:
-        """Forget the sums of what is free: the counts under them are about to change."""
+        """Forget all sums of free amounts: the counts that they come from are about to change."""
         for key in [key for key in self._memo if key[0] == "free"]:
             del self._memo[key]
 
     def total(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row how much of ``need`` all blocks or stocks bring, in use or not.
+        """Return per row the amount of ``need`` that all blocks or stocks supply, in use or not.
 
-        An amount that nobody told counts as nothing, whatever the need allows.
+        An unknown amount counts as 0, whatever the need allows.
         """
         if need.kind == "stock":
             column = self._column(need.resource)
@@ -137,7 +137,7 @@ class View:
         return self._memoise(("total", subject, by), self._sum, subject, by, False)  # type: ignore[no-any-return]
 
     def inverse(self, need: Need, by: By = "pool") -> Floats:
-        """Return ``1 / total(need, by)`` per row, and 0 where there is nothing of it."""
+        """Return ``1 / total(need, by)`` per row, and 0 where the total is 0."""
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.inverse if by == "pool" else column.podm_inverse
@@ -149,41 +149,41 @@ class View:
         return self._column(need.resource).largest_grant
 
     def grant_count(self, need: Need) -> Floats:
-        """Return per row how many separate grants of ``need.amount`` its stocks can hand out."""
+        """Return per row how many separate grants of ``need.amount`` its stocks can make."""
         return self._column(need.resource).by_stock.grant_count(need.amount)
 
     def stocks_of(self, resource: str) -> StockGrants:
-        """Return the stocks of a resource one by one."""
+        """Return the individual stocks of a resource."""
         return self._column(resource).by_stock
 
     def number(self, fact: str) -> Floats:
-        """Return a fact per row as a number; NaN where it is unknown or no number."""
+        """Return a fact per row as a number; NaN if it is unknown or not a number."""
         return self._memoise(("number", fact), lambda: self._number(fact))  # type: ignore[no-any-return]
 
     def text(self, fact: str) -> Labels:
-        """Return a fact per row as it was told; None where it is unknown."""
+        """Return a fact per row as it was reported; None if it is unknown."""
         values = [podm.facts.get(fact) for podm in self.podms]
         return Labels(values, self.podm_of)
 
     def has_fact(self, fact: str) -> bool:
-        """Return whether any pod manager tells a fact."""
+        """Return whether any pod manager reports a fact."""
         return self._memoise(  # type: ignore[no-any-return]
-            ("told", fact), lambda: any(fact in podm.facts for podm in self.podms)
+            ("has fact", fact), lambda: any(fact in podm.facts for podm in self.podms)
         )
 
     def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Return what ``make`` makes, kept under ``key``: of what placing nodes leaves as it is."""
+        """Return the remembered value of ``make``, which must not depend on what is free."""
         return self._memoise(key, make)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return what ``make`` makes for a key; only the latest key's is kept."""
-        kept = self._memo.get(name)
-        if kept is None or kept[0] != key:
-            kept = self._memo[name] = (key, make())
-        return kept[1]
+        """Return the remembered value of ``make``, of each name only that of the latest key."""
+        latest = self._memo.get(name)
+        if latest is None or latest[0] != key:
+            latest = self._memo[name] = (key, make())
+        return latest[1]
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return what ``make`` makes of what is free; the latest is kept until that changes."""
+        """Return the latest value of ``make``, remembered until what is free changes."""
         return self.memoise_latest(("free", name), key, make)
 
     def without_memo(self) -> View:
@@ -195,7 +195,7 @@ class View:
         return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
 
     def freeze(self) -> View:
-        """Return this View after making its arrays read-only; those of census and stocks are."""
+        """Make the arrays read-only, those of counts and stocks are already; return the View."""
         labels = (self.zone, self.status, self.aggregates, self.capabilities, self.traits)
         for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
             _read_only(array)
@@ -235,13 +235,13 @@ class View:
         )
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
-        """Return the first row of a podm and one past its last; KeyError when it is not here."""
+        """Return the first row of a podm and one past its last; KeyError if it is missing."""
         podm = self._memoise("ids", lambda: {p.id: i for i, p in enumerate(self.podms)})[podm_id]
         return int(self.first_row[podm]), int(self.first_row[podm + 1])
 
     @property
     def podm_lots(self) -> npt.NDArray[np.uint64]:
-        """Return 64 bits that stand for each podm; shape ``(podms,)``."""
+        """Return the lots of the podms, 64 bits each; shape ``(podms,)``."""
         return self._memoise(  # type: ignore[no-any-return]
             "podm lots", lambda: np.array([lot_of(id_, "") for id_ in self.podm_ids], np.uint64)
         )
@@ -262,7 +262,7 @@ class View:
             traits=Labels(self.traits.values, self.traits.codes[rows]),
             lot=self.lot[rows],
             position_of=self.position_of[rows],
-            block_count=sum([len(shelf.uris) for shelf in parts["block_tables"]]),
+            block_count=sum([len(table.uris) for table in parts["block_tables"]]),
             **parts,
         )
 
@@ -279,32 +279,32 @@ class View:
         return column
 
     def _number(self, fact: str) -> Floats:
-        told = (podm.facts.get(fact) for podm in self.podms)
-        values = [value if isinstance(value, (int, float)) else np.nan for value in told]
+        facts = (podm.facts.get(fact) for podm in self.podms)
+        values = [value if isinstance(value, (int, float)) else np.nan for value in facts]
         return np.array(values, dtype=np.float64)[self.podm_of]
 
-    def _memoise(self, key: Any, make: Callable[..., Any], *words: Any) -> Any:
-        found = self._memo.get(key)
-        if found is None:
-            found = make(*words)
-            if isinstance(found, np.ndarray):
-                _read_only(found)
-            self._memo.store(key, found)
-        return found
+    def _memoise(self, key: Any, make: Callable[..., Any], *arguments: Any) -> Any:
+        value = self._memo.get(key)
+        if value is None:
+            value = make(*arguments)
+            if isinstance(value, np.ndarray):
+                _read_only(value)
+            self._memo.store(key, value)
+        return value
 
 
 def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
-    """Return the podms in order, each once, and for each row the number of its podm in them."""
+    """Return the distinct podms in order, and for each row the number of its podm among them."""
     new = podm_of[1:] != podm_of[:-1]
     if (podm_of[1:] < podm_of[:-1]).any():
-        podms, places = np.unique(podm_of, return_inverse=True)
-        return podms, places
+        podms, numbers = np.unique(podm_of, return_inverse=True)
+        return podms, numbers
     first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
     return podm_of[first], np.cumsum(first) - 1
 
 
 def lot_of(podm: str, pool: str) -> int:
-    """Return 64 bits that stand for a pool, wherever and beside whomever it is listed."""
+    """Return the lot of a pool: 64 bits that depend on its ids alone, not on the inventory."""
     text = f"{podm}\0{pool}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 

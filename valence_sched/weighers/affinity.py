@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that follows the soft rules of a group."""
+"""Affinity weigher: scores pod managers by the soft rules of a group."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 from valence_sched.model.group import Group
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
+from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, View
 
 
+@reads("group", when=lambda group: group.soft, counts_by="domain")
 def affinity(view: View, request: Request) -> Floats:
     """Prefers pod managers that do best by the soft rules of the request's group.
 
@@ -24,7 +26,7 @@ def affinity(view: View, request: Request) -> Floats:
     * soft spread ``1 / (1 + excess)``, where ``excess`` is by how much one node more exceeds the
       maximum skew over the emptiest open value, and 0 within it.
 
-    Where the value is not told, a rule counts 0. Without soft rules 1 for all, and in a policy
+    Where the value is not reported, a rule counts 0. Without soft rules 1 for all, and in a policy
     it takes no part then. Sources: the ServerGroupSoftAffinityWeigher and
     ServerGroupSoftAntiAffinityWeigher of Nova, here absolute.
     """
@@ -37,7 +39,7 @@ def affinity(view: View, request: Request) -> Floats:
 
 
 def _scores(view: View, request: Request, group: Group) -> Iterator[Floats]:
-    """Yield the scores of each rule; NaN where the value is not told."""
+    """Yield the scores of each rule; NaN where the value is not reported."""
     members = request.company.members
     for domain in group.soft_affinity:
         here = domain_index(view, domain).largest_count(members.get(domain, {}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that keeps the resources of a pod manager in proportion."""
+"""Balance weigher: scores how evenly the resources of a pod manager are used."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     BalancedAllocation of kube-scheduler, here over the asked needs.
     """
     # of what is left the deviation is the same
-    found = free_share(view, request.needs, by)
-    mean, deviation = found.mean, free_share_squared(view, request.needs, by)
-    if found.absent is not None:  # of what there is nothing, nothing is used
-        mean = mean + found.absent
-        np.add(deviation, found.absent, out=deviation)
+    share = free_share(view, request.needs, by)
+    mean, deviation = share.mean, free_share_squared(view, request.needs, by)
+    if share.absent is not None:  # a resource with no total counts as unused
+        mean = mean + share.absent
+        np.add(deviation, share.absent, out=deviation)
     np.subtract(deviation, mean * mean, out=deviation)
     np.abs(deviation, out=deviation)  # what should be 0 may be a hair below
     np.sqrt(deviation, out=deviation)
-    if found.table.exceeds_total:  # shares that are not within 0..1 may be further apart
+    if share.table.exceeds_total:  # shares that are not within 0..1 may be further apart
         np.minimum(deviation, 1.0, out=deviation)
     deviation[infeasible_rows(view, request.needs)] = 1.0
     return np.subtract(1.0, deviation, out=deviation)

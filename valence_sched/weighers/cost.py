@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that adds up what an operator says a pod manager costs."""
+"""Cost weigher: scores pod managers by cost rules that the operator writes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def cost(
 
     ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match:
     points, whole, from 0. A pod manager that costs ``scale`` points scores one half, one that
-    costs nothing 1. A rule on what is not told does not match. Source: the cost functions of Nova's
-    zone-aware scheduler (least_cost, 2011), here absolute.
+    costs nothing 1. A rule on an unreported fact does not match. Source: the cost functions of
+    Nova's zone-aware scheduler (least_cost, 2011), here absolute.
 
     Raises:
         ValueError: ``scale`` is not above 0.

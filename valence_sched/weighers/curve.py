@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that scores utilisation by a curve the operator draws."""
+"""Curve weigher: scores utilisation by a curve that the operator gives."""
 
 from __future__ import annotations
 

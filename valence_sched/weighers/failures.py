@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that avoids pod managers where composing failed."""
+"""Failures weigher: avoids pod managers where composing failed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:
     that is unknown, no number or below 0 counts as 0. Source: BuildFailureWeigher of Nova, here
     absolute.
     """
-    told = np.nan_to_num(view.number(fact), nan=0.0)
-    score: Floats = 1.0 / (1.0 + np.maximum(told, 0.0))
+    failed = np.nan_to_num(view.number(fact), nan=0.0)
+    score: Floats = 1.0 / (1.0 + np.maximum(failed, 0.0))
     return score

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that keeps what is scarce usable for what is asked for over time."""
+"""Fragmentation weigher: leaves scarce resources usable for the usual mix of flavors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.view.availability import feasible_rows
 from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix
 from valence_sched.view.leftover import Leftover, leftover
+from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 
+@reads("mix", optional=True)
 def fragmentation(
     view: View,
     request: Request,
@@ -44,13 +46,13 @@ def fragmentation(
     workload = flavor_mix(view, mix, of)
     if not workload:
         return view.constant(0.5)
-    rows, left, before = _scarce_rows(
+    rows, free, before = _scarce_rows(
         view, workload, mix.digest, feasible_rows(view, request.needs)
     )
     if not len(rows):
         return view.constant(0.5)
     accepts = workload.accepts(view.traits)[:, rows]
-    after = workload.supply_after(before, left, request.needs)
+    after = workload.supply_after(before, free, request.needs)
     growth = (
         workload.fragmentation(after, accepts) - workload.fragmentation(before, accepts)
     ) / workload.largest_request
@@ -62,35 +64,35 @@ def fragmentation(
 
 
 def _scarce_rows(
-    view: View, workload: FlavorMix, digest: str, where: Mask
+    view: View, workload: FlavorMix, digest: str, candidates: Mask
 ) -> tuple[Ints, Leftover, MixSupply]:
     """Return the rows out of ``where`` that have any of the scarce thing, and what they have free.
 
-    What the mix sees of a View as a whole is kept: the next request is asked about most of it.
+    The supply of a whole View is memoised: the next request most likely needs most of it.
     """
-    if 2 * np.count_nonzero(where) < len(view):
-        rows = where.nonzero()[0]
-        left, before, some = _leftover_and_supply(view, workload, rows)
-        return (rows[some], *_select(left, before, some))
+    if 2 * np.count_nonzero(candidates) < len(view):
+        rows = candidates.nonzero()[0]
+        free, before, scarce_rows = _leftover_and_supply(view, workload, rows)
+        return (rows[scarce_rows], *_select(free, before, scarce_rows))
     key = (digest, workload.scarce_resource)
-    left, before, some = view.memoise_latest(
+    free, before, scarce_rows = view.memoise_latest(
         "fragmentation", key, lambda: _leftover_and_supply(view, workload, None)
     )
-    rows = some if where is view.all_rows else some[where[some]]
-    return (rows, *_select(left, before, rows))
+    rows = scarce_rows if candidates is view.all_rows else scarce_rows[candidates[scarce_rows]]
+    return (rows, *_select(free, before, rows))
 
 
 def _leftover_and_supply(
     view: View, workload: FlavorMix, rows: Ints | None
 ) -> tuple[Leftover, MixSupply, Ints]:
     """Return what is free on some rows, all if None, and which of them have the scarce thing."""
-    left = leftover(view, workload.resources, blocks=workload.uses_blocks)
-    left = left if rows is None else left.take(rows)
-    look = workload.supply(left)
-    return left, look, (look.free > 0.0).nonzero()[0]
+    free = leftover(view, workload.resources, blocks=workload.uses_blocks)
+    free = free if rows is None else free.take(rows)
+    supply = workload.supply(free)
+    return free, supply, (supply.free > 0.0).nonzero()[0]
 
 
-def _select(left: Leftover, look: MixSupply, rows: Ints) -> tuple[Leftover, MixSupply]:
-    if len(rows) in (0, len(look.free)):  # nobody looks, or at all
-        return left, look
-    return left.take(rows), look.take(rows)
+def _select(free: Leftover, supply: MixSupply, rows: Ints) -> tuple[Leftover, MixSupply]:
+    if len(rows) in (0, len(supply.free)):  # none, or all
+        return free, supply
+    return free.take(rows), supply.take(rows)

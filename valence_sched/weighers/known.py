@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that trusts what pod managers tell."""
+"""Known weigher: prefers devices whose attributes are reported."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import infeasible_rows, sufficient
+from valence_sched.view.reads import penalises_unknown
 from valence_sched.view.view import Floats, View
 
 
+@penalises_unknown
 def known(view: View, request: Request) -> Floats:
     """Prefers pools that can make the node without any device whose attributes are unknown.
 
-    The share of the needs that devices with told attributes satisfy by themselves. A policy
+    The share of the needs that devices with reported attributes satisfy by themselves. A policy
     whose ``unknown`` is ``penalise`` adds this weigher, heavier than all others together. Where
     no need would take a device that is unknown, all score 1.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that likes to stand near things outside, such as volumes."""
+"""Proximity weigher: prefers pools near external resources, such as volumes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.proximity import proximity_terms
+from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, View
 
 
+@reads("near", when=lambda near: any(resource.soft for resource in near))
 def near(view: View, request: Request) -> Floats:
     """Prefers pools that stand near the things that a request wishes to be near to.
 
-    Of each such thing the share of what is told of its place (zone, aggregates, each fact) that
-    the pool has in common with it; of several things the mean; 1 where all of it holds.
+    Of each such thing the share of the reported parts of its place (zone, aggregates, each fact)
+    that the pool has in common with it; of several things the mean; 1 where all of it holds.
     Where nothing is wished for it takes no part in a policy.
     """
     soft = [
-        [term.mask for term in proximity_terms(view, thing)] for thing in request.near if thing.soft
+        [term.mask for term in proximity_terms(view, resource)]
+        for resource in request.near
+        if resource.soft
     ]
     score = np.ones(len(view))
-    if told := [masks for masks in soft if masks]:
-        score = np.mean([np.mean(masks, axis=0) for masks in told], axis=0)
+    if reported := [masks for masks in soft if masks]:
+        score = np.mean([np.mean(masks, axis=0) for masks in reported], axis=0)
     return score

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that keeps the nodes of one owner apart."""
+"""Owner weigher: spreads the nodes of one owner over pod managers."""
 
 from __future__ import annotations
 
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
+from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, View
 
 
+@reads("owner", counts_by="podm")
 def owner(view: View, request: Request) -> Floats:
     """Prefers pod managers that hold none of the owner's nodes, else few.
 

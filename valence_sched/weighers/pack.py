@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that fills pod managers one after another: least room first."""
+"""Pack weigher: fills pod managers one after another, fullest first."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     pool where one of the needs finds too little scores 0. Source: MostAllocated of
     kube-scheduler, here absolute.
     """
-    found = free_share(view, request.needs, by)
-    full = np.subtract(1.0, found.mean)
-    if found.absent is not None:
-        np.subtract(full, found.absent, out=full)
-    if found.absent is not None or found.table.exceeds_total:
+    share = free_share(view, request.needs, by)
+    full = np.subtract(1.0, share.mean)
+    if share.absent is not None:
+        np.subtract(full, share.absent, out=full)
+    if share.absent is not None or share.table.exceeds_total:
         np.maximum(full, 0.0, out=full)  # what should be 0 may be a hair below
     full[infeasible_rows(view, request.needs)] = 0.0
     return full

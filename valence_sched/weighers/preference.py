@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that follows an operator's weighted wishes."""
+"""Preference weigher: scores pools by weighted rules that the operator writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...
     ``(matched - least) / (most - least)``, where ``matched`` is the sum of the weights of the rules
     that match, ``most`` that of all weights above 0 and ``least`` that of all below: 1 where every
     wish holds and nothing unwelcome does, 0 the other way round, and one half for all where no
-    rule weighs anything. A rule on what is not told does not match. Source: the affinity of
+    rule weighs anything. A rule on an unreported fact does not match. Source: the affinity of
     Nomad (matched weight by the sum of all weights, -1..1), here moved to 0..1.
     """
     most = sum(max(0.0, rule.weight) for rule in rules)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that spreads nodes: most room first."""
+"""Room weigher: spreads nodes over pod managers, most room first."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     pool where one of the needs finds too little scores 0. Source: LeastAllocated of
     kube-scheduler, here absolute.
     """
-    found = free_share(view, request.needs, by)
-    return np.minimum(found.mean, 1.0) if found.table.exceeds_total else found.mean
+    share = free_share(view, request.needs, by)
+    return np.minimum(share.mean, 1.0) if share.table.exceeds_total else share.mean

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that keeps accelerators for those who ask for them."""
+"""Scarce weigher: keeps accelerators for the requests that need them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def scarce(view: View, request: Request) -> Floats:
     free, and one that asks for any is not kept from them. Source: PCIWeigher of Nova, which
     keeps hosts with PCI devices for instances that ask for them, here by kind of device.
     """
-    asked = tuple([need for need in request.needs if need.kind == "accelerator"])
-    # kept: most requests that come one after another ask for the same, or for none
-    return view.memoise_free("scarce", asked, lambda: _scarce(view, asked))  # type: ignore[no-any-return]
+    requested = tuple([need for need in request.needs if need.kind == "accelerator"])
+    # memoised: most consecutive requests need the same accelerators, or none
+    return view.memoise_free("scarce", requested, lambda: _scarce(view, requested))  # type: ignore[no-any-return]
 
 
-def _scarce(view: View, asked: tuple[Need, ...]) -> Floats:
-    unknown = asked[0].unknown if asked else "reject"
+def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
+    unknown = requested[0].unknown if requested else "reject"
     spare = np.zeros(len(view))
-    for tests, sign in _none_of(asked).items():
+    for tests, sign in _none_of(requested).items():
         need = Need(kind="accelerator", measure="devices", amount=0, tests=tests, unknown=unknown)
         spare += sign * view.free(need, "podm")
     if not spare.any():
@@ -45,6 +45,6 @@ def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
     terms: dict[tuple[Test, ...], int] = {(): 1}
     for need in needs:
         for tests, sign in list(terms.items()):
-            both = tuple(sorted({*tests, *need.tests}, key=repr))
-            terms[both] = terms.get(both, 0) - sign
+            joint = tuple(sorted({*tests, *need.tests}, key=repr))
+            terms[joint] = terms.get(joint, 0) - sign
     return {tests: sign for tests, sign in terms.items() if sign}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher that fills what is nearly full of the scarce things."""
+"""Tight weigher: fills the pools with the fewest free scarce resources."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
+from valence_sched.model.measures import MEASURES
 from valence_sched.model.need import Need
 from valence_sched.model.request import Request
 from valence_sched.view.view import Floats, View
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]
 
-MEASURES = {
-    "accelerators": Need(kind="accelerator", measure="devices", amount=0),
-    "cores": Need(kind="processor", measure="cores", amount=0),
-    "memory_mib": Need(kind="memory", measure="capacity_mib", amount=0),
-}
 SCARCITY: Mapping[str, Scale] = MappingProxyType(
     {"accelerators": 1.0, "cores": 1e3, "memory_mib": 1e7}
 )
+SCARCE = {name: MEASURES[name] for name in SCARCITY}  # what is no measure is a stock
 
 
 def tight(view: View, request: Request, *, of: Mapping[str, Scale] = SCARCITY) -> Floats:
@@ -43,6 +40,6 @@ def tight(view: View, request: Request, *, of: Mapping[str, Scale] = SCARCITY) -
         if not scale > 0.0:
             raise ValueError(f"the scale of {name!r} must be above 0, not {scale}")
         stock = Need(kind="stock", measure="amount", amount=0, resource=name)
-        free += view.free(stock if name in view.resources else MEASURES.get(name, stock)) / scale
+        free += view.free(stock if name in view.resources else SCARCE.get(name, stock)) / scale
     score: Floats = 1.0 / (1.0 + free)
     return score

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that does a saved plan, or refuses because something moved."""
+"""The command ``podm apply``: claims or composes a saved plan, or refuses an outdated one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import UriTails, or_absent
 
 if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
-    from valence_sched.model.decision import Placement
+    from valence_sched.model.decision import Placement, Report
     from valence_sched.model.plan import Plan
 
 CLAIM_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
@@ -38,14 +37,14 @@ class ApplyPodm(base.Lister):
         parser.add_argument(
             "planned", metavar="<plan>", help="file of the plan, or - for standard input"
         )
-        common.add_inventory_options(parser)
-        common.add_policy_file_option(parser)
-        deeds = parser.add_mutually_exclusive_group()
-        deeds.add_argument("--claim", action="store_true", help="only hold what the plan says")
-        deeds.add_argument(
+        inventory.add_inventory_options(parser)
+        inventory.add_policy_file_option(parser)
+        modes = parser.add_mutually_exclusive_group()
+        modes.add_argument("--claim", action="store_true", help="only hold what the plan says")
+        modes.add_argument(
             "--compose", action="store_true", help="hold it and have it composed (default)"
         )
-        deeds.add_argument(
+        modes.add_argument(
             "--refresh",
             action="store_true",
             help="decide again on what is there now and show the difference; nothing is changed",
@@ -64,7 +63,7 @@ class ApplyPodm(base.Lister):
         return CLAIM_COLUMNS if parsed_args.claim else claim_compose.NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        plan = self.main.read_plan(parsed_args.planned)
+        plan = self.scheduler_app.read_plan(parsed_args.planned)
         if parsed_args.refresh:
             return self._refresh(parsed_args, plan)
         if parsed_args.claim:
@@ -74,12 +73,9 @@ class ApplyPodm(base.Lister):
     def _claim(
         self, parsed_args: argparse.Namespace, plan: Plan
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        request = plan.decision.request
-        with self.main.store(parsed_args.state) as store:
-            planned = self._plan_claimer(parsed_args, plan, store)
-            claim = planned.claim(request, key=parsed_args.key, ttl_s=parsed_args.ttl).claim
-        assert claim is not None, "the first time a plan is claimed whole, or that is an error"
-        self.closing.append(f"claim {claim.id} is {claim.state}: podm claim show tells")
+        scheduler = self.scheduler(parsed_args)
+        claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=parsed_args.ttl)
+        self.closing.append(claim_compose.claim_line(claim))
         rows = [
             (one.node, one.chosen.podm, one.chosen.pool, _blocks(one), claim.id)
             for one in plan.decision.placements
@@ -89,47 +85,23 @@ class ApplyPodm(base.Lister):
     def _compose(
         self, parsed_args: argparse.Namespace, plan: Plan
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        request = plan.decision.request
-        with claim_compose.podm_access(self, parsed_args) as site:
-            planned = self._plan_claimer(parsed_args, plan, site.store)
-            planned.earlier_claim(parsed_args.key)
-            done = self.main.compose(
-                site, planned, request, key=parsed_args.key, ttl_s=parsed_args.ttl
+        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
+            result = scheduler.compose_plan(
+                plan, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=parsed_args.wait
             )
-        claim_compose.describe_result(self, done, request, waits=parsed_args.wait > 0)
-        if planned.claim_lost and not done.nodes and not done.unverified:
-            self.exit_code = 6
-        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(done))
-
-    def _plan_claimer(self, parsed_args: argparse.Namespace, plan: Plan, store: Any) -> Any:
-        return self.main.plan_claimer(
-            store,
-            plan,
-            parsed_args.inventory,
-            strict=parsed_args.strict,
-            resource_files=parsed_args.resource_file,
-            live=self.live(parsed_args),
-        )
+        request, waits = plan.decision.request, parsed_args.wait > 0
+        claim_compose.describe_result(self, result, request, waits=waits)
+        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
     def _refresh(
         self, parsed_args: argparse.Namespace, plan: Plan
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.lifecycle.plan import describe_differences
-
-        decision, moved = self.main.refresh(
-            plan,
-            parsed_args.inventory,
-            parsed_args.policy_file,
-            strict=parsed_args.strict,
-            resource_files=parsed_args.resource_file,
-            live=self.live(parsed_args),
-        )
-        self.closing += [
-            f"moved: {describe_differences([one])}" for one in moved[:MAX_LISTED_CHANGES]
-        ]
-        if len(moved) > MAX_LISTED_CHANGES:
-            self.closing.append(f"moved: {len(moved)} things in all")
-        rows = list(_differences(plan, decision))
+        refresh = self.scheduler(parsed_args).refresh(plan)
+        changes = refresh.changes
+        self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]
+        if len(changes) > MAX_LISTED_CHANGES:
+            self.closing.append(f"moved: {len(changes)} things in all")
+        rows = list(_differences(plan.decision, refresh.report))
         differing = sum(row[1] for row in rows)
         self.closing.append(f"{differing} of {len(rows)} nodes would be another now")
         if differing and parsed_args.detailed_exitcode:
@@ -137,14 +109,14 @@ class ApplyPodm(base.Lister):
         return REFRESH_COLUMNS, rows
 
 
-def _differences(plan: Plan, decision: Decision) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node of the plan or of the new decision, as it was and as it is."""
+def _differences(planned: Report, present: Report) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each node of the plan or of the present decision, with both."""
     from valence_sched.model.plan import same_placement
 
-    was = {placement.node: placement for placement in plan.decision.placements}
-    now = {placement.node: placement for placement in decision.placements}
-    for node in sorted({*was, *now}):
-        one, other = was.get(node), now.get(node)
+    before = {placement.node: placement for placement in planned.placements}
+    after = {placement.node: placement for placement in present.placements}
+    for node in sorted({*before, *after}):
+        one, other = before.get(node), after.get(node)
         yield (node, not same_placement(one, other), *_cells(one), *_cells(other))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command that records pod managers."""
+"""The command ``podm capture``: records live pod managers as an inventory or as Redfish trees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import Pairs
 
 
@@ -49,7 +49,7 @@ class CapturePodm(base.ShowOne):
             help="environment variable with the secret key of the aliases, so that two captures "
             "have the same ones (default: a key of this run)",
         )
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -68,8 +68,8 @@ class CapturePodm(base.ShowOne):
         if parsed_args.resource_file:
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
         key = parsed_args.anonymize_key_env
-        aliases = self.main.captures.aliases(key) if parsed_args.anonymize or key else None
-        captured = self.main.captures.capture(
+        aliases = self.scheduler_app.captures.aliases(key) if parsed_args.anonymize or key else None
+        captured = self.scheduler_app.captures.capture(
             self.selection(parsed_args, parsed_args.name),
             file=parsed_args.output,
             tree=parsed_args.tree,
@@ -79,7 +79,11 @@ class CapturePodm(base.ShowOne):
             self.tell(f"failed: {name}: {why}", logging.ERROR)
         for line in captured.left_out:
             self.tell(f"left out: {line}")
-        lacks = captured.failures or captured.left_out or self.main.diagnostics.lines("skipped")
+        lacks = (
+            captured.failures
+            or captured.left_out
+            or self.scheduler_app.diagnostics.lines("skipped")
+        )
         self.exit_code = 5 if parsed_args.strict and lacks else 0
         documents = [] if parsed_args.output else [captured.documents]
         counts = (captured.podms, captured.blocks, *documents)

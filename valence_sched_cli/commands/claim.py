@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about claims: list, show, release, renew, reap."""
+"""The commands ``podm claim list, show, release, renew, reap``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import age
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
+    from valence_sched.model.lifecycle import Event
 
 
 COLUMNS = (
@@ -32,22 +33,16 @@ class ListClaim(base.Lister):
         parser.add_argument("--owner", metavar="<owner>", help="only of this owner")
         parser.add_argument("--all", action="store_true", help="also claims that have ended")
         parser.add_argument("--long", action="store_true", help="list more columns")
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
-
         columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        states = (*ACTIVE_STATES, *FINAL_STATES) if parsed_args.all else ACTIVE_STATES
-        registry = self.main.registry(parsed_args.state)
-        claims: Sequence[Claim] = ()
-        if not has_no_state(registry):
-            with registry.store() as store:
-                store.claims.expire()
-                claims = store.claims.list(states, parsed_args.podm, parsed_args.owner)
+        claims = self.scheduler(parsed_args).claims(
+            podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
+        )
         rows = (
             (
                 claim.id,
@@ -72,18 +67,14 @@ class ShowClaim(base.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_claim_argument(parser)
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        with self.main.registry(parsed_args.state).store() as store:
-            store.claims.expire()
-            claim = store.claims.show(parsed_args.claim)
-            events = store.events(claim.id)
-            nodes = store.nodes.list(claim=claim.id)
-        composed = WordLines([node.uri for node in nodes])
-        happened = WordLines([f"{format_time(event.at)} {event.kind}" for event in events])
-        return (*COLUMNS, "Composed Nodes", "Events"), (*_cells(claim), composed, happened)
+        record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
+        nodes = WordLines([node.uri for node in record.nodes])
+        columns = (*COLUMNS, "Composed Nodes", "Events")
+        return columns, (*_cells(record.claim), nodes, event_cell(record.events))
 
 
 class ReleaseClaim(base.Command):
@@ -92,19 +83,13 @@ class ReleaseClaim(base.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_claim_argument(parser, several=True)
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.errors import SchedulerError
-
-        with self.main.registry(parsed_args.state).store() as store:
-            for claim in dict.fromkeys(parsed_args.claim):
-                try:
-                    store.claims.release(claim)
-                except SchedulerError as error:  # the others can go all the same
-                    self.tell(str(error), logging.ERROR)
-                    self.exit_code = error.exit_code
+        for error in self.scheduler(parsed_args).release(parsed_args.claim):
+            self.tell(str(error), logging.ERROR)
+            self.exit_code = error.exit_code
 
 
 class RenewClaim(base.ShowOne):
@@ -120,16 +105,15 @@ class RenewClaim(base.ShowOne):
             default=600.0,
             help="how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
         )
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        with self.main.registry(parsed_args.state).store() as store:
-            store.claims.expire()
-            return COLUMNS, _cells(store.claims.renew(parsed_args.claim, parsed_args.ttl))
+        claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
+        return COLUMNS, _cells(claim)
 
 
 class ReapClaim(base.Lister):
@@ -152,26 +136,24 @@ class ReapClaim(base.Lister):
             default=30 * 86400.0,
             help="forget claims that ended, and decisions, longer ago than this (default: 30d)",
         )
-        common.add_live_options(parser)
+        inventory.add_live_options(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Kind", "ID", "Podm", "Done")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        columns = self.column_names(parsed_args)
-        if has_no_state(self.main.registry(parsed_args.state)):
-            return columns, ()
-        with self.main.podm_access(self.live(parsed_args)) as site:
-            deeds = list(site.reconciler(dry_run=parsed_args.dry_run).reconcile())
-            purged = site.store.purge(parsed_args.keep, dry_run=parsed_args.dry_run)
-        rows = [(deed.kind, deed.id, deed.podm, deed.done) for deed in deeds]
+        result = self.scheduler(parsed_args).reconcile(
+            dry_run=parsed_args.dry_run, keep_s=parsed_args.keep
+        )
+        rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
+        counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
         rows += [
             (kind, "", "", f"forgot {number} that ended long ago")
-            for kind, number in (("claims", purged.claims), ("decisions", purged.decisions))
+            for kind, number in counts
             if number
         ]
-        return columns, rows
+        return self.column_names(parsed_args), rows
 
 
 def _add_claim_argument(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -183,13 +165,8 @@ def _add_claim_argument(parser: argparse.ArgumentParser, *, several: bool = Fals
         parser.add_argument("claim", metavar="<claim>", help="claim (ID)")
 
 
-def has_no_state(registry: Any) -> bool:
-    """Return whether there is no state yet, which asking for claims must not make."""
-    return registry.file is not None and not registry.file.exists()
-
-
 def _cells(claim: Claim) -> tuple[Any, ...]:
-    """Return the cells of a claim, as in SHOWN."""
+    """Return the cells of a claim, as in COLUMNS."""
     amounts = {
         f"{part.podm} {uri}": amount for part in claim.parts for uri, amount in part.amounts.items()
     }
@@ -211,6 +188,11 @@ def _cells(claim: Claim) -> tuple[Any, ...]:
 
 def _blocks(claim: Claim) -> list[str]:
     return [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
+
+
+def event_cell(events: Sequence[Event]) -> WordLines:
+    """Return the cell of what happened to a claim."""
+    return WordLines([f"{format_time(event.at)} {event.kind}" for event in events])
 
 
 def format_time(seconds: float | None) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that counts: how many more nodes there is room for."""
+"""The command ``podm fit``: counts how many more nodes of each flavor fit."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
-from valence_sched_cli.options.request import (
-    add_request_options,
-    check_policy,
-    decider_for,
-    make_request,
-)
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import positive
+from valence_sched_cli.output.decision import warning_lines
 
 
 class FitPodm(base.Lister):
@@ -26,7 +22,7 @@ class FitPodm(base.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         add_request_options(parser, many=True)
         parser.add_argument(
             "--limit",
@@ -38,7 +34,7 @@ class FitPodm(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        engine = decider_for(self, parsed_args)
+        scheduler = self.scheduler(parsed_args)
         names: list[tuple[str | None, str | None]] = [
             *((name, None) for name in dict.fromkeys(parsed_args.flavor)),
             *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
@@ -46,15 +42,17 @@ class FitPodm(base.Lister):
         if not names and parsed_args.resource:
             names = [(None, None)]
         if not names:
-            names = [(name, None) for name in self.main.config.flavors(parsed_args.flavor_file)]
+            known = self.scheduler_app.config.flavors(parsed_args.flavor_file)
+            names = [(name, None) for name in known]
         warnings: list[str] = []
         fits = []
         for name, nova_name in names:
-            request = make_request(self.main, parsed_args, name, nova_name, self.app.client_manager)
-            check_policy(engine, request, parsed_args)
-            counts = engine.count_fits(request, parsed_args.limit, warnings)
-            fits.append((name or request.flavor or "resources", counts))
-        self.closing += [f"warning: {warning}" for warning in warnings]
+            request = make_request(self, parsed_args, name, nova_name)
+            with flavor_named(request, parsed_args):
+                counts = scheduler.count_fits(request, parsed_args.limit)
+            warnings += [line for line in counts.warnings if line not in warnings]
+            fits.append((name or request.flavor or "resources", counts.podms))
+        self.closing += warning_lines(warnings)
         self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else 3
         limit = parsed_args.limit
         if any(n >= limit for _, counts in fits for _, n in counts):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about flavors: list, show, validate."""
+"""The commands ``podm flavor list, show, validate``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import (
     Absent,
     AlternativesCell,
@@ -38,12 +38,12 @@ class ListFlavor(base.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_flavor_file_option(parser)
+        inventory.add_flavor_file_option(parser)
         parser.add_argument("--long", action="store_true", help="list more columns")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
-        flavors = self.main.config.flavors(parsed_args.flavor_file)
+        flavors = self.scheduler_app.config.flavors(parsed_args.flavor_file)
         columns = ["Name", "Description", "Needs"]
         if parsed_args.long:
             columns += LONG_COLUMNS
@@ -56,7 +56,7 @@ class ShowFlavor(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_flavor_file_option(parser)
+        inventory.add_flavor_file_option(parser)
         parser.add_argument(
             "flavor", metavar="<flavor>", help="flavor: a name, a file, or - for standard input"
         )
@@ -65,7 +65,7 @@ class ShowFlavor(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         import msgspec
 
-        flavor = self.main.config.flavor(parsed_args.flavor, parsed_args.flavor_file)
+        flavor = self.scheduler_app.config.flavor(parsed_args.flavor, parsed_args.flavor_file)
         words = PairLines(msgspec.to_builtins(flavor.properties))
         cells = _cells(flavor)
         head = {name: cells.pop(name) for name in ("Name", "Description")}
@@ -78,7 +78,7 @@ class ValidateFlavor(base.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_flavor_file_option(parser)
+        inventory.add_flavor_file_option(parser)
         parser.add_argument("file", metavar="<file>", nargs="+", help="YAML or JSON file")
         return parser
 
@@ -88,8 +88,8 @@ class ValidateFlavor(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                found = self.main.config.flavors_in(file, parsed_args.flavor_file)
-                rows.append((file, True, len(found), Absent()))
+                flavors = self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
+                rows.append((file, True, len(flavors), Absent()))
             except (InputError, RequestError, UnknownName) as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1

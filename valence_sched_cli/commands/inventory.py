@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about inventories: validate, convert."""
+"""The commands ``podm inventory validate, convert, diff``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import (
     Absent,
     Cell,
@@ -32,7 +32,7 @@ class ValidateInventory(base.Lister):
         parser.add_argument(
             "source", metavar="<path>", nargs="+", help="file, directory, archive, or -"
         )
-        common.add_resource_file_option(parser)
+        inventory.add_resource_file_option(parser)
         parser.add_argument(
             "--strict", action="store_true", help="exit 5 when any document had to be skipped"
         )
@@ -47,11 +47,13 @@ class ValidateInventory(base.Lister):
 
         rows: list[tuple[Any, ...]] = []
         resources = tuple(parsed_args.resource_file)
-        diagnostics = self.main.diagnostics
+        diagnostics = self.scheduler_app.diagnostics
         for source in parsed_args.source:
             error: str | None = None
             try:
-                view = self.main.loader.view(Selection(sources=(source,), resource_files=resources))
+                view = self.scheduler_app.loader.view(
+                    Selection(sources=(source,), resource_files=resources)
+                )
                 counts = (len(view.podms), len(view), view.block_count)
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
@@ -60,8 +62,8 @@ class ValidateInventory(base.Lister):
             diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            told = Sentence(error) if error else Absent()
-            rows.append((source, not error, *counts, Sentences(skipped), told, Sentences(remarks)))
+            cell = Sentence(error) if error else Absent()
+            rows.append((source, not error, *counts, Sentences(skipped), cell, Sentences(remarks)))
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
         return columns, [row[: len(columns)] for row in rows]
@@ -76,7 +78,7 @@ class ConvertInventory(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
         return parser
 
@@ -85,7 +87,7 @@ class ConvertInventory(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         selection = self.selection(parsed_args)
-        podms, blocks = self.main.loader.convert(selection, parsed_args.output)
+        podms, blocks = self.scheduler_app.loader.convert(selection, parsed_args.output)
         return self.column_names(parsed_args), (parsed_args.output, podms, blocks)
 
 
@@ -111,10 +113,11 @@ class DiffInventory(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        loader = self.scheduler_app.loader
         rows = [
-            (found.podm, found.kind, UriCell(found.name), found.change,
-             _cell(found.before), _cell(found.after))
-            for found in self.main.loader.differences(parsed_args.old, parsed_args.new)
+            (difference.podm, difference.kind, UriCell(difference.name), difference.change,
+             _cell(difference.before), _cell(difference.after))
+            for difference in loader.differences(parsed_args.old, parsed_args.new)
         ]  # fmt: skip
         if not rows:
             self.closing.append("no difference")
@@ -166,14 +169,14 @@ def _cell(value: Any) -> Any:
 
 
 def _field_lines(value: dict[str, Any]) -> list[str]:
-    """Print a thing a field a line, without the name that stands beside it."""
-    found = []
+    """Print an object with a field on each line, without the name beside it."""
+    lines = []
     for key, item in value.items():
         if key == "devices":
-            found += _field_lines(item)
+            lines += _field_lines(item)
         elif key not in ("uri", "id"):
-            found.append(f"{key}: {_inline(item)}")
-    return found
+            lines.append(f"{key}: {_inline(item)}")
+    return lines
 
 
 def _inline(value: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about nodes: list, show, delete."""
+"""The commands ``podm node list, show, delete``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
-from valence_sched_cli.commands.claim import format_time, has_no_state
-from valence_sched_cli.options import common
+from valence_sched_cli.commands.claim import event_cell, format_time
+from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import seconds
 from valence_sched_cli.output.cells import UriTails, WordLines, or_absent
 
@@ -29,31 +29,28 @@ class ListNode(base.Lister):
             action="store_true",
             help="ask the pod managers: what is gone, and nodes that nobody here composed",
         )
-        common.add_live_options(parser)
+        inventory.add_live_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[Any]]:
         columns = ["ID", "State", "Podm", "Pool", "URI", "Blocks", "Owner"]
         columns += ["Claim", "Created At"] if parsed_args.long else []
-        registry = self.main.registry(parsed_args.state)
-        found: list[Any] = []
-        if parsed_args.live or not has_no_state(registry):
-            with self.main.podm_access(self.live(parsed_args)) as site:
-                found = site.nodes(parsed_args.podm, live=parsed_args.live)
+        nodes = self.scheduler(parsed_args).nodes(
+            podm=parsed_args.podm, owner=parsed_args.owner, live=parsed_args.live
+        )
         rows = (
             (
-                node.id,
-                state,
-                node.podm,
-                or_absent(node.pool),
-                node.uri,
-                UriTails(list(node.blocks)),
-                or_absent(node.owner),
-                or_absent(node.claim or None),
-                or_absent(format_time(node.created_at or None)),
+                one.node.id,
+                one.state,
+                one.node.podm,
+                or_absent(one.node.pool),
+                one.node.uri,
+                UriTails(list(one.node.blocks)),
+                or_absent(one.node.owner),
+                or_absent(one.node.claim or None),
+                or_absent(format_time(one.node.created_at or None)),
             )[: len(columns)]
-            for node, state in found
-            if parsed_args.owner in (None, node.owner)
+            for one in nodes
         )
         return columns, rows
 
@@ -64,17 +61,15 @@ class ShowNode(base.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("node", metavar="<node>", help="node (ID or URI)")
-        common.add_live_options(parser)
+        inventory.add_live_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        with self.main.podm_access(self.live(parsed_args)) as site:
-            node = site.store.nodes.show(parsed_args.node)
-            events = site.store.events(node.claim)
-            (state,) = [state for one, state in site.nodes(node.podm, live=True) if one == node]
+        record = self.scheduler(parsed_args).node_record(parsed_args.node)
+        node = record.node
         cells = {
             "ID": node.id,
-            "State": state,
+            "State": record.state,
             "Podm": node.podm,
             "Pool": or_absent(node.pool),
             "URI": node.uri,
@@ -83,7 +78,7 @@ class ShowNode(base.ShowOne):
             "Claim": node.claim,
             "Created At": or_absent(format_time(node.created_at or None)),
             "Blocks": WordLines(node.blocks),
-            "Events": WordLines([f"{format_time(event.at)} {event.kind}" for event in events]),
+            "Events": event_cell(record.events),
         }
         return list(cells), list(cells.values())
 
@@ -106,16 +101,11 @@ class DeleteNode(base.Command):
             default=300.0,
             help="how long to wait for the pod manager (default: 300)",
         )
-        common.add_live_options(parser)
+        inventory.add_live_options(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.errors import SchedulerError
-
-        with claim_compose.podm_access(self, parsed_args) as site:
-            for word in dict.fromkeys(parsed_args.node):
-                try:
-                    site.composer.remove(site.store.nodes.show(word))
-                except SchedulerError as error:  # the others can go all the same
-                    self.tell(str(error), logging.ERROR)
-                    self.exit_code = max(self.exit_code, error.exit_code)
+        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
+            for error in scheduler.delete_nodes(parsed_args.node, wait_s=parsed_args.wait):
+                self.tell(str(error), logging.ERROR)
+                self.exit_code = max(self.exit_code, error.exit_code)

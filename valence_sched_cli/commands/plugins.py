@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lists of filters and of weighers have in common."""
+"""The commands ``scheduler filter list`` and ``scheduler weigher list``."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.output.cells import Pairs
 
+if TYPE_CHECKING:
+    from valence_sched.model.plugin import PluginKind
+
 
 class ListPlugins(base.Lister):
-    """List the plug-ins of one entry point group, those that cannot be loaded included."""
+    """List the plug-ins of one kind, those that cannot be loaded included."""
 
-    group: str
+    kind: PluginKind
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -22,41 +25,24 @@ class ListPlugins(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from valence_sched.core import plugins
-
-        installed = plugins.load(self.group)
-        rows = [
-            (
-                name,
-                plugins.summary(plugin).replace("``", "'"),
-                Pairs(_defaults(plugin)),
-                installed.sources[name],
-            )
-            for name, plugin in installed.by_name.items()
-        ]
+        installed = self.scheduler_app.engine().plugins(self.kind)
         for name, error in installed.load_errors.items():
             self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")
         columns = ["Name", "Description", "Options"] + (["Source"] if parsed_args.long else [])
+        rows = [
+            (plugin.name, plugin.description, Pairs(plugin.options), plugin.source)
+            for plugin in installed.plugins
+        ]
         return columns, [row[: len(columns)] for row in rows]
-
-
-def _defaults(plugin: Any) -> dict[str, Any]:
-    from valence_sched.core import plugins
-
-    found = {}
-    for name, parameter in plugins.options(plugin).items():
-        default = None if parameter.default is parameter.empty else parameter.default
-        found[name] = dict(default) if isinstance(default, Mapping) else default
-    return found
 
 
 class ListFilter(ListPlugins):
     """List the filters that policies may name, with their options and defaults."""
 
-    group = "valence_sched.filters"
+    kind = "filters"
 
 
 class ListWeigher(ListPlugins):
     """List the weighers that policies may name, with their options and defaults."""
 
-    group = "valence_sched.weighers"
+    kind = "weighers"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about pod managers: list and show."""
+"""The commands ``podm list`` and ``podm show``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common, registration
+from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.output.cells import (
     Age,
     LinesCell,
@@ -22,7 +22,8 @@ from valence_sched_cli.output.cells import (
 
 if TYPE_CHECKING:
     from valence_sched.model.measures import PodmSummary
-    from valence_sched.model.read_options import ReadOptions, Selection
+    from valence_sched.model.podm_overview import BlockUsage
+    from valence_sched.model.read_options import Selection
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
@@ -32,7 +33,7 @@ class ListPodm(base.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         parser.add_argument(
             "--capabilities", action="store_true", help="also list capabilities and traits"
         )
@@ -53,20 +54,20 @@ class ListPodm(base.Lister):
         import msgspec
 
         from valence_sched.model.age import age_s
-        from valence_sched.view.summary import summarise_podms
 
         selection = self.selection(parsed_args)
-        live = selection.live
+        max_age_s = selection.live.max_age_s
         if parsed_args.stale:
-            any_age = msgspec.structs.replace(live, max_age_s=None)
+            any_age = msgspec.structs.replace(selection.live, max_age_s=None)
             selection = msgspec.structs.replace(selection, live=any_age)
-        view = self.main.loader.view(selection)
-        limit = STALE_S if live.max_age_s is None else live.max_age_s
-        now = self.main.now()
+        podms = self.scheduler_app.engine(selection).podms()
+        limit = STALE_S if max_age_s is None else max_age_s
+        now = self.scheduler_app.now()
         columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
                    "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
-        asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
-        if parsed_args.long or parsed_args.stale or self.main.sources.live_ids or "age" in asked:
+        named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+        live = any(one.live for one in podms)
+        if parsed_args.long or parsed_args.stale or live or "age" in named:
             columns.insert(columns.index("Pools"), "Age")
         if parsed_args.long:
             columns += [
@@ -78,8 +79,8 @@ class ListPodm(base.Lister):
             columns += ["Capabilities", "Traits"]
 
         def rows() -> Iterator[tuple[Any, ...]]:
-            for number, amounts in enumerate(summarise_podms(view)):
-                podm = view.podms[number]
+            for one in podms:
+                podm = one.podm
                 if parsed_args.zone not in (None, podm.zone):
                     continue
                 if parsed_args.status not in (None, podm.status):
@@ -89,15 +90,14 @@ class ListPodm(base.Lister):
                 age = age_s(podm.read_at, now)
                 if parsed_args.stale and age is not None and age <= limit:
                     continue
-                pools = int(view.first_row[number + 1] - view.first_row[number])
                 cells = {
                     "ID": podm.id,
                     "Status": podm.status,
                     "Enabled": podm.enabled,
                     "Zone": or_absent(podm.zone),
                     "Age": or_absent(age if age is None else Age(age)),
-                    "Pools": pools,
-                    **_amount_cells(amounts),
+                    "Pools": one.pool_count,
+                    **_amount_cells(one.amounts),
                     "Aggregates": WordLines(podm.aggregates),
                     "Facts": PairLines(podm.facts),
                     "Nodes": len(podm.nodes),
@@ -117,15 +117,12 @@ class ShowPodm(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         parser.add_argument("podm", metavar="<podm>", help="pod manager (ID or name)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         import msgspec
-
-        from valence_sched.errors import UnknownName
-        from valence_sched.view.summary import summarise_podms, summarise_pools
 
         selection = self.selection(parsed_args)
         registered = self._registration_cells(parsed_args.podm, selection)
@@ -134,13 +131,10 @@ class ShowPodm(base.ShowOne):
             live = msgspec.structs.replace(live, only=(parsed_args.podm,))
             selection = msgspec.structs.replace(selection, live=live)
             self.tells_remarks = True
-        view = self.main.loader.view(selection)
-        names = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
-        if parsed_args.podm not in names:
-            ids = [podm.id for podm in view.podms]
-            raise UnknownName("pod manager", parsed_args.podm, ids)
-        number = names[parsed_args.podm]
-        podm = view.podms[number]
+        scheduler = self.scheduler_app.engine(selection)
+        overview = scheduler.podm(parsed_args.podm)
+        podm = overview.podm
+        counted = overview.live or selection.live.state is not None
         cells = {
             "ID": podm.id,
             "Name": or_absent(podm.name),
@@ -155,13 +149,13 @@ class ShowPodm(base.ShowOne):
             "Facts": Pairs(podm.facts),
             "Generation": podm.generation,
             "Read At": or_absent(podm.read_at),
-            **self._live_cells(podm.id, podm.read_at),
+            **(self._age_cells(podm.read_at) if overview.live else {}),
             **registered,
-            **_amount_cells(summarise_podms(view)[number]),
-            **self._in_use(podm.id, live),
+            **_amount_cells(overview.amounts),
+            **(_usage_cells(scheduler.block_usage(podm.id)) if counted else {}),
             "Pools": LinesCell([
                 {"pool": name, **_pool_fields(amounts)}
-                for name, amounts in summarise_pools(view, number).items()
+                for name, amounts in overview.pools.items()
             ]),
             "Nodes": UriTails([node.uri for node in podm.nodes]),
         }  # fmt: skip
@@ -169,28 +163,23 @@ class ShowPodm(base.ShowOne):
 
     def _registration_cells(self, podm: str, selection: Selection) -> dict[str, Any]:
         """Return how to reach the pod manager, if it is a live one and named by its ID."""
-        if self.main.sources.named_sources(selection):
+        if self.scheduler_app.sources.named_sources(selection):
             return {}
         live = selection.live
-        for member in self.main.registry(live.state).members(live):
+        for member in self.scheduler_app.registry(live.state).members(live):
             if member.registration.name == podm:
                 return registration.connection_cells(member.registration, member.source)
         return {}
 
-    def _in_use(self, podm: str, live: ReadOptions) -> dict[str, Any]:
-        """Return which blocks are held by which claim, and which are in use by somebody else."""
-        if podm not in self.main.sources.live_ids and live.state is None:
-            return {}
-        held, foreign = self.main.block_usage(podm, live.state)
-        return {"Held Blocks": PairLines(held), "Foreign Blocks": WordLines(foreign)}
-
-    def _live_cells(self, podm: str, read_at: str | None) -> dict[str, Any]:
+    def _age_cells(self, read_at: str | None) -> dict[str, Any]:
         from valence_sched.model.age import age_s
 
-        if podm not in self.main.sources.live_ids:
-            return {}
-        age = age_s(read_at, self.main.now())
-        return {"Age": or_absent(age if age is None else Age(age))}
+        age = age_s(read_at, self.scheduler_app.now())
+        return {"Age": or_absent(None if age is None else Age(age))}
+
+
+def _usage_cells(usage: BlockUsage) -> dict[str, Any]:
+    return {"Held Blocks": PairLines(usage.held), "Foreign Blocks": WordLines(usage.foreign)}
 
 
 def _amount_cells(amounts: PodmSummary) -> dict[str, Any]:

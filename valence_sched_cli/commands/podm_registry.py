@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that takes back what is registered of a pod manager."""
+"""The commands ``podm create, set, unset, delete``, which edit the registry of pod managers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from valence_sched.errors import SchedulerError
 from valence_sched_cli import base
-from valence_sched_cli.options import common, registration
+from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.request import nonempty_name
 
 UNSET_FLAGS = {
@@ -47,7 +47,7 @@ class UnsetPodm(base.Command):
                 default=[],
                 help=f"{option} to take back (repeat for several)",
             )
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -56,7 +56,7 @@ class UnsetPodm(base.Command):
         from valence_sched.errors import UsageError
         from valence_sched.model.registration import Registration
 
-        registry = self.main.registry(parsed_args.state)
+        registry = self.scheduler_app.registry(parsed_args.state)
         old = registry.get(parsed_args.podm)
         plain = Registration(name=old.name, url=old.url)
         flags = [flag for flag in UNSET_FLAGS if getattr(parsed_args, flag)]
@@ -103,7 +103,7 @@ class CreatePodm(base.ShowOne):
         parser.add_argument("name", metavar="<name>", help="name, its ID in every inventory")
         parser.add_argument("url", metavar="<url>", help="where it is: https://HOST[:PORT]")
         registration.add_registration_options(parser)
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -119,7 +119,7 @@ class CreatePodm(base.ShowOne):
             raise UsageError("an empty name")
         if wrong := url_problem(parsed_args.url):
             raise UsageError(f"url: found {wrong}")
-        registry = self.main.registry(parsed_args.state)
+        registry = self.scheduler_app.registry(parsed_args.state)
         registered = registration.with_options(
             Registration(name=name, url=strip_service_root(parsed_args.url)), parsed_args
         )
@@ -137,7 +137,7 @@ class SetPodm(base.Command):
         parser.add_argument("podm", metavar="<podm>", help="registered pod manager")
         parser.add_argument("--url", metavar="<url>", type=nonempty_name, help="where it is now")
         registration.add_registration_options(parser)
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -149,7 +149,7 @@ class SetPodm(base.Command):
         url = parsed_args.url
         if url is not None and (wrong := url_problem(url)):
             raise UsageError(f"--url: found {wrong}")
-        registry = self.main.registry(parsed_args.state)
+        registry = self.scheduler_app.registry(parsed_args.state)
         old = registry.get(parsed_args.podm)
         new = registration.with_options(old, parsed_args)
         if url is not None:
@@ -168,11 +168,11 @@ class DeletePodm(base.Command):
         parser.add_argument(
             "podm", metavar="<podm>", nargs="+", help="registered pod manager (repeat for several)"
         )
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        registry = self.main.registry(parsed_args.state)
+        registry = self.scheduler_app.registry(parsed_args.state)
         for name in dict.fromkeys(parsed_args.podm):
             try:
                 registry.delete(name)

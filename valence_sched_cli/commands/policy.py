@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about policies: list, show, validate."""
+"""The commands ``scheduler policy list, show, validate``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import Absent, LinesCell, PairLines, Sentence, WordLines
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class ListPolicy(base.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_policy_file_option(parser)
+        inventory.add_policy_file_option(parser)
         parser.add_argument("--long", action="store_true", help="list more columns")
         return parser
 
@@ -33,7 +33,7 @@ class ListPolicy(base.Lister):
              PairLines({use.name: use.weight for use in policy.weighers}),
              WordLines([use.name for use in policy.filters]), policy.unknown,
              policy.pick.best_of)[: len(columns)]
-            for policy in self.main.config.policies(parsed_args.policy_file).values()
+            for policy in self.scheduler_app.config.policies(parsed_args.policy_file).values()
         )  # fmt: skip
         return columns, rows
 
@@ -43,14 +43,14 @@ class ShowPolicy(base.ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_policy_file_option(parser)
+        inventory.add_policy_file_option(parser)
         parser.add_argument("policy", metavar="<policy>", help="policy (name)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from valence_sched.errors import UnknownName
 
-        known = self.main.config.policies(parsed_args.policy_file)
+        known = self.scheduler_app.config.policies(parsed_args.policy_file)
         if parsed_args.policy not in known:
             raise UnknownName("policy", parsed_args.policy, known)
         policy = known[parsed_args.policy]
@@ -71,9 +71,9 @@ class ShowPolicy(base.ShowOne):
 
 def _overrides(use: WeigherUse) -> dict[str, Any]:
     """Return the other weights of a weigher as they are written, nothing where it has none."""
-    by = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
-    told = {place: weights for place, weights in by.items() if weights}
-    return {"overrides": told} if told else {}
+    by_place = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
+    overrides = {place: weights for place, weights in by_place.items() if weights}
+    return {"overrides": overrides} if overrides else {}
 
 
 class ValidatePolicy(base.Lister):
@@ -90,7 +90,9 @@ class ValidatePolicy(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append((file, True, len(self.main.config.policies_in(file)), Absent()))
+                rows.append(
+                    (file, True, len(self.scheduler_app.config.policies_in(file)), Absent())
+                )
             except SchedulerError as error:
                 rows.append((file, False, 0, Sentence(str(error))))
                 self.exit_code = 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that decides: which pod manager, which pool, which very blocks."""
+"""The command ``podm schedule``: selects the pod manager, the pool and the blocks of each node."""
 
 from __future__ import annotations
 
@@ -9,30 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose, request_file
-from valence_sched_cli.options import common
-from valence_sched_cli.options.request import (
-    add_request_options,
-    check_policy,
-    decider_for,
-    make_request,
-)
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import natural, positive
 from valence_sched_cli.output.decision import (
     COLUMNS,
+    EXIT_CODES,
     EXPLAIN_COLUMNS,
-    MAX_LISTED_PODMS,
     decision_rows,
     funnel_line,
-    is_redundant,
-    outcome_lines,
+    request_names,
+    summary_lines,
+    without_redundant,
 )
-from valence_sched_cli.output.explanation import ReportRenderer, explanation_lines
+from valence_sched_cli.output.explanation import ReportRenderer
 
 if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
+    from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.decision_result import DecisionResult
     from valence_sched.model.request import Request
-
-EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
 
 
 class SchedulePodm(base.Lister):
@@ -47,7 +42,7 @@ class SchedulePodm(base.Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        common.add_inventory_options(parser)
+        inventory.add_inventory_options(parser)
         add_request_options(parser, many=False)
         request_file.add_request_file_option(parser)
         parser.add_argument(
@@ -89,103 +84,87 @@ class SchedulePodm(base.Lister):
         claim_compose.check_options(parsed_args)
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
-        request = make_request(
-            self.main,
-            parsed_args,
-            parsed_args.flavor,
-            parsed_args.nova_flavor,
-            self.app.client_manager,
-        )
+        request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:
-            decision, _ = claim_compose.decide_and_claim(self, parsed_args, request)
-            if decision is None:
+            result = claim_compose.claim(self, parsed_args, request).decision
+            if result is None:
                 return (), ()
         else:
-            decision = self._decide(parsed_args, request)
-        if parsed_args.dispatch is not None and decision.placed_nodes:
-            return self._dispatch(parsed_args, decision)
-        return self._show_decision(parsed_args, decision)
+            with flavor_named(request, parsed_args):
+                result = self._decide(parsed_args, request)
+        if parsed_args.dispatch is not None and result.report.placements:
+            return self._dispatch(parsed_args, result)
+        return self._show_decision(parsed_args, result)
 
-    def _decide(self, parsed_args: argparse.Namespace, request: Request) -> Decision:
-        texts: dict[str, bytes] | None = None if parsed_args.plan is None else {}
-        engine = decider_for(self, parsed_args, texts)
-        check_policy(engine, request, parsed_args)
-        decision: Decision = engine.select_destinations(request)
-        if texts is not None and decision.placed_nodes:
-            plan = self.main.plan(decision, texts, self.live(parsed_args))
-            self.main.write_plan(plan, parsed_args.plan)
-            self.closing.append(f"plan written: podm apply {parsed_args.plan} does it")
-        elif texts is not None:
+    def _decide(self, parsed_args: argparse.Namespace, request: Request) -> DecisionResult:
+        detail = claim_compose.detail_of(parsed_args)
+        scheduler = self.scheduler(parsed_args)
+        if parsed_args.plan is None:
+            return scheduler.select_destinations(request, detail=detail)
+        planned = scheduler.plan(request, detail=detail)
+        if planned.plan is None:
             self.closing.append("nothing fits: no plan was written")
-        return decision
+        else:
+            self.scheduler_app.write_plan(planned.plan, parsed_args.plan)
+            self.closing.append(f"plan written: podm apply {parsed_args.plan} does it")
+        return planned.decision
 
     def _dispatch(
-        self, parsed_args: argparse.Namespace, decision: Decision
+        self, parsed_args: argparse.Namespace, result: DecisionResult
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        if parsed_args.report:
-            self.main.write_report(decision.report(), parsed_args.report)
-        rows = claim_compose.dispatch(self, parsed_args, decision)
-        self.exit_code = EXIT_CODES[decision.outcome]
-        self._tell_outcome(decision, explain=parsed_args.explain)
+        self._write_report(parsed_args, result.report)
+        rows = claim_compose.dispatch(self, parsed_args, result.report)
+        self.exit_code = EXIT_CODES[result.report.outcome]
+        self.closing += summary_lines(result, explain=parsed_args.explain)
         return claim_compose.DISPATCH_COLUMNS, rows
 
     def _compose(
         self, parsed_args: argparse.Namespace, request: Request
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        done = claim_compose.decide_and_compose(self, parsed_args, request)
-        if done.decision is not None and not done.decision.placed_nodes:
-            return self._show_decision(parsed_args, done.decision)
-        if done.decision is not None and parsed_args.report:
-            self.main.write_report(done.decision.report(), parsed_args.report)
-        claim_compose.describe_result(self, done, request, waits=parsed_args.wait > 0)
-        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(done))
+        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
+            result = scheduler.compose(
+                request,
+                key=parsed_args.key,
+                ttl_s=parsed_args.ttl,
+                wait_s=parsed_args.wait,
+                detail=claim_compose.detail_of(parsed_args),
+            )
+        if result.decision is not None:
+            if not result.decision.report.placements:
+                return self._show_decision(parsed_args, result.decision)
+            self._write_report(parsed_args, result.decision.report)
+        claim_compose.describe_result(self, result, request, waits=parsed_args.wait > 0)
+        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
     def _show_decision(
-        self, parsed_args: argparse.Namespace, decision: Decision
+        self, parsed_args: argparse.Namespace, result: DecisionResult
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        self.exit_code = EXIT_CODES[decision.outcome]
+        explain = parsed_args.explain
+        self.exit_code = EXIT_CODES[result.report.outcome]
         if parsed_args.dry_run == "server":
-            claim_compose.preview(self, parsed_args, decision)
-        if parsed_args.report:
-            self.main.write_report(decision.report(), parsed_args.report)
-        columns = EXPLAIN_COLUMNS if parsed_args.explain else COLUMNS
-        rows = list(decision_rows(decision, explain=parsed_args.explain))
-        if parsed_args.explain:
-            self._explain(decision, parsed_args)
-        self._tell_outcome(decision, explain=parsed_args.explain)
-        shown = [name for name in columns if not is_redundant(name, columns, rows, parsed_args)]
-        picks = [columns.index(name) for name in shown]
-        return shown, [tuple(row[pick] for pick in picks) for row in rows]
+            claim_compose.preview(self, parsed_args, result.report)
+        self._write_report(parsed_args, result.report)
+        rows = list(decision_rows(result, explain=explain))
+        if explain:
+            renderer = ReportRenderer(
+                self._formatter_plugins["table"].obj, self.app.stderr, parsed_args
+            )
+            self.closing.append(funnel_line(result.report, result.report.funnel))
+            self.closing += renderer.explanation(result.report)
+        self.closing += summary_lines(result, explain=explain)
+        return without_redundant(EXPLAIN_COLUMNS if explain else COLUMNS, rows, parsed_args)
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        requests = request_file.read_requests(self.main, parsed_args)
-        engine = decider_for(self, parsed_args)
-        found = request_file.decide(engine, requests, parsed_args)
-        self.exit_code = EXIT_CODES[found.outcome]
+        requests = request_file.read_requests(self.scheduler_app, parsed_args)
+        decisions = request_file.decide(self.scheduler(parsed_args), requests, parsed_args)
+        self.exit_code = EXIT_CODES[decisions.report.outcome]
+        self._write_report(parsed_args, decisions.report)
+        names = request_names(requests)
+        self.closing += request_file.outcome_lines(decisions, names)
+        return request_file.COLUMNS, list(request_file.rows(decisions, names))
+
+    def _write_report(self, parsed_args: argparse.Namespace, report: Report | Reports) -> None:
         if parsed_args.report:
-            self.main.write_report(found.report(), parsed_args.report)
-        called = request_file.request_names(requests)
-        self.closing += request_file.outcome_lines(found, called)
-        return request_file.COLUMNS, list(request_file.rows(found, called))
-
-    def _explain(self, decision: Decision, parsed_args: argparse.Namespace) -> None:
-        explanation = decision.explanation
-        assert explanation is not None, "one request alone is decided on what is there"
-        formatter = self._formatter_plugins["table"].obj
-        screen = ReportRenderer(formatter, self.app.stderr, parsed_args)
-        self.closing += [funnel_line(decision), *screen.candidates(explanation)]
-        self.closing += explanation_lines(explanation)
-
-    def _tell_outcome(self, decision: Decision, *, explain: bool) -> None:
-        for warning in decision.warnings:
-            self.closing.append(f"warning: {warning}")
-        hidden = len(decision.view.podms) - MAX_LISTED_PODMS
-        if not explain and hidden > 0:
-            every = len(decision.view.podms)
-            self.closing.append(f"not all of {every:,} pod managers are listed: see --explain")
-        for podm in decision.chosen_podms()[:MAX_LISTED_PODMS]:
-            if reason := decision.stop_reason(podm):
-                self.closing.append(f"no more on {decision.view.podms[podm].id}: {reason.text}")
-        self.closing += outcome_lines(decision)
+            self.scheduler_app.write_report(report, parsed_args.report)

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that explains a decision from its report."""
+"""The command ``scheduler explain``: explains a decision from its report."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from valence_sched_cli import base
 from valence_sched_cli.output.cells import PairLines, or_absent
-from valence_sched_cli.output.explanation import ReportRenderer
-from valence_sched_cli.output.prepare import STRUCTURED
+from valence_sched_cli.output.columns import STRUCTURED
+from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.explanation import ReportRenderer, reports_by_name
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import Report
+    from valence_sched.model.decision import Report, Reports
 
 COLUMNS = ("Podm", "Pool", "Outcome", "Score", "Behind", "Parts", "Filter", "Label", "Need",
            "Have", "Unit", "Near Miss")  # fmt: skip
@@ -35,20 +36,19 @@ class ExplainScheduler(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Any]:
-        self._document: Any
-        self._document, warnings = self.main.read_report(parsed_args.report)
-        self.closing += [f"warning: {warning}" for warning in (*warnings, *self._document.warnings)]
-        self._reports = _reports_by_name(self._document)
-        if self._reports:
-            if any(report.explanation is None for report in self._reports.values()):
+        self._document, warnings = self.scheduler_app.read_report(parsed_args.report)
+        self.closing += warning_lines((*warnings, *self._document.warnings))
+        if reports := reports_by_name(self._document):
+            if any(report.explanation is None for report in reports.values()):
                 self.closing.append("of requests that got all their nodes, or that another one "
                                     "failed, the report holds no reasons")  # fmt: skip
-            rows = ((name, *row) for name, one in self._reports.items() for row in _rows(one))
+            rows = ((name, *row) for name, one in reports.items() for row in _rows(one))
             return ("Request", *COLUMNS), rows
-        if self._document.explanation is None:
+        report = cast("Report", self._document)
+        if report.explanation is None:
             self.closing.append("the report holds neither near misses nor flips: an older program "
                                 "wrote it; schedule again for them")  # fmt: skip
-        return COLUMNS, _rows(self._document)
+        return COLUMNS, _rows(report)
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
@@ -57,45 +57,36 @@ class ExplainScheduler(base.Lister):
         if parsed_args.columns or parsed_args.sort_columns:
             return super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter in STRUCTURED:
-            whole = (
-                _combined_document(self._document, self._reports)
-                if self._reports
-                else _report_document(self._document)
-            )
-            self.formatter.emit_one(list(whole), list(whole.values()), self.app.stdout, parsed_args)
+            fields = _document_fields(self._document)
+            names, values = list(fields), list(fields.values())
+            self.formatter.emit_one(names, values, self.app.stdout, parsed_args)
             return 0
         if parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)
-        screen = ReportRenderer(self.formatter, self.app.stdout, parsed_args)
-        many = screen.reports(self._document, self._reports)
-        for part in many if self._reports else screen.report(self._document):
+        renderer = ReportRenderer(self.formatter, self.app.stdout, parsed_args)
+        for part in renderer.document(self._document):
             self.app.stdout.write(f"{part}\n")
         return 0
 
 
-def _reports_by_name(found: Any) -> dict[str, Report]:
-    """Return the decisions on several requests by what each is called, none for one alone."""
-    from valence_sched_cli.commands import request_file as many
-
-    reports = getattr(found, "decisions", ())
-    return dict(
-        zip(many.request_names([report.request for report in reports]), reports, strict=True)
-    )
-
-
-def _combined_document(found: Any, reports: dict[str, Report]) -> dict[str, Any]:
-    """Return several decisions as one map."""
+def _document_fields(document: Report | Reports) -> dict[str, Any]:
+    """Return a document as one map by the titles of its fields."""
     import msgspec
 
+    from valence_sched.model.decision import Report
+
+    if isinstance(document, Report):
+        return _report_fields(document)
     return {
-        "Outcome": found.outcome,
-        "Requested": found.requested,
-        "Placed": found.placed,
-        "Inventory": msgspec.to_builtins(found.inventory),
+        "Outcome": document.outcome,
+        "Requested": document.requested,
+        "Placed": document.placed,
+        "Inventory": msgspec.to_builtins(document.inventory),
         "Decisions": [
-            {"Called": name, **_report_document(report)} for name, report in reports.items()
+            {"Called": name, **_report_fields(report)}
+            for name, report in reports_by_name(document).items()
         ],
-        "Warnings": list(found.warnings),
+        "Warnings": list(document.warnings),
     }
 
 
@@ -121,18 +112,18 @@ def _rows(report: Report) -> Iterator[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _report_document(report: Report) -> dict[str, Any]:
+def _report_fields(report: Report) -> dict[str, Any]:
     """Return the report and its explanation as one map, with sentences beside the structure."""
     import msgspec
 
-    whole: dict[str, Any] = msgspec.to_builtins(report)
+    fields: dict[str, Any] = msgspec.to_builtins(report)
     explanation = report.explanation
-    found = whole.pop("explanation") or {}
+    explained = fields.pop("explanation") or {}
     if explanation:
         if explanation.runner_up:
-            found["runner_up"]["text"] = explanation.runner_up.text
+            explained["runner_up"]["text"] = explanation.runner_up.text
         for name in ("nearest_misses", "flips"):
-            for words, noun in zip(found[name], getattr(explanation, name), strict=True):
-                words["text"] = noun.text
-    whole = {name: words for name, words in whole.items() if name not in ("schema", "version")}
-    return {name.replace("_", " ").title(): words for name, words in (whole | found).items()}
+            for entry, noun in zip(explained[name], getattr(explanation, name), strict=True):
+                entry["text"] = noun.text
+    fields = {name: value for name, value in fields.items() if name not in ("schema", "version")}
+    return {name.replace("_", " ").title(): value for name, value in (fields | explained).items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that serves recorded pod managers as live ones."""
+"""The command ``podm serve``: serves recorded pod managers as live Redfish services."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ServePodm(base.PodmCommand, Command):
         from valence_sched.model.registration import PasswordReference
 
         env, file = parsed_args.password_env, parsed_args.password_file
-        self.main.serve(
+        self.scheduler_app.serve(
             Selection(sources=tuple(parsed_args.source), strict=parsed_args.strict),
             self._ready,
             username=parsed_args.username,
@@ -150,12 +150,12 @@ def _add_login_options(parser: argparse.ArgumentParser) -> None:
 
 def _number(text: str, most: float) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= most:
+        number = -1.0
+    if not 0 <= number <= most:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to {most:g}")
-    return found
+    return number
 
 
 def _milliseconds(text: str) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands about what pod managers report by themselves: set, show, unset."""
+"""The commands ``podm stats set, show, unset``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import common
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import Age, PairLines, or_absent
 
 
@@ -26,17 +26,34 @@ class SetStats(base.ShowOne):
         parser.add_argument(
             "file", metavar="<file>", help="JSON or YAML object, or - for standard input"
         )
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Podm", "Generation")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        stats = self.main.read_stats(parsed_args.file)
-        state = parsed_args.state
-        generation = self.main.update_resource_stats(parsed_args.podm, stats, state)
+        stats = self._read_stats(parsed_args.file)
+        scheduler = self.scheduler(parsed_args)
+        generation = scheduler.update_resource_stats(parsed_args.podm, stats)
         return self.column_names(parsed_args), (parsed_args.podm, generation)
+
+    def _read_stats(self, file: str) -> dict[str, Any]:
+        """Return the words of a file of reports, ``-`` for standard input.
+
+        Raises:
+            InputError: it is no JSON or YAML object.
+        """
+        from valence_sched.errors import InputError
+        from valence_sched.model.codec import load_yaml
+
+        name = "stdin" if file == "-" else file
+        document = load_yaml(self.scheduler_app.config.read(file), name)
+        if document is None:
+            return {}
+        if not isinstance(document, dict):
+            raise InputError(name, "$", type(document).__name__, "an object")
+        return {str(word): value for word, value in document.items()}
 
 
 class UnsetStats(base.Command):
@@ -48,15 +65,16 @@ class UnsetStats(base.Command):
             "podm", metavar="<podm>", nargs="+",
             help="pod manager (ID, or host/node; repeat for several)",
         )  # fmt: skip
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.errors import SchedulerError
 
+        scheduler = self.scheduler(parsed_args)
         for podm in dict.fromkeys(parsed_args.podm):
             try:
-                self.main.forget_report(podm, parsed_args.state)
+                scheduler.forget_report(podm)
             except SchedulerError as error:  # the others can go all the same
                 self.tell(str(error), logging.ERROR)
                 self.exit_code = error.exit_code
@@ -68,10 +86,10 @@ class ShowStats(base.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("podm", metavar="<podm>", help="pod manager (ID, or host/node)")
-        common.add_state_option(parser)
+        inventory.add_state_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        stats, age_s = self.main.reported_stats(parsed_args.podm, parsed_args.state)
-        age = or_absent(age_s if age_s is None else Age(age_s))
-        return ("Podm", "Age", "Stats"), (parsed_args.podm, age, PairLines(stats))
+        report = self.scheduler(parsed_args).reported_stats(parsed_args.podm)
+        age = or_absent(None if report.age_s is None else Age(report.age_s))
+        return ("Podm", "Age", "Stats"), (parsed_args.podm, age, PairLines(report.stats))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that say whose nodes they are and how they stand to each other."""
+"""Options for the owner and the group of a request: affinity, limits and spread."""
 
 from __future__ import annotations
 
@@ -82,23 +82,23 @@ def _group(parsed_args: argparse.Namespace, flavor: str) -> Group | None:
 def _once(option: str, pairs: list[tuple[str, int]]) -> dict[str, int]:
     from valence_sched.errors import UsageError
 
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for domain, number in pairs:
-        if domain in found:
+        if domain in numbers:
             raise UsageError(f"{option}: {domain!r} twice: say how many in one of them")
-        found[domain] = number
-    return found
+        numbers[domain] = number
+    return numbers
 
 
 def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:
     from valence_sched.errors import UsageError
 
-    seen: set[tuple[str, bool]] = set()
+    known: set[tuple[str, bool]] = set()
     for rule in rules:
-        if (rule.over, rule.soft) in seen:
+        if (rule.over, rule.soft) in known:
             option = "--soft-spread" if rule.soft else "--spread"
             raise UsageError(f"{option}: {rule.over!r} twice: say the skew in one of them")
-        seen.add((rule.over, rule.soft))
+        known.add((rule.over, rule.soft))
     return tuple(rules)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that say where: aggregates, traits, capabilities, places, expressions."""
+"""Options that limit a request to aggregates, traits, capabilities, locations or an expression."""
 
 from __future__ import annotations
 
@@ -90,50 +90,50 @@ def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
     from valence_sched.model.inventory import parse_capabilities
 
     try:
-        found = parse_capabilities(text)
+        capabilities = parse_capabilities(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if not found:
+    if not capabilities:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not key=value or key=value;value")
-    return found
+    return capabilities
 
 
 def _name_constraints(
-    wanted: Sequence[tuple[str, ...]], excluded: Sequence[tuple[str, ...]]
+    required: Sequence[tuple[str, ...]], excluded: Sequence[tuple[str, ...]]
 ) -> NameRequirements:
     from valence_sched.model.request import NameRequirements
 
     return NameRequirements(
-        required=tuple(names[0] for names in wanted if len(names) == 1),
+        required=tuple(names[0] for names in required if len(names) == 1),
         forbidden=tuple(name for names in excluded for name in names),
-        any_of=tuple(names for names in wanted if len(names) > 1),
+        any_of=tuple(names for names in required if len(names) > 1),
     )
 
 
 def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
     from valence_sched.errors import UsageError
 
-    found: dict[str, tuple[str, ...]] = {}
+    merged: dict[str, tuple[str, ...]] = {}
     for capabilities in named:
         for key, values in capabilities.items():
-            if key in found:
+            if key in merged:
                 hint = f"write {key}=value;value for either"
                 raise UsageError(f"--capability: {key!r} twice: {hint}")
-            found[key] = values
-    return found
+            merged[key] = values
+    return merged
 
 
 def _conjunction(texts: Sequence[str]) -> Any:
-    """Return the expression that all of these make; None when there is none."""
+    """Return the conjunction of all these expressions; None when there is none."""
     from valence_sched.model.expression import parse_expression
 
-    found = []
+    conjuncts = []
     for number, text in enumerate(texts, 1):
         name = f"--where {number}" if len(texts) > 1 else "--where"
         value = _json(text, name)
         parse_expression(value, name)
-        found.append(value)
-    return found[0] if len(found) == 1 else ["and", *found] if found else None
+        conjuncts.append(value)
+    return conjuncts[0] if len(conjuncts) == 1 else ["and", *conjuncts] if conjuncts else None
 
 
 def _json(text: str, name: str) -> object:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of OpenStack Placement on the command line: resources, traits and aggregates."""
+"""Options in the syntax of OpenStack Placement: resources, required traits, member-of."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
     """Return the request with the resources of the shell in each way to make the node."""
     import msgspec
 
-    from valence_sched.config.foreign import placement
+    from valence_sched.model import resource_classes
     from valence_sched.model.flavor import Flavor
 
     amounts: dict[str, int] = {}
@@ -65,8 +65,8 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
         amounts[name] = amounts.get(name, 0) + amount
     if not amounts:
         return request
-    more = Flavor(name="shell", properties=placement.compile_amounts(amounts)).needs
-    first, *others = (placement.add_needs(ask, more) for ask in request.alternatives)
+    more = Flavor(name="shell", properties=resource_classes.compile_amounts(amounts)).needs
+    first, *others = (resource_classes.add_needs(ask, more) for ask in request.alternatives)
     return msgspec.structs.replace(
         request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
     )
@@ -92,7 +92,7 @@ def merge_names(
 
 def parse_resource(text: str) -> tuple[str, int]:
     """Parse ``CLASS=N``."""
-    from valence_sched.config.foreign.placement import resource_class_problem
+    from valence_sched.model.resource_classes import resource_class_problem
 
     name, equals, amount = text.partition("=")
     if not equals:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that say what a node should stand near."""
+"""Options that place nodes near external resources, such as volumes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def add_proximity_options(parser: argparse.ArgumentParser) -> None:
 
 
 def request_fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the words of the shell say of things outside, as fields of a request."""
+    """Return the options about external resources as fields of a request."""
     return {"near": _by_kind(parsed_args.near), "prefer_near": _by_kind(parsed_args.prefer_near)}
 
 
 def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for kind, name in dict.fromkeys(named):
-        found[kind] = (*found.get(kind, ()), name)
-    return found
+        names[kind] = (*names.get(kind, ()), name)
+    return names
 
 
 def _external_resource(text: str) -> tuple[str, str]:

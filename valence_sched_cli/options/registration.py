@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that register a pod manager, and how a registered one is shown."""
+"""Options that register a pod manager, and the cells that show a registration."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def with_options(registration: Registration, args: argparse.Namespace) -> Regist
 
 
 def prompt_password(args: argparse.Namespace, name: str) -> str | None:
-    """Return the password that a person types, None when it is not to be asked for.
+    """Return the password that a person types, None without ``--password-prompt``.
 
     Raises:
         UsageError: there is no terminal, or nothing was typed.
@@ -147,11 +147,10 @@ def prompt_password(args: argparse.Namespace, name: str) -> str | None:
 
 def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
     """Return how to reach a pod manager, by the title of the column; its password is not there."""
-    from valence_sched.config.credentials import describe_password_source
-
+    password = registration.password
     return {
         "Username": or_absent(registration.username),
-        "Password": or_absent(describe_password_source(registration.password)),
+        "Password": or_absent(None if password is None else password.text),
         "Auth": registration.auth,
         "CA Cert": or_absent(registration.cacert),
         "TLS Verified": not registration.insecure,
@@ -176,27 +175,26 @@ def registration_cells(registration: Registration, file: str) -> tuple[Any, ...]
 
 
 def warnings_on(registration: Registration, others: Sequence[Registration]) -> list[str]:
-    """Return a line for each thing that is registered and should not be so.
+    """Return a line for each problem of a registration.
 
-    ``others`` are all that are registered; one of its own name is none.
+    ``others`` are all registrations; one of the same name is left out.
     """
     from valence_sched.model.podm_url import is_unencrypted, same_endpoint
 
     name, url = registration.name, registration.url
-    found = []
+    lines = []
     if registration.password is not None and is_unencrypted(url):
-        found.append(f"warning: {name}: its password goes to {url} in the clear: everybody on the "
+        lines.append(f"warning: {name}: its password goes to {url} in the clear: everybody on the "
                      "way can read it")  # fmt: skip
-    same = [one.name for one in others if one.name != name and same_endpoint(one.url, url)]
-    if same:
-        found.append(f"warning: {name}: {url} is registered as {same[0]!r} already, and only one "
-                     "of them is read: take the other out")  # fmt: skip
-    return found
+    duplicates = [one.name for one in others if one.name != name and same_endpoint(one.url, url)]
+    if duplicates:
+        lines.append(f"warning: {name}: {url} is registered as {duplicates[0]!r} already, and only "
+                     "one of them is read: take the other out")  # fmt: skip
+    return lines
 
 
 def _password(args: argparse.Namespace) -> Any:
-    from valence_sched.config.podms_file import is_variable
-    from valence_sched.model.registration import PasswordReference
+    from valence_sched.model.registration import PasswordReference, is_variable
 
     if args.password_env is not None:
         if not is_variable(args.password_env):
@@ -224,36 +222,36 @@ def _merge(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *more)))
 
 
-def _capabilities(named: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     from valence_sched.model.inventory import parse_capabilities
 
-    found: dict[str, tuple[str, ...]] = {}
-    for key, values in named:
+    capabilities: dict[str, tuple[str, ...]] = {}
+    for key, values in pairs:
         try:
             parsed = parse_capabilities(f"{key}={values}")
         except ValueError as error:
             raise UsageError(f"--capability: {error}") from None
         for name, more in parsed.items():
-            found[name] = _merge(found.get(name, ()), more)
-    return found
+            capabilities[name] = _merge(capabilities.get(name, ()), more)
+    return capabilities
 
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the facts that are said.
+    """Return the facts of the options.
 
     Raises:
-        UsageError: one is said twice; ``--location`` says one, too.
+        UsageError: a fact is given twice; ``--location`` gives one, too.
     """
-    said = [(key, _fact(text)) for key, text in args.fact]
+    facts = [(key, _fact(text)) for key, text in args.fact]
     if args.location:
-        said.append(("location", args.location[0] if len(args.location) == 1
+        facts.append(("location", args.location[0] if len(args.location) == 1
                      else tuple(args.location)))  # fmt: skip
-    for key, times in Counter(key for key, _ in said).items():
+    for key, times in Counter(key for key, _ in facts).items():
         if times > 1:
             also = " (--location says it, too)" if key == "location" and args.location else ""
             several = "several values stand in one, with ; between"
             raise UsageError(one_line(f"--fact: {key!r} is said twice{also}: {several}"))
-    return dict(said)
+    return dict(facts)
 
 
 def _fact(text: str) -> float | str | tuple[str, ...]:

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the shell that make a request."""
+"""Options that make a request, and the request made of them."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from valence_sched_cli import cloud
-from valence_sched_cli.options import common, group, location, placement, proximity
+from valence_sched_cli.options import group, inventory, location, placement, proximity
 from valence_sched_cli.options.types import whole
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.request import Request
+    from valence_sched_cli.base import PodmCommand
 
 
 def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
@@ -27,14 +30,14 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     )
     cloud.add_nova_options(parser, many=many)
     placement.add_placement_options(parser)
-    common.add_flavor_file_option(parser)
+    inventory.add_flavor_file_option(parser)
     parser.add_argument(
         "--policy",
         metavar="<policy>",
         type=nonempty_name,
         help="policy (default: the flavor's, else default)",
     )
-    common.add_policy_file_option(parser)
+    inventory.add_policy_file_option(parser)
     for option, words in (
         ("--podm", "only this pod manager, by ID or name (repeat for several)"),
         ("--exclude-podm", "not this pod manager, by ID or name (repeat for several)"),
@@ -61,16 +64,15 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 
 def make_request(
-    main: Any,
+    command: PodmCommand,
     parsed_args: argparse.Namespace,
     flavor_name: str | None,
     nova_flavor: str | None = None,
-    client_manager: Any = None,
 ) -> Request:
     """Return the request that the words of the shell make.
 
-    Its flavor is the one of ``flavor_name``, or the one of Nova that the ``client_manager`` finds;
-    without either the resources of the shell are all that is asked.
+    Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
+    the resources of the shell are all that is requested.
 
     Raises:
         UsageError: nothing says what the node is made of, or two flavors do.
@@ -78,13 +80,13 @@ def make_request(
     from valence_sched.model.request_spec import RequestSpec
 
     args = parsed_args
-    flavor = _flavor(main, args, flavor_name, nova_flavor, client_manager)
-    said = (
+    flavor = _flavor(command, args, flavor_name, nova_flavor)
+    fields = (
         location.request_fields(args)
         | group.request_fields(args, flavor.name)
         | proximity.request_fields(args)
     )
-    asked = RequestSpec(
+    spec = RequestSpec(
         flavor=flavor.name,
         count=getattr(args, "count", None) or 1,
         min_count=getattr(args, "min_count", None),
@@ -95,50 +97,44 @@ def make_request(
         attributes=_attributes(args.attribute),
         policy=args.policy,
         seed=args.seed,
-        **placement.request_fields(args, said),
+        **placement.request_fields(args, fields),
     )
+    config = command.scheduler_app.config
     return placement.with_resources(
-        main.config.compile_request(asked, flavor, args.near_map), args.resource
+        config.compile_request(spec, flavor, args.near_map), args.resource
     )
 
 
-def decider_for(
-    command: Any, parsed_args: argparse.Namespace, texts: dict[str, bytes] | None = None
-) -> Any:
-    """Return the scheduler that the words of the shell name.
-
-    ``texts`` gets the JSON of each pod manager as it was told, by its id.
-    """
-    return command.main.decider(command.selection(parsed_args), texts)
-
-
-def check_policy(decider: Any, request: Request, parsed_args: argparse.Namespace) -> None:
-    """Refuse a policy that a flavor names and nobody knows, with the name of the flavor."""
+@contextlib.contextmanager
+def flavor_named(request: Request, parsed_args: argparse.Namespace) -> Iterator[None]:
+    """Name the flavor in the error about an unknown policy that a flavor names."""
     from valence_sched.errors import UnknownName
 
-    known = [policy.name for policy in decider.policies()]
-    if parsed_args.policy is None and request.policy not in known:
-        raise UnknownName("policy", request.policy, known, f"flavor {request.flavor!r}")
+    try:
+        yield
+    except UnknownName as error:
+        if error.kind == "policy" and parsed_args.policy is None:
+            raise error.at(f"flavor {request.flavor!r}") from None
+        raise
 
 
 def _flavor(
-    main: Any,
+    command: PodmCommand,
     parsed_args: argparse.Namespace,
     flavor_name: str | None,
     nova_flavor: str | None,
-    client_manager: Any,
 ) -> Flavor:
-    """Return the flavor that is asked for; without one, a flavor without a name of nothing."""
+    """Return the flavor that is named; without one, an empty flavor without a name."""
     from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
     if flavor_name is not None and nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
     if flavor_name is not None:
-        found: Flavor = main.config.flavor(flavor_name, parsed_args.flavor_file)
-        return found
+        return command.scheduler_app.config.flavor(flavor_name, parsed_args.flavor_file)
     if nova_flavor is not None:
-        return cloud.nova_flavor(main, client_manager, nova_flavor, parsed_args.flavor_file)
+        manager, files = command.app.client_manager, parsed_args.flavor_file
+        return cloud.nova_flavor(command.scheduler_app, manager, nova_flavor, files)
     if parsed_args.resource:
         return Flavor(name="")
     words = "name --flavor, --resource CLASS=N, or --request-file"
@@ -158,12 +154,12 @@ def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
     from valence_sched.errors import UsageError
     from valence_sched.model.extra_specs import qualify
 
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for name, expression in named:
-        if qualify(name) in found:
+        if qualify(name) in attributes:
             raise UsageError(f"--attribute: {name!r} twice: say what it must be in one of them")
-        found[qualify(name)] = expression
-    return found
+        attributes[qualify(name)] = expression
+    return attributes
 
 
 def nonempty_name(text: str) -> str:

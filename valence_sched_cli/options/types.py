@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as the words of the shell say them, and options that are said once."""
+"""Types of option values: whole numbers, seconds and ages; options that are given once."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def natural(text: str) -> int:
 def seconds(text: str) -> float:
     """Parse how long something may take: more than nothing, at most a day."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found <= 86_400:
+        number = 0.0
+    if not 0 < number <= 86_400:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of seconds up to 86,400")
-    return found
+    return number
 
 
 def age(text: str) -> float:

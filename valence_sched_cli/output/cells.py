@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that read well in a table and stay what they are in JSON."""
+"""Cells: values with one form for people and one for machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cell(FormattableColumn[T]):
 
 
 class Absent(Cell[None]):
-    """A value that nobody told: people see nothing, machines see null; sorts last."""
+    """An unknown value: people see nothing, machines see null; sorts last."""
 
     def __init__(self) -> None:
         super().__init__(None)

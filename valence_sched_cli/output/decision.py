@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision as rows: the nodes, their alternates, and every other pod manager with its reason."""
+"""A decision as rows and lines: nodes, alternates, and each other pod manager with its reason."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import (
@@ -17,53 +17,57 @@ from valence_sched_cli.output.cells import (
     UriTails,
     or_absent,
 )
-from valence_sched_cli.output.prepare import MACHINE
+from valence_sched_cli.output.columns import MACHINE
 
 if TYPE_CHECKING:
-    from valence_sched.core.alternatives import Attempt
-    from valence_sched.core.decision import Decision
-    from valence_sched.model.decision import Candidate, PodmVerdict
+    from valence_sched.model.decision import Candidate, FunnelStep, PodmVerdict, Report
+    from valence_sched.model.decision_result import DecisionResult, PodmDetail
+    from valence_sched.model.request import Request
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")
 EXPLAIN_COLUMNS = (*COLUMNS, "Scores", "Waste", "Reasons")
+EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
 
-MAX_LISTED_PODMS = 50  # how many pod managers a decision lists unless --explain asks for all
 
+def decision_rows(result: DecisionResult, *, explain: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield a row per node and alternate, then one per other pod manager; cells as in COLUMNS.
 
-def decision_rows(decision: Decision, *, explain: bool) -> Iterator[tuple[Any, ...]]:
-    """Yield a row per node and alternate, then one per other pod manager; cells as in COLUMNS."""
-    shown = set()
-    for placement in decision.placements:
+    Of a large inventory only with ``explain`` the other pod managers are listed.
+    """
+    for placement in result.report.placements:
         yield _candidate_row(placement.node, 1, "chosen", placement.chosen, 0.0)
-        shown.add(placement.chosen.podm)
         for rank, other in enumerate(placement.alternates, 2):
             behind = placement.chosen.score - other.score
             yield _candidate_row(placement.node, rank, "alternate", other, behind)
-            shown.add(other.podm)
-    if not explain and len(decision.view.podms) > MAX_LISTED_PODMS:
-        return
-    for verdict in decision.verdicts():
-        if verdict.podm not in shown:
-            yield _verdict_row(decision, verdict, explain=explain)
+    if result.details is not None and (explain or not _is_large(result.report)):
+        for verdict in result.report.podms:
+            if verdict.podm in result.details.podms:
+                yield _verdict_row(verdict, result.details.podms[verdict.podm])
+
+
+def _is_large(report: Report) -> bool:
+    from valence_sched.model.decision_result import MAX_LISTED_PODMS
+
+    return report.inventory.podms > MAX_LISTED_PODMS
 
 
 def _candidate_row(
-    node: int | None, rank: int | None, outcome: str, found: Candidate, behind: float
+    node: int | None, rank: int | None, outcome: str, candidate: Candidate, behind: float
 ) -> tuple[Any, ...]:
-    why = None if rank == 1 else _score_gap(behind)
+    reason = None if rank == 1 else _score_gap(behind)
     return (
         or_absent(node),
         or_absent(rank),
-        found.podm,
-        found.pool,
-        found.score,
+        candidate.podm,
+        candidate.pool,
+        candidate.score,
         outcome,
-        UriTails([block.uri for block in found.blocks]),
-        GrantsCell(found.grants),
-        ReasonTextCell(why),
-        PairLines(found.scores),
-        found.waste,
-        ReasonsCell([], why),
+        UriTails([block.uri for block in candidate.blocks]),
+        GrantsCell(candidate.grants),
+        ReasonTextCell(reason),
+        PairLines(candidate.scores),
+        candidate.waste,
+        ReasonsCell([], reason),
     )
 
 
@@ -72,61 +76,85 @@ def _score_gap(behind: float) -> str:
     return f"{behind:.6g} behind" if behind >= 0 else f"{-behind:.6g} ahead, but lots decided"
 
 
-def _verdict_row(decision: Decision, verdict: PodmVerdict, *, explain: bool) -> tuple[Any, ...]:
-    row = decision.row_of(verdict.podm, verdict.pool)
-    if verdict.outcome != "rejected":
-        candidate = decision.candidate(row)
-        if candidate is not None:
-            return _candidate_row(None, None, "fits", candidate, verdict.behind or 0.0)
+def _verdict_row(verdict: PodmVerdict, detail: PodmDetail) -> tuple[Any, ...]:
+    if detail.candidate is not None:
+        return _candidate_row(None, None, "fits", detail.candidate, verdict.behind or 0.0)
     reason = verdict.reason.text if verdict.reason else None
     if reason and verdict.fitting:
         reason = f"after {nodes_text(verdict.fitting)}: {reason}"
     return (
         Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
         UriTails([]), GrantsCell([]), ReasonTextCell(reason),
-        PairLines({}), Absent(), ReasonsCell(decision.reasons(row) if explain else []),
+        PairLines({}), Absent(), ReasonsCell(detail.reasons),
     )  # fmt: skip
 
 
-def is_redundant(
-    name: str,
-    columns: Sequence[str],
-    rows: Sequence[tuple[Any, ...]],
-    parsed_args: argparse.Namespace,
-) -> bool:
-    """Return whether a person can do without a column; programs always get them all."""
-    asked = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
-    if parsed_args.formatter in MACHINE or name.casefold() in asked:
-        return False
-    if name == "Amounts":
-        return not any(str(row[columns.index(name)]) for row in rows)
-    return name == "Reason" and "Reasons" in columns
+def without_redundant(
+    columns: Sequence[str], rows: list[tuple[Any, ...]], parsed_args: argparse.Namespace
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return columns and rows without the redundant ones; programs get them all."""
+    named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+
+    def is_redundant(name: str) -> bool:
+        if parsed_args.formatter in MACHINE or name.casefold() in named:
+            return False
+        if name == "Amounts":
+            return not any(str(row[columns.index(name)]) for row in rows)
+        return name == "Reason" and "Reasons" in columns
+
+    visible = [name for name in columns if not is_redundant(name)]
+    picks = [columns.index(name) for name in visible]
+    return visible, [tuple(row[pick] for pick in picks) for row in rows]
 
 
-def outcome_lines(decision: Decision, fewer: str = "--min-count {}") -> Iterator[str]:
-    """Yield a line for each thing to know about the outcome, the outcome itself last.
+def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
+    """Yield the lines about a decision beside its rows, the outcome last."""
+    from valence_sched.model.decision_result import MAX_LISTED_PODMS
 
-    ``fewer`` is how one says there that fewer nodes will do.
+    report = result.report
+    yield from warning_lines(report.warnings)
+    if not explain and _is_large(report):
+        every = report.inventory.podms
+        yield f"not all of {every:,} pod managers are listed: see --explain"
+    reasons = {verdict.podm: verdict.reason for verdict in report.podms}
+    chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
+    for podm in list(chosen)[:MAX_LISTED_PODMS]:
+        if reason := reasons.get(podm):
+            yield f"no more on {podm}: {reason.text}"
+    yield from outcome_lines(result)
+
+
+def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield each warning as a line."""
+    for warning in warnings:
+        yield f"warning: {warning}"
+
+
+def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iterator[str]:
+    """Yield the lines about the outcome, the outcome itself last.
+
+    ``fewer`` is how the caller says that fewer nodes are enough.
     """
-    request = decision.request
-    for number, part in decision.failed_attempts:
-        choices = len(request.alternatives)
-        yield f"choice {number} of {choices} fits nowhere: {funnel_line(decision, part)}"
-    if decision.placed_nodes and len(request.alternatives) > 1:
-        made = Counter(part for part, _ in decision.placed_nodes)
-        by = (f"{nodes_text(count)} by choice {part + 1}" for part, count in sorted(made.items()))
-        yield ", ".join(by)
-    if decision.fit_count and not decision.placed_nodes:
+    report, request = result.report, result.report.request
+    choices = len(request.alternatives)
+    for failed in result.details.failed_choices if result.details else ():
+        funnel = funnel_line(report, failed.funnel)
+        yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
+    if report.placements and choices > 1:
+        counts = Counter(placement.choice for placement in report.placements)
+        yield ", ".join(
+            f"{nodes_text(count)} by choice {choice}" for choice, count in sorted(counts.items())
+        )
+    if report.fitting and not report.placements:
         least = (
             "all or nothing" if request.min_count is None else f"at least {request.required_count}"
         )
         yield (
-            f"{nodes_text(decision.fit_count)} of {request.count} would fit, but {least} was "
-            f"asked for: take what fits with {fewer.format(decision.fit_count)}"
+            f"{nodes_text(report.fitting)} of {request.count} would fit, but {least} was "
+            f"asked for: take what fits with {fewer.format(report.fitting)}"
         )
     yield (
-        f"placed {len(decision.placed_nodes)} of {request.count} "
-        f"(policy {request.policy}, seed {request.seed})"
+        f"placed {report.placed} of {request.count} (policy {request.policy}, seed {request.seed})"
     )
 
 
@@ -135,10 +163,17 @@ def nodes_text(count: int) -> str:
     return f"{count:,} node" if count == 1 else f"{count:,} nodes"
 
 
-def funnel_line(decision: Decision, attempt: Attempt | None = None) -> str:
-    """Return the funnel of a part, else of the one that is told of, in one line."""
-    steps = decision.funnel(attempt)
-    left = [f"{len(decision.view):,} in all"]
-    left += [f"{s.went_on:,} after {s.filter}" for s in steps if s.went_on < s.came_in]
-    idle = ", ".join(step.filter for step in steps if step.went_on == step.came_in)
+def funnel_line(report: Report, funnel: Sequence[FunnelStep]) -> str:
+    """Return a funnel in one line: how many pools each filter left."""
+    left = [f"{report.inventory.pools:,} in all"]
+    left += [f"{s.went_on:,} after {s.filter}" for s in funnel if s.went_on < s.came_in]
+    idle = ", ".join(step.filter for step in funnel if step.went_on == step.came_in)
     return f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
+
+
+def request_names(requests: Sequence[Request]) -> list[str]:
+    """Return the name of each request: its number, and its id or its flavor."""
+    return [
+        f"{number}: {request.id or request.flavor or 'request'}"
+        for number, request in enumerate(requests, 1)
+    ]

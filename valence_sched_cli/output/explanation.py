@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An explanation for the eye: tables of filters, candidates and pod managers, then sentences."""
+"""ReportRenderer: a report as tables and sentences for a terminal, with a heat table of scores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import Absent, or_absent
-from valence_sched_cli.output.decision import MAX_LISTED_PODMS
-from valence_sched_cli.output.prepare import prepare_formatter, printable
+from valence_sched_cli.output.columns import prepare_formatter, printable
+from valence_sched_cli.output.decision import request_names
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import Report
+    from valence_sched.model.decision import PodmVerdict, Report, Reports
     from valence_sched.model.explanation import Explanation
 
 
@@ -31,14 +31,14 @@ class HeatCell:
 
 
 def supports_colour(stream: Any) -> bool:
-    """Return whether colours are welcome: a terminal that has them, and nobody who objects."""
+    """Return whether to use colours: on a terminal that has them, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
 def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 0) -> str:
-    """Return a table with escape codes, as wide as the terminal at most, or as ``width``."""
+    """Return a table with escape codes, at most as wide as the terminal, or as ``width``."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -94,24 +94,35 @@ class ReportRenderer:
         rows: Rows = []
         for one in explanation.candidates:
             parts = {part.weigher: part for part in one.parts}
-            shown = [parts[part.weigher] for part in weighers]
-            warm = [HeatCell(f"{part.part:.6f}", part.score) for part in shown]
+            in_order = [parts[part.weigher] for part in weighers]
+            cells = [HeatCell(f"{part.part:.6f}", part.score) for part in in_order]
             rows.append((one.podm, one.pool, one.outcome, HeatCell(f"{one.score:.6f}", one.score),
-                         *warm))  # fmt: skip
+                         *cells))  # fmt: skip
         if self._colour:
             yield heat_table(names, rows, self._parsed_args.max_width)
         else:
             yield self.table(names, [tuple(map(str, row)) for row in rows])
 
-    def reports(self, document: Any, by_name: dict[str, Report]) -> Iterator[str]:
-        """Yield one whole report after another, each below what its request is called."""
-        for name, report in by_name.items():
+    def explanation(self, report: Report) -> Iterator[str]:
+        """Yield the candidates and the sentences of an explanation, if the report has one."""
+        if report.explanation is not None:
+            yield from self.candidates(report.explanation)
+            yield from explanation_lines(report.explanation)
+
+    def document(self, document: Report | Reports) -> Iterator[str]:
+        """Yield a whole report, or one after another, each below the name of its request."""
+        from valence_sched.model.decision import Report
+
+        if isinstance(document, Report):
+            yield from self.report(document)
+            return
+        for name, report in reports_by_name(document).items():
             yield printable(f"request {name}")
             yield from self.report(report)
         yield f"placed {document.placed:,} of {document.requested:,} in all"
 
     def report(self, report: Report) -> Iterator[str]:
-        """Yield a whole report, from what was asked to what would flip it."""
+        """Yield a whole report, from the request to what would change the choice."""
         yield from _header(report)
         steps: Rows = [
             (step.filter, step.came_in, step.went_on, step.came_in - step.went_on)
@@ -128,11 +139,24 @@ class ReportRenderer:
         elif report.placements:
             yield "nodes"
             yield self.table(*_nodes(report))
-        hidden = len(report.podms) - MAX_LISTED_PODMS
+        hidden = len(report.podms) - _max_listed_podms()
         if hidden > 0:
             yield f"{hidden:,} more pod managers: -f csv lists them all"
         if report.explanation:
             yield from explanation_lines(report.explanation)
+
+
+def reports_by_name(document: Report | Reports) -> dict[str, Report]:
+    """Return the reports on several requests by the names of these, none for one request alone."""
+    reports: Sequence[Report] = getattr(document, "decisions", ())
+    names = request_names([report.request for report in reports])
+    return dict(zip(names, reports, strict=True))
+
+
+def _max_listed_podms() -> int:
+    from valence_sched.model.decision_result import MAX_LISTED_PODMS
+
+    return MAX_LISTED_PODMS
 
 
 def _weight(explanation: Explanation, weigher: str) -> str:
@@ -164,19 +188,19 @@ def _header(report: Report) -> Iterator[str]:
 
 def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
     names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
-    return names, [_verdict(verdict) for verdict in report.podms[:MAX_LISTED_PODMS]]
+    return names, [_verdict(verdict) for verdict in report.podms[: _max_listed_podms()]]
 
 
 def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
-    """Return the nodes of a decision of which nothing else is left."""
+    """Return the nodes of a decision whose report has nothing else."""
     rows: Rows = [
-        (placed.node, placed.chosen.podm, placed.chosen.pool, f"{placed.chosen.score:.6f}")
-        for placed in report.placements
+        (one.node, one.chosen.podm, one.chosen.pool, f"{one.chosen.score:.6f}")
+        for one in report.placements
     ]
     return ("Node", "Podm", "Pool", "Score"), rows
 
 
-def _verdict(verdict: Any) -> tuple[Any, ...]:
+def _verdict(verdict: PodmVerdict) -> tuple[Any, ...]:
     from valence_sched.model.base import format_value
 
     reason = verdict.reason

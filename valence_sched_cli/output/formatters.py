@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table styles of tabulate as output formatters: ``-f markdown`` for CI summaries, and more.
+"""Output formatters for the table styles of tabulate, such as ``-f markdown``.
 
 The commands of this project load them beside cliff's own, by entry points of the project, so that
 no other program and no other plug-in of OpenStackClient offers them. Tabulate is imported only
@@ -18,7 +18,7 @@ from cliff.formatters import base
 
 
 class TableStyle(base.ListFormatter, base.SingleFormatter):
-    """A table in one of tabulate's styles; a subclass names it and says what a cell must escape."""
+    """A table in one of tabulate's styles, with the patterns that a cell must escape."""
 
     tablefmt: ClassVar[str]
     escapes: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -86,134 +86,35 @@ def _alignment(column: Iterable[Any]) -> str:
     return "right" if kinds and kinds <= {int, float} else "left"
 
 
+def table_style(tablefmt: str, *escapes: tuple[str, str]) -> type[TableStyle]:
+    """Return the formatter of a style of tabulate, with the patterns that its cells escape."""
+    name = tablefmt.title().replace("_", "")
+    return type(name, (TableStyle,), {"tablefmt": tablefmt, "escapes": escapes})
+
+
 # A backslash before the pipe would escape the backslash that escapes the pipe.
-_PIPE_BY_BACKSLASH = (r"(\\*)\|", r"\1\1\\|")
+_BACKSLASHED_PIPE = (r"(\\*)\|", r"\1\1\\|")
+_PIPE_ENTITY = (r"\|", "&#124;")
+_LESS_ENTITY = (r"<", "&lt;")
+_MARKDOWN = (_BACKSLASHED_PIPE, _LESS_ENTITY, (r"\n", "<br>"))
 
-
-class Asciidoc(TableStyle):
-    """AsciiDoc."""
-
-    tablefmt = "asciidoc"
-    escapes = ((r"\|", "&#124;"),)
-
-
-class FancyGrid(TableStyle):
-    """Box drawing with double lines."""
-
-    tablefmt = "fancy_grid"
-
-
-class Grid(TableStyle):
-    """The grid table of reStructuredText and Pandoc."""
-
-    tablefmt = "grid"
-
-
-class Html(TableStyle):
-    """An HTML table; tabulate escapes the cells."""
-
-    tablefmt = "html"
-
-
-class Jira(TableStyle):
-    """Jira and Confluence wiki markup."""
-
-    tablefmt = "jira"
-    escapes = ((r"([|{}\[\]])", r"\\\1"), (r"\n", r" \\\\ "))
-
-
-class Latex(TableStyle):
-    """A LaTeX tabular; tabulate escapes the cells."""
-
-    tablefmt = "latex"
-    escapes = ((r"\n", " "),)
-
-
-class Markdown(TableStyle):
-    """Markdown as GitHub, GitLab and Gitea show it."""
-
-    tablefmt = "pipe"
-    escapes = (_PIPE_BY_BACKSLASH, (r"<", "&lt;"), (r"\n", "<br>"))
-
-
-class Github(Markdown):
-    """Markdown in the style tabulate calls github."""
-
-    tablefmt = "github"
-
-
-class Mediawiki(TableStyle):
-    """MediaWiki markup."""
-
-    tablefmt = "mediawiki"
-    escapes = ((r"\|", "&#124;"), (r"<", "&lt;"), (r"\n", "<br>"))
-
-
-class Orgtbl(TableStyle):
-    """An Emacs org-mode table."""
-
-    tablefmt = "orgtbl"
-    escapes = ((r"\|", r"\\vert{}"), (r"\n", " "))
-
-
-class Outline(TableStyle):
-    """A frame without lines between the rows."""
-
-    tablefmt = "outline"
-
-
-class Plain(TableStyle):
-    """Columns and nothing else."""
-
-    tablefmt = "plain"
-
-
-class Pretty(TableStyle):
-    """A frame as PrettyTable draws it."""
-
-    tablefmt = "pretty"
-
-
-class Psql(TableStyle):
-    """A table as psql draws it."""
-
-    tablefmt = "psql"
-
-
-class RoundedGrid(TableStyle):
-    """Box drawing with round corners."""
-
-    tablefmt = "rounded_grid"
-
-
-class Rst(TableStyle):
-    """The simple table of reStructuredText."""
-
-    tablefmt = "rst"
-    escapes = ((r"([\\*`|]|_(?!\w))", r"\\\1"),)
-
-
-class Simple(TableStyle):
-    """Columns under a line."""
-
-    tablefmt = "simple"
-
-
-class SimpleGrid(TableStyle):
-    """Box drawing with thin lines."""
-
-    tablefmt = "simple_grid"
-
-
-class Textile(TableStyle):
-    """Textile markup."""
-
-    tablefmt = "textile"
-    escapes = ((r"\|", "&#124;"), (r"<", "&lt;"), (r"\n", "<br />"))
-
-
-class Tsv(TableStyle):
-    """Values with a tab between them."""
-
-    tablefmt = "tsv"
-    escapes = ((r"[\t\n]", " "),)
+Asciidoc = table_style("asciidoc", _PIPE_ENTITY)
+FancyGrid = table_style("fancy_grid")
+Github = table_style("github", *_MARKDOWN)
+Grid = table_style("grid")
+Html = table_style("html")  # tabulate escapes its cells
+Jira = table_style("jira", (r"([|{}\[\]])", r"\\\1"), (r"\n", r" \\\\ "))
+Latex = table_style("latex", (r"\n", " "))  # tabulate escapes its cells
+Markdown = table_style("pipe", *_MARKDOWN)  # as GitHub, GitLab and Gitea show it
+Mediawiki = table_style("mediawiki", _PIPE_ENTITY, _LESS_ENTITY, (r"\n", "<br>"))
+Orgtbl = table_style("orgtbl", (r"\|", r"\\vert{}"), (r"\n", " "))
+Outline = table_style("outline")
+Plain = table_style("plain")
+Pretty = table_style("pretty")
+Psql = table_style("psql")
+RoundedGrid = table_style("rounded_grid")
+Rst = table_style("rst", (r"([\\*`|]|_(?!\w))", r"\\\1"))
+Simple = table_style("simple")
+SimpleGrid = table_style("simple_grid")
+Textile = table_style("textile", _PIPE_ENTITY, _LESS_ENTITY, (r"\n", "<br />"))
+Tsv = table_style("tsv", (r"[\t\n]", " "))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress for a person at a terminal; nothing in a pipe, of files nothing in the first second."""
+"""The status line of a terminal: progress of reading and of composing; nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -8,9 +8,33 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from valence_sched_cli.output.prepare import printable
+from valence_sched_cli.output.columns import printable
 
 MAX_NAME_LENGTH = 40  # characters of a name on the line
+QUIET_S = 1.0  # of reading files, before the line is shown
+
+
+class StatusLine:
+    """One line of a terminal that each text overwrites; on other streams nothing is written."""
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._terminal = not quiet and self._stream.isatty()
+        self._shown = False
+
+    def __bool__(self) -> bool:
+        return self._terminal
+
+    def show(self, text: str) -> None:
+        """Write a text over the one before; an empty one only clears the line."""
+        if self._terminal and (text or self._shown):
+            self._stream.write(f"\r{text}\x1b[K")
+            self._stream.flush()
+            self._shown = bool(text)
+
+    def clear(self) -> None:
+        """Remove the text."""
+        self.show("")
 
 
 def progress(
@@ -18,26 +42,20 @@ def progress(
 ) -> Callable[..., None]:
     """Return a function that shows how many pod managers were read so far; None ends the line.
 
-    Of live ones it is told how many there are, too, and who holds up the others.
+    Of live ones it also shows their number, and the one that the others wait for.
     """
-    out = stream or sys.stderr
-    if not out.isatty():
-        return lambda *_told: None
+    line = StatusLine(stream)
+    if not line:
+        return lambda *_counts: None
     started = clock()
-    shown = False
 
     def show(podms: int | None, every: int | None = None, slowest: str = "") -> None:
-        nonlocal shown
         if podms is None:
-            line = ""
+            line.clear()
         elif every is None:
-            line = f"read {podms:,} pod managers" if clock() - started > 1.0 else ""
+            line.show(f"read {podms:,} pod managers" if clock() - started > QUIET_S else "")
         else:
             waiting = f", waiting for {printable(slowest[:MAX_NAME_LENGTH])}" if slowest else ""
-            line = f"read {podms:,} of {every:,} pod managers{waiting}"
-        if line or shown:
-            out.write(f"\r{line}\x1b[K")
-            out.flush()
-        shown = bool(line)
+            line.show(f"read {podms:,} of {every:,} pod managers{waiting}")
 
     return show

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
-from valence_sched.app import App
-from valence_sched.core.ledger import Ledger
-from valence_sched.core.policy import bind
-from valence_sched.model.read_options import Selection
-from valence_sched.model.request import Request, sealed
-from valence_sched.schedulers.filter import FilterScheduler
+from valence_sched import App, FilterScheduler, Ledger, Request, Selection, bind, sealed
 
 app = App()
 ledger = Ledger(app.loader.view(Selection(sources=("examples/site.json",))))

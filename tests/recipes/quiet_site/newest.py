@@ -3,8 +3,7 @@
 
 import numpy as np
 
-from valence_sched.model.request import Request
-from valence_sched.view.view import Floats, View
+from valence_sched import Floats, Request, View
 
 
 def newest(view: View, request: Request, *, fact: str = "year", oldest: float = 2015) -> Floats:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filter that keeps noisy pod managers out of office hours."""
 
-from valence_sched.model.request import Request
-from valence_sched.view.view import Mask, View
+from valence_sched import Mask, Request, View
 
 
 def quiet_hours(

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from valence_sched.drivers.dialect import Dialects
-from valence_sched.drivers.recorded import Record
-from valence_sched.errors import InputError
-from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import (
+from valence_sched import (
     Accelerator,
     Devices,
+    Diagnostics,
+    Dialects,
     FullBlock,
     FullPodm,
+    InputError,
     Memory,
     Processor,
+    Record,
     Status,
     to_json,
 )

@@ -7,7 +7,7 @@ import threading
 import unittest
 from pathlib import Path
 
-from valence_sched.config.credentials import SecureFile, describe_password_source, read_password
+from valence_sched.config.credentials import SecureFile, read_password
 from valence_sched.errors import CredentialError
 from valence_sched.model.registration import PasswordReference
 
@@ -90,9 +90,9 @@ class TestReferences(Case):
         self.refused(PasswordReference(file=str(self.folder / "pipe")), "no regular file")
 
     def test_people_are_told_where_it_is(self):
-        self.assertEqual("variable V", describe_password_source(PasswordReference(env="V")))
-        self.assertEqual("file /p", describe_password_source(PasswordReference(file="/p")))
-        self.assertEqual("secure file", describe_password_source(PasswordReference(stored=True)))
+        self.assertEqual("variable V", PasswordReference(env="V").text)
+        self.assertEqual("file /p", PasswordReference(file="/p").text)
+        self.assertEqual("secure file", PasswordReference(stored=True).text)
 
 
 class TestSecureFile(Case):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine with the policies that ship, and blocks in one line."""
+"""Deciders with the policies that ship, and blocks in one line."""
 
 import importlib.resources
 from typing import Any
 
-from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.core.decider import Decider
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
@@ -15,7 +15,7 @@ from valence_sched.view.view import View
 
 def built_in() -> list[Policy]:
     data = (importlib.resources.files("valence_sched") / "data" / "policies.yaml").read_bytes()
-    return files.parse_policies(data, "built-in")
+    return parsers.parse_policies(data, "built-in")
 
 
 def engine(site: View, *policies: Policy, **words: Any) -> Decider:

@@ -5,6 +5,8 @@ import unittest
 from collections import Counter
 
 from tests.unit.core.deciders import cpu, cpus, engine_of, gpu
+from valence_sched.core.explain.report import decision_report, funnel_steps
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
 from valence_sched.testing import request
 
@@ -35,7 +37,7 @@ class TestFirstOf(unittest.TestCase):
         self.assertEqual([("a", 3)], self.choices(decision))
         self.assertEqual([1, 2], [number for number, _ in decision.failed_attempts])
         _, first = decision.failed_attempts[0]
-        self.assertEqual(0, decision.funnel(first)[-1].went_on)
+        self.assertEqual(0, funnel_steps(decision, first)[-1].went_on)
 
     def test_a_batch_goes_on_with_the_next_when_the_first_is_used_up(self):
         gpus = [gpu("g1", model="A100"), gpu("g2", model="L4"), gpu("g3", model="L4")]
@@ -64,7 +66,7 @@ class TestFirstOf(unittest.TestCase):
     def test_nothing_fits_only_when_no_choice_does(self):
         decision = self.decide({"id": "a", "blocks": cpus(1)}, first_of=[A100, ANY])
         self.assertEqual("nothing_fits", decision.outcome)
-        (verdict,) = decision.verdicts()
+        (verdict,) = Verdicts(decision).podm_verdicts()
         self.assertEqual("devices: GPU A100: needs 1, has 0", verdict.reason.text)
 
     def test_every_choice_has_what_is_asked_in_common(self):
@@ -91,7 +93,7 @@ class TestAllOrNothing(unittest.TestCase):
     def test_fewer_than_asked_for_is_none(self):
         decision = self.decide(count=5)
         self.assertEqual(("nothing_fits", ()), (decision.outcome, decision.placements))
-        report = decision.report()
+        report = decision_report(decision)
         self.assertEqual((5, 0, 3), (report.requested, report.placed, report.fitting))
         (verdict,) = report.podms
         self.assertEqual(("rejected", 3), (verdict.outcome, verdict.fitting))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view
-from tests.unit.view.test_overlay import TestDraft, composed
+from tests.unit.view.test_overlay import composed, has_bounded_slots
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.errors import SchedulerError
 from valence_sched.testing import contract, request, view
@@ -26,8 +26,6 @@ NODES = st.sampled_from(
         {"stocks": [{"resource": "gib", "amount": 3}]},
     ]
 )
-COUNTED = TestDraft.counted
-del TestDraft  # its tests run where they stand
 
 
 def chosen(decision) -> list[tuple]:
@@ -51,7 +49,9 @@ class TestDepletion(unittest.TestCase):
     def test_a_batch_equals_one_decision_after_another_on_what_was_left(
         self, podms, node, policy, seed
     ):
-        assume(all(COUNTED(block["status"]) for podm in podms for block in podm["blocks"]))
+        assume(
+            all(has_bounded_slots(block["status"]) for podm in podms for block in podm["blocks"])
+        )
         seen = view(*podms)
         asked = request(node, count=6, min_count=0, policy=policy, seed=seed)
         before = contract.fingerprint(seen, asked)
@@ -114,8 +114,8 @@ class TestDepletion(unittest.TestCase):
             assert_same_view(self, view(*podms), batch.batch.view)
             fresh = engine(view(*podms)).select_destinations(single)
             for name in ("verdicts", "scores", "cost"):
-                judged = (fresh.context.evaluation, batch.batch.evaluation)
-                here, there = (getattr(judgement, name) for judgement in judged)
+                evaluations = (fresh.context.evaluation, batch.batch.evaluation)
+                here, there = (getattr(evaluation, name) for evaluation in evaluations)
                 self.assertEqual(here.tolist(), there.tolist(), name)
 
     def test_a_thousand_asked_never_exceed_what_there_is(self):

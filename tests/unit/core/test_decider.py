@@ -6,6 +6,8 @@ import unittest
 import msgspec
 
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
+from valence_sched.core.explain.report import decision_report, funnel_steps
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
@@ -24,7 +26,8 @@ class TestDeterminism(unittest.TestCase):
         for policy in ("default", "pack", "balanced", "chance"):
             asked = request(CORES, policy=policy, count=5, alternates=2, seed=7)
             reports = [
-                to_json(engine_of(*TIED).select_destinations(asked).report()) for _ in range(3)
+                to_json(decision_report(engine_of(*TIED).select_destinations(asked)))
+                for _ in range(3)
             ]
             self.assertEqual(1, len(set(reports)), policy)
 
@@ -52,7 +55,7 @@ class TestDeterminism(unittest.TestCase):
         self.assertEqual(*chosen)
 
     def test_the_report_makes_the_round_trip(self):
-        report = engine_of(*TIED).select_destinations(request(CORES, alternates=2)).report()
+        report = decision_report(engine_of(*TIED).select_destinations(request(CORES, alternates=2)))
         self.assertEqual(
             to_json(report), to_json(msgspec.json.decode(to_json(report), type=Report))
         )
@@ -60,7 +63,7 @@ class TestDeterminism(unittest.TestCase):
     def test_the_digest_of_the_inventory_moves_with_anything_that_was_decided_on(self):
         def digest(*podms: dict) -> str:
             decision = engine_of(*podms).select_destinations(request(CORES))
-            return decision.report().inventory.digest
+            return decision_report(decision).inventory.digest
 
         podm = {"id": "a", "blocks": [cpu("c", 8)]}
         used = cpu("c", 8, status={"state": "Composed"})
@@ -98,7 +101,7 @@ class TestVerdicts(unittest.TestCase):
         return engine(self.SITE).select_destinations(request(self.NODE, **words))
 
     def test_every_podm_has_one_verdict_the_chosen_first(self):
-        verdicts = list(self.decide(alternates=1).verdicts())
+        verdicts = list(Verdicts(self.decide(alternates=1)).podm_verdicts())
         outcomes = {v.podm: v.outcome for v in verdicts}
         self.assertEqual(
             {
@@ -114,13 +117,13 @@ class TestVerdicts(unittest.TestCase):
         self.assertEqual(["best", "next"], [v.podm for v in verdicts[:2]])
 
     def test_a_podm_that_fits_and_was_not_asked_for_says_how_far_behind_it_is(self):
-        verdict = next(v for v in self.decide().verdicts() if v.podm == "next")
+        verdict = next(v for v in Verdicts(self.decide()).podm_verdicts() if v.podm == "next")
         self.assertEqual("fits", verdict.outcome)
         self.assertGreater(verdict.behind, 0)
         self.assertIsNone(verdict.reason)
 
     def test_the_reason_names_the_filter_what_it_needs_and_what_there_is(self):
-        reasons = {v.podm: v.reason for v in self.decide().verdicts() if v.reason}
+        reasons = {v.podm: v.reason for v in Verdicts(self.decide()).podm_verdicts() if v.reason}
         for podm, name, need, have in (
             ("full", "capacity", 8, 0),
             ("offline", "alive", "Online", "Offline"),
@@ -133,7 +136,7 @@ class TestVerdicts(unittest.TestCase):
         self.assertEqual("devices: GPU A100: needs 1, has 0", reasons["plain"].text)
 
     def test_the_funnel_counts_pools_through_each_filter_in_order(self):
-        steps = {step.filter: (step.came_in, step.went_on) for step in self.decide().funnel()}
+        steps = {step.filter: (step.came_in, step.went_on) for step in funnel_steps(self.decide())}
         self.assertEqual((6, 6), steps["enabled"])
         self.assertEqual((6, 5), steps["alive"])
         self.assertEqual((5, 4), steps["capacity"])
@@ -187,8 +190,8 @@ class TestRefused(unittest.TestCase):
         self.refuses(RequestError, "policy 'chance' has no filter 'zone'", asked)
 
     def test_unknown_attributes_reject_unless_the_policy_allows_or_penalises(self):
-        untold = {"id": "untold", "blocks": [cpu("c", None), cpu("d", None)]}
-        told = {"id": "told", "blocks": [cpu("c", 8)]}
+        unreported = {"id": "untold", "blocks": [cpu("c", None), cpu("d", None)]}
+        reported = {"id": "told", "blocks": [cpu("c", 8)]}
         use = (FilterUse("capacity"),)
         for unknown, alone, both in (
             ("reject", "nothing_fits", {"told"}),
@@ -198,9 +201,9 @@ class TestRefused(unittest.TestCase):
             with self.subTest(unknown):
                 policy = Policy(name="mine", filters=use, unknown=unknown)
                 asked = request(CORES, policy="mine")
-                found = engine(view(untold), policy).select_destinations(asked)
+                found = engine(view(unreported), policy).select_destinations(asked)
                 self.assertEqual(alone, found.outcome)
-                found = engine(view(untold, told), policy)
+                found = engine(view(unreported, reported), policy)
                 chosen = {
                     found.select_destinations(request(CORES, policy="mine", seed=seed))
                     .placements[0]

@@ -16,6 +16,8 @@ from valence_sched.core.batch import place
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import evaluate, first_failures, funnel
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
+from valence_sched.core.explain.report import decision_warnings
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy, BoundWeigher
 from valence_sched.core.ranking import rank_rows
@@ -169,14 +171,14 @@ def wordless(view, request):
 class TestBrokenPlugins(unittest.TestCase):
     """A plugin that breaks its contract is named, and never stops a decision unless strict."""
 
-    def judged(self, policy, note: str):
+    def evaluate_noted(self, policy, note: str):
         found = evaluate(site(3), ASKED, policy)
-        (said,) = found.notes
-        self.assertIn(note, said)
-        self.assertNotIn("\n", said)
+        (text,) = found.notes
+        self.assertIn(note, text)
+        self.assertNotIn("\n", text)
         with self.assertRaises(PluginError) as caught:
             evaluate(site(3), ASKED, policy, strict=True)
-        self.assertEqual(said, str(caught.exception))
+        self.assertEqual(text, str(caught.exception))
         return found
 
     def test_a_weigher_that_fails_counts_as_0(self):
@@ -190,7 +192,7 @@ class TestBrokenPlugins(unittest.TestCase):
             (masked, "weigher 'masked' returned a MaskedArray, not 3 numbers"),
         ):
             with self.subTest(weigher.__name__):
-                found = self.judged(bound(weigher, fine), note)
+                found = self.evaluate_noted(bound(weigher, fine), note)
                 self.assertEqual([[0, 0, 0], [0.5] * 3], found.scores.tolist())
                 self.assertEqual([1500 * COST_SCALE] * 3, found.cost.tolist())
 
@@ -212,17 +214,19 @@ class TestBrokenPlugins(unittest.TestCase):
         seen = site(3)
         policy = bound(filters=(wordless,))
         found = evaluate(seen, ASKED, policy)
-        case = EvaluationContext(seen, ASKED, policy, found, Fitter(ASKED.needs, seen.kinds))
-        decision = Decision([Attempt(case, place(case, rank_rows))])
-        (reason,) = decision.reasons(0)
+        context = EvaluationContext(seen, ASKED, policy, found, Fitter(ASKED.needs, seen.kinds))
+        decision = Decision([Attempt(context, place(context, rank_rows))])
+        (reason,) = Verdicts(decision).reasons(0)
         self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
-        self.assertIn("cannot explain itself: ValueError: no words", decision.warnings[0])
+        self.assertIn("cannot explain itself: ValueError: no words", decision_warnings(decision)[0])
 
     def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
         """semantics.md 10 and trap 12: there, one plug-in out of range aborted everything."""
-        found = self.judged(bound(wide), "weigher 'wide' left 0..1")
+        found = self.evaluate_noted(bound(wide), "weigher 'wide' left 0..1")
         self.assertEqual([[0, 0, 1]], found.scores.tolist())
-        found = self.judged(bound(nan), "weigher 'nan' left 0..1: clamped, and NaN counted as 0")
+        found = self.evaluate_noted(
+            bound(nan), "weigher 'nan' left 0..1: clamped, and NaN counted as 0"
+        )
         self.assertEqual([[0, 0.5, 0.5]], found.scores.tolist())
 
     def test_a_filter_that_fails_rejects_everything(self):
@@ -235,19 +239,19 @@ class TestBrokenPlugins(unittest.TestCase):
             (nothing, "filter 'nothing'"),
         ):
             with self.subTest(filter_.__name__):
-                found = self.judged(bound(filters=(filter_,)), note)
+                found = self.evaluate_noted(bound(filters=(filter_,)), note)
                 self.assertEqual([INFINITE_COST] * 3, found.cost.tolist())
 
     def test_the_reason_of_a_filter_that_failed_is_that_it_failed(self):
         seen = site(3)
         policy = bound(filters=(raising,))
-        case = EvaluationContext(
+        context = EvaluationContext(
             seen, ASKED, policy, evaluate(seen, ASKED, policy), Fitter(ASKED.needs, seen.kinds)
         )
-        decision = Decision([Attempt(case, place(case, rank_rows))])
-        (reason,) = decision.reasons(0)
-        said = "raising: this filter: needs an answer, has none: it failed"
-        self.assertEqual(said, reason.text)
+        decision = Decision([Attempt(context, place(context, rank_rows))])
+        (reason,) = Verdicts(decision).reasons(0)
+        text = "raising: this filter: needs an answer, has none: it failed"
+        self.assertEqual(text, reason.text)
 
     def test_whole_numbers_are_scores_too(self):
         self.assertEqual([[1, 1, 1]], evaluate(site(3), ASKED, bound(ones)).scores.tolist())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements are kept: work is done only for the rows that moved."""
+"""Evaluations are cached: only rows that changed are evaluated again."""
 
 import unittest
 
@@ -12,12 +12,12 @@ from tests.unit.core.deciders import built_in, cpus, engine, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation
-from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache
+from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, SplicedSnapshot
+from valence_sched.core.explain.report import decision_report
 from valence_sched.model.inventory import to_json
 from valence_sched.testing import request, view
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.update import splice
-from valence_sched.view.view import View
 
 CORES = {"processor": {"total_cores": 8}}
 
@@ -31,7 +31,7 @@ def pod(name: str, blocks: int, pools: int = 1, **words) -> dict:
     }
 
 
-def rows_judged(found: Decider) -> int:
+def rows_evaluated(found: Decider) -> int:
     return found._cache.rows_evaluated
 
 
@@ -42,10 +42,10 @@ class TestWork(unittest.TestCase):
         self.engine = engine(view(*(pod(f"p{n}", 3, 2) for n in range(100))))
 
     def work(self, *words: dict, node: dict = CORES) -> int:
-        before = rows_judged(self.engine)
+        before = rows_evaluated(self.engine)
         for word in words:
             self.engine.select_destinations(request(node, **word))
-        return rows_judged(self.engine) - before
+        return rows_evaluated(self.engine) - before
 
     def test_the_first_ask_judges_every_row_and_the_second_none(self):
         self.assertEqual(200, self.work({}))
@@ -93,7 +93,7 @@ class TestWork(unittest.TestCase):
 
 
 class TestExact(unittest.TestCase):
-    """What was kept equals what judging anew would say."""
+    """A cached evaluation equals a fresh one."""
 
     CHANGES = st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(1, 3), st.booleans()),
@@ -104,29 +104,29 @@ class TestExact(unittest.TestCase):
     @given(CHANGES, st.integers(1, 3))
     def test_decisions_after_changes_equal_those_of_a_fresh_engine(self, changes, every):
         podms = {f"p{n}": pod(f"p{n}", n, 1 + n % 2) for n in range(4)}
-        kept = engine(view(*podms.values()))
+        caching = engine(view(*podms.values()))
         words = [{"policy": name, "count": 3, "alternates": 1} for name in ("default", "balanced")]
         for turn, (place, blocks, pools, enabled) in enumerate(changes):
             if turn % every == 0:
                 for word in words:
-                    kept.select_destinations(request(CORES, **word))
+                    caching.select_destinations(request(CORES, **word))
             podms[f"p{place}"] = pod(f"p{place}", blocks, pools, enabled=enabled)
-            kept.replace(lean(podms[f"p{place}"]))
+            caching.replace(lean(podms[f"p{place}"]))
         fresh = engine(view(*podms.values()))
         for word in words:
             asked = request(CORES, **word)
-            here, there = (e.select_destinations(asked).report() for e in (kept, fresh))
+            here, there = (decision_report(e.select_destinations(asked)) for e in (caching, fresh))
             self.assertEqual(to_json(there), to_json(here))
 
     def test_an_earlier_decision_stays_what_it_was(self):
         found = engine(view(pod("a", 3), pod("b", 2)))
         first = found.select_destinations(request(CORES, count=2))
-        before = to_json(first.report())
+        before = to_json(decision_report(first))
         found.select_destinations(request(CORES, count=5, alternates=1))
         found.replace(lean(pod("a", 0)))
         found.replace(lean(pod("c", 9)))
         found.select_destinations(request(CORES))
-        self.assertEqual(before, to_json(first.report()))
+        self.assertEqual(before, to_json(decision_report(first)))
 
     def test_a_plugin_that_fails_on_a_new_podm_is_noted_there_and_until_it_is_gone(self):
         def fragile(view, request):
@@ -134,25 +134,27 @@ class TestExact(unittest.TestCase):
                 raise ValueError("no year")
             return view.all_rows
 
-        def ask(site: View) -> Evaluation:
-            return kept.evaluation(site, asked, policy, (b"", b""), strict=False)[0]
+        def evaluation() -> Evaluation:
+            return cache.context(asked, policy).evaluation
 
-        def replaced(site: View, **facts: float) -> View:
-            builder = ViewBuilder(site.kinds)
+        def replace_podm(**facts: float) -> None:
+            builder = ViewBuilder(snapshot.view.kinds)
             builder.add(lean({"id": "a", "facts": facts}), "test")
-            site, moved = splice(site, 0, builder.view())
-            kept.note_splice(moved)
-            return site
+            snapshot.replace(*splice(snapshot.view, 0, builder.view()))
 
-        kept, policy, asked = EvaluationCache(), bound(filters=(fragile,)), request(CORES)
-        site = view({"id": "a", "facts": {"year": 2020}}, {"id": "b", "facts": {"year": 2021}})
-        first = ask(site)
-        site = replaced(site)
-        second = ask(site)
+        policy, asked = bound(filters=(fragile,)), request(CORES)
+        snapshot = SplicedSnapshot(
+            view({"id": "a", "facts": {"year": 2020}}, {"id": "b", "facts": {"year": 2021}})
+        )
+        cache = EvaluationCache(snapshot)
+        first = evaluation()
+        replace_podm()
+        second = evaluation()
         self.assertEqual((0, 1), (len(first.notes), len(second.notes)))
-        site = replaced(site)
-        self.assertEqual(1, len(ask(site).notes), "said twice")
-        third = ask(replaced(site, year=2022))
+        replace_podm()
+        self.assertEqual(1, len(evaluation().notes), "said twice")
+        replace_podm(year=2022)
+        third = evaluation()
         self.assertEqual(([], [[True, True]]), (third.notes, third.verdicts.tolist()))
         self.assertEqual((0, 1), (len(first.notes), len(second.notes)))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups, owners and their company, from the inventory through whole batches."""
+"""Groups, owners and their counts, from the inventory through whole batches."""
 
 import unittest
 from collections import Counter
@@ -15,8 +15,11 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.batch import place
 from valence_sched.core.evaluate import evaluate
 from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.group_state import affects_own_podm_only, with_group_state
+from valence_sched.core.policy import bind
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.filters.capacity import capacity
@@ -27,6 +30,7 @@ from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_values
+from valence_sched.view.reads import reads
 from valence_sched.weighers.owner import owner
 from valence_sched.weighers.room import room
 
@@ -72,12 +76,25 @@ class TestCompany(unittest.TestCase):
             Group(name="g", affinity=("podm",)),
             Group(name="g", spread=(Spread("podm"),)),
         )
-        self.assertEqual(
-            [True] * 2, [affects_own_podm_only(Request(group=group)) for group in there]
-        )
-        self.assertEqual(
-            [False] * 3, [affects_own_podm_only(Request(group=group)) for group in all_over]
-        )
+        counting = bind(Policy(name="p", filters=(FilterUse("spread"),)))
+        for expected, groups in ((True, there), (False, all_over)):
+            for group in groups:
+                with self.subTest(group):
+                    self.assertEqual(
+                        expected, affects_own_podm_only(Request(group=group), counting, ["spread"])
+                    )
+
+    def test_a_plugin_that_does_not_declare_how_it_counts_may_look_anywhere(self):
+        def sociable(view, request):
+            return view.constant(float(len(request.company.owned)))
+
+        plain = bound(sociable)
+        self.assertFalse(affects_own_podm_only(Request(owner="o"), plain, ["sociable"]))
+        self.assertFalse(affects_own_podm_only(Request(), bound(reads("zone")(sociable)),
+                                               ["sociable"]))  # fmt: skip
+        counting = bound(reads("owner", counts_by="podm")(sociable))
+        all_over = Request(owner="o", group=Group(name="g", affinity=("zone",)))
+        self.assertTrue(affects_own_podm_only(all_over, counting, ["sociable"]))
 
     def test_neither_group_nor_owner_has_no_company(self):
         asked = Request()
@@ -103,7 +120,7 @@ class TestCompany(unittest.TestCase):
         decision = engine_of(*site).select_destinations(asked)
         self.assertEqual(["roomy", "roomy"], chosen(decision))
         self.assertEqual(("a", "b"), decision.request.company.open["zone"])
-        reason = decision.stop_reason(0).text
+        reason = Verdicts(decision).stop_reason(0).text
         words = "spread: group g: spread over zone, skew 2: needs fewer than 2, has "
         self.assertTrue(reason.startswith(words), reason)
 
@@ -360,10 +377,10 @@ class TestBatch(unittest.TestCase):
         seen = view(*({"id": str(n), "blocks": cpus(2 + n % 3)} for n in range(12)))
         asked = request(CORES, count=20, min_count=0, owner="me")
         policy = bound(near_full, owner, filters=(capacity,))
-        judgement = evaluate(seen, asked, policy, strict=True)
-        self.assertEqual({"near_full", "owner"}, judgement.group_state_readers)
+        evaluation = evaluate(seen, asked, policy, strict=True)
+        self.assertEqual({"near_full", "owner"}, evaluation.group_state_readers)
         batch = place(
-            EvaluationContext(seen, asked, policy, judgement, Fitter(asked.needs, seen.kinds)),
+            EvaluationContext(seen, asked, policy, evaluation, Fitter(asked.needs, seen.kinds)),
             rank_rows,
         )
         free = {str(n): 8 * (2 + n % 3) for n in range(12)}
@@ -402,7 +419,9 @@ class TestBatch(unittest.TestCase):
         site = [{"id": str(n), "zone": f"z{n % 3}", "blocks": cpus(2)} for n in range(9)]
         group = {"name": "g", "spread": [{"over": "zone"}], "soft_anti_affinity": ["podm"]}
         asked = request(CORES, count=7, min_count=0, group=group, owner="me", alternates=1)
-        reports = {to_json(engine_of(*site).select_destinations(asked).report()) for _ in range(3)}
+        reports = {
+            to_json(decision_report(engine_of(*site).select_destinations(asked))) for _ in range(3)
+        }
         self.assertEqual(1, len(reports))
 
 

@@ -62,8 +62,8 @@ class TestLedger(unittest.TestCase):
             one = asked[step % len(asked)]
             made = engine(view(*now), POLICY).select_destinations(one)
             fresh = made.batch.nodes[0] if made.batch.nodes else None
-            case = ledger.context(one, bound, strict=True)
-            placed = FilterScheduler().schedule(case).nodes
+            context = ledger.context(one, bound, strict=True)
+            placed = FilterScheduler().schedule(context).nodes
             self.assertEqual(fresh is None, not placed)
             if fresh is not None:
                 self.assertEqual(fresh.chosen, placed[0].chosen)
@@ -117,9 +117,9 @@ class TestLedger(unittest.TestCase):
     def test_the_least_recent_question_is_forgotten(self):
         ledger, bound = Ledger(view({"id": "a", "blocks": [cpu("c", 8)]}), most=2), bind(POLICY)
         asked = [request({"processor": {"total_cores": n}}) for n in (1, 2, 3)]
-        judged = [ledger.context(one, bound).evaluation for one in asked]
-        self.assertIs(judged[2], ledger.context(asked[2], bound).evaluation)
-        self.assertIsNot(judged[0], ledger.context(asked[0], bound).evaluation)
+        evaluations = [ledger.context(one, bound).evaluation for one in asked]
+        self.assertIs(evaluations[2], ledger.context(asked[2], bound).evaluation)
+        self.assertIsNot(evaluations[0], ledger.context(asked[0], bound).evaluation)
 
 
 def counted(status) -> bool:

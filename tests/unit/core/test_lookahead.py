@@ -42,7 +42,7 @@ def site(pods: list[list[int]]) -> View:
 
 
 def policy(by: str, best_of: int, *more: str) -> BoundPolicy:
-    """Return a policy of room and balance, and of these weighers that look at the company."""
+    """Return a policy of room and balance, and of these weighers that read the group state."""
     return bind(
         Policy(
             name="mine",
@@ -65,16 +65,16 @@ class TestLookahead(unittest.TestCase):
         ahead = Lookahead(
             EvaluationContext(seen, asked, bound, evaluate(seen, asked, bound), plan), farthest
         )
-        barren: set[int] = set()
+        rows_without_fit: set[int] = set()
         fits: list[Fit] = []
         for turn in range(asked.count):
             rows = order(ahead.view, ahead.evaluation.cost, asked, turn)
-            fit = choose_fit(ahead.view, rows, ahead.fit, asked, bound, turn, barren)
+            fit = choose_fit(ahead.view, rows, ahead.fit, asked, bound, turn, rows_without_fit)
             if fit is None:
                 break
             fits.append(fit)
             first, last = ahead.take(fit)
-            barren.difference_update(range(first, last))
+            rows_without_fit.difference_update(range(first, last))
         ahead.close()
         return fits, ahead
 
@@ -117,13 +117,13 @@ class TestLookahead(unittest.TestCase):
         self.alike(site(pods), policy("pool", best_of, "affinity", "owner"), asked, order)
 
     def alike(self, seen: View, bound: BoundPolicy, asked: Request, order: RowOrder) -> None:
-        """Check that looking far ahead and near leaves the same nodes, view and judgement."""
+        """Check that looking far ahead and near leaves the same nodes, view and evaluation."""
         near, after_near = self.run_batch(seen, bound, asked, order, 1)
         far, after_far = self.run_batch(seen, bound, asked, order, 64)
         self.assertEqual(near, far)
         self.assertEqual(after_near.request, after_far.request)
         assert_same_view(self, after_near.view, after_far.view)
         for name in ("verdicts", "scores", "cost", "notes"):
-            judged = (after_near.evaluation, after_far.evaluation)
-            one, other = (getattr(judgement, name) for judgement in judged)
+            evaluations = (after_near.evaluation, after_far.evaluation)
+            one, other = (getattr(evaluation, name) for evaluation in evaluations)
             self.assertEqual(list(map(str, one)), list(map(str, other)), name)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
+from valence_sched.core.explain.report import decision_report, decisions_report
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.decision import Reports
 from valence_sched.testing import request, view
 
@@ -93,21 +95,21 @@ class TestTogether(unittest.TestCase):
     def test_one_alone_keeps_its_reasons(self):
         """As if it had been asked without a file."""
         asked = request(CORES, count=2)
-        alone = engine_of(*site([3, 2])).select_destinations(asked).report()
+        alone = decision_report(engine_of(*site([3, 2])).select_destinations(asked))
         (decision,) = engine_of(*site([3, 2])).select_all([asked]).decisions
-        self.assertEqual(alone, decision.report())
+        self.assertEqual(alone, decision_report(decision))
 
     def test_one_that_fails_fails_all_and_says_what_was_left(self):
         found = engine_of(*site([2])).select_all([request(CORES, count=2), request(CORES)])
         self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
-        (verdict,) = found.failure.verdicts()
+        (verdict,) = Verdicts(found.failure).podm_verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
         """Not even where a request before it had some of its nodes by another choice."""
         before = request(CORES, first_of=[{"accelerators": [{}]}, {}], count=3, min_count=1)
         found = engine_of(*site([4])).select_all([before, request(CORES, count=9)])
-        report = found.report()
+        report = decisions_report(found)
         self.assertEqual([3, 1], [one.fitting for one in report.decisions])
         for one in report.decisions:
             self.assertEqual(("nothing_fits", 0, ()), (one.outcome, one.placed, one.placements))
@@ -117,7 +119,7 @@ class TestTogether(unittest.TestCase):
         asked = [request(CORES, count=3, min_count=1), request(STOCK), request(STOCK)]
         found = engine_of(*site([2])).select_all(asked)
         self.assertEqual(("placed_in_part", 4), (found.outcome, found.placed_count))
-        (verdict,) = found.decisions[0].verdicts()
+        (verdict,) = Verdicts(found.decisions[0]).podm_verdicts()
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_one_that_may_have_none_fails_nobody(self):
@@ -128,7 +130,7 @@ class TestTogether(unittest.TestCase):
     def test_the_same_question_gets_the_same_bytes(self):
         asked = [request(CARD, count=2), request(CORES, seed=3), request(STOCK, count=2)]
         reports = [
-            msgspec.json.encode(engine_of(*site([4, 4, 4])).select_all(asked).report())
+            msgspec.json.encode(decisions_report(engine_of(*site([4, 4, 4])).select_all(asked)))
             for _ in range(2)
         ]
         self.assertEqual(*reports)

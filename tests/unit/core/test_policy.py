@@ -94,7 +94,7 @@ class TestBind(unittest.TestCase):
 
 
 class TestUnknown(unittest.TestCase):
-    """What an attribute means that nobody told."""
+    """The meaning of an attribute that is not reported."""
 
     def test_reject_keeps_the_request_and_allow_and_penalise_change_its_needs(self):
         for unknown, found in (("reject", "reject"), ("allow", "allow"), ("penalise", "allow")):
@@ -120,7 +120,7 @@ class TestUnknown(unittest.TestCase):
 
 
 class TestUnread(unittest.TestCase):
-    """A wish that no filter reads would be ignored."""
+    """A request is refused if no plug-in reads one of its fields."""
 
     def test_wishes_without_their_filter_are_named(self):
         asked = Request(
@@ -155,14 +155,14 @@ class TestUnread(unittest.TestCase):
         asked = Request(near=(Proximity(thing="volume v", zone="z", soft=True),))
         must = Request(near=(Proximity(thing="volume v", zone="z"),))
         for request_, names in ((CORES, ["room"]), (must, ["room"]), (asked, ["near", "room"])):
-            part = without_readers(both, idle_readers(request_))
+            part = without_readers(both, idle_readers(request_, both))
             self.assertEqual(names, [weigher.name for weigher in part.weighers])
             self.assertEqual(1000 * len(names), part.worst_cost)
 
     def test_a_filter_without_anything_to_do_is_not_asked_and_stays_in_the_funnel(self):
         uses = (FilterUse("zone"), FilterUse("capacity"), FilterUse("traits"))
         both = bind(policy(uses))
-        part = without_readers(both, idle_readers(CORES))
+        part = without_readers(both, idle_readers(CORES, both))
         self.assertEqual(["capacity"], [filter_.name for filter_ in part.filters])
         self.assertEqual(["zone", "capacity", "traits"], part.filter_names)
         for found in (both, part):
@@ -253,7 +253,7 @@ class TestOverrides(unittest.TestCase):
         self.assertEqual(self.scores(self.bound(*uses)), self.scores(self.bound(*with_same)))
 
     def test_where_nothing_weighs_a_pool_is_worst_and_not_best(self):
-        """semantics.md trap 13: what nobody speaks for is 0, not without an opinion."""
+        """semantics.md trap 13: a pool without any weight is 0, not neutral."""
         bound = self.bound(WeigherUse("failures", 1.0, {}, WeightOverrides(zone={"mute": 0.0})))
         self.assertEqual([0.5, 0.5, 0.5, 0.5, 0.0], self.scores(bound))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An order that is kept is the order that ranking anew would give."""
+"""An updated order is the order that ranking anew would give."""
 
 import itertools
 import unittest
@@ -56,7 +56,7 @@ class TestRanking(unittest.TestCase):
             ranking.note_changes(range(row, row + 1))
 
     def test_what_it_is_not_told_it_does_not_see(self):
-        """So it is an order that is kept: else the tests above compare ranking with itself."""
+        """The order is updated, or the tests above would compare ranking with itself."""
         cost, ranking = np.arange(SIZE), RankedRows()
         ranking.note_changes([0])
         self.assertEqual(0, next(ranking.rows(SITE, cost, BATCH, MIN_TURNS)))

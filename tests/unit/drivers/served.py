@@ -14,8 +14,8 @@ import msgspec
 
 from valence_sched.drivers.files.tree import tree_of_files, tree_of_map
 from valence_sched.drivers.links import fold_uri, path_of
-from valence_sched.drivers.redfish.reader import redfish
-from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.drivers.redfish.dialect import redfish
+from valence_sched.drivers.rsd.dialect import rsd
 
 #: The dialects of ours, as they are installed.
 DIALECTS = {"redfish": redfish, "rsd": rsd}
@@ -147,9 +147,9 @@ class _Handler(BaseHTTPRequestHandler):
             podm.sessions.discard(self.path)
             return self.reply(204)
         parts = urlsplit(self.path)
-        asked = parse_qs(parts.query).get("$expand")
-        if asked and podm.expand:
-            levels = min(int(re.search(r"levels=(\d+)", asked[0])[1]), podm.expand)
+        query = parse_qs(parts.query).get("$expand")
+        if query and podm.expand:
+            levels = min(int(re.search(r"levels=(\d+)", query[0])[1]), podm.expand)
             bare = "&".join(p for p in parts.query.split("&") if not p.startswith("$expand"))
             whole = podm.expanded(parts.path + (f"?{bare}" if bare else ""), levels)
             if whole is not None:

@@ -4,6 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import engine_of
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.filters.attributes import attributes
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
@@ -24,7 +25,9 @@ def reasons(podm: dict, **asked: str) -> list[str]:
     decision = engine_of({**podm, "status": "Online"}).select_destinations(
         request({"processor": {"sockets": 1}}, attributes=attributes)
     )
-    return [reason.text for reason in decision.reasons(0) if reason.filter == "attributes"]
+    return [
+        reason.text for reason in Verdicts(decision).reasons(0) if reason.filter == "attributes"
+    ]
 
 
 class TestAttributes(unittest.TestCase):

@@ -35,7 +35,7 @@ class FilterCase(unittest.TestCase):
 
 
 class TestPodmFilters(FilterCase):
-    """What is said of a pod manager."""
+    """Filters of what a pod manager reports."""
 
     def test_enabled_keeps_what_is_not_switched_off(self):
         self.keeps([True, False, True], enabled, Request(),

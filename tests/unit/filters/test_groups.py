@@ -120,9 +120,9 @@ class TestQuarantine(unittest.TestCase):
     """Put aside by hand, or by its failures."""
 
     def test_any_text_but_a_no(self):
-        told = ["disk smells", "yes", 1.0, 0.0, "", "false", "No", "0", ["a"]]
+        reported = ["disk smells", "yes", 1.0, 0.0, "", "false", "No", "0", ["a"]]
         site = view(
-            *({"id": str(n), "facts": {"quarantine": word}} for n, word in enumerate(told)),
+            *({"id": str(n), "facts": {"quarantine": word}} for n, word in enumerate(reported)),
             {"id": "silent"},
         )
         expected = [False, False, False, True, True, True, True, True, False, True]

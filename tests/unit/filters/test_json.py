@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of
 from valence_sched import testing
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.filters.json import json
 from valence_sched.model.policy import FilterUse, Policy
@@ -26,7 +27,7 @@ def reasons(podm: dict[str, Any], where: Any) -> list[str]:
     decision = engine_of(podm).select_destinations(
         request({"processor": {"sockets": 1}}, where=where)
     )
-    return [reason.text for reason in decision.reasons(0) if reason.filter == "json"]
+    return [reason.text for reason in Verdicts(decision).reasons(0) if reason.filter == "json"]
 
 
 class TestJson(unittest.TestCase):

@@ -8,6 +8,8 @@ import threading
 import unittest
 from collections.abc import Iterator
 
+import msgspec
+
 from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.integrations.dispatchers.valence import valence
 from valence_sched.integrations.dispatchers.webhook import (
@@ -18,6 +20,7 @@ from valence_sched.integrations.dispatchers.webhook import (
 )
 from valence_sched.model.decision import Candidate, Placement
 from valence_sched.model.dispatch import Order
+from valence_sched.model.flavor import Flavor
 
 
 def placed(node: int, podm: str) -> Placement:
@@ -28,8 +31,9 @@ def placed(node: int, podm: str) -> Placement:
 
 def order(*podms: str, **more) -> Order:
     places = tuple(placed(number, podm) for number, podm in enumerate(podms, 1))
-    asked = {"processor": {"total_cores": 8}}
-    return Order(b'{"schema":"x"}', places, "gpu", asked, timeout_s=5, **more)
+    wanted = {"properties": {"processor": {"total_cores": 8}}}
+    alternatives = msgspec.convert({"name": "f", **wanted}, Flavor).alternatives
+    return Order(b'{"schema":"x"}', places, "gpu", alternatives, timeout_s=5, **more)
 
 
 class Controller:
@@ -50,11 +54,11 @@ def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             here.came.append((self.path, dict(self.headers), body))
-            status, said = here.answers.pop(0) if here.answers else (200, {})
+            status, reply = here.answers.pop(0) if here.answers else (200, {})
             if status == 0:
                 self.connection.close()
                 return
-            text = json.dumps(said).encode()
+            text = json.dumps(reply).encode()
             self.send_response(status)
             if status == 206:  # less than it says
                 self.send_header("Content-Length", str(len(text) + 1000))

@@ -7,9 +7,10 @@ import unittest
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.unit.store.site import CORES, claimant, podm
+from tests.unit.store.site import CORES, claimer, podm
 from valence_sched import files
-from valence_sched.engine import Operations
+from valence_sched.app import App
+from valence_sched.engine import Engine
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.store.store import Store
@@ -25,23 +26,26 @@ class Case(unittest.TestCase):
         self.folder = Path(folder.name)
         self.state = f"sqlite:///{self.folder}/state.sqlite"
         self.later = timedelta(0)
-        self.operations = Operations(
+        self.app = App(
             environ={"XDG_CONFIG_HOME": str(self.folder)},
             now=lambda: datetime.now(UTC) + self.later,
         )
+
+    def scheduler(self, live: ReadOptions | None = None) -> Engine:
+        return self.app.engine(Selection(live=live or ReadOptions(state=self.state)))
 
     def live(self, named: str) -> ReadOptions:
         return ReadOptions(state=self.state, liveness=named)
 
     def statuses(self, named: str) -> dict[str, str]:
-        view = self.operations.loader.view(Selection(live=self.live(named)))
+        view = self.app.loader.view(Selection(live=self.live(named)))
         return {podm.id: podm.status for podm in view.podms}
 
     def report(self, *names: str) -> None:
         blocks = [{"uri": "c", "type": ["Compute"],
                    "devices": {"processors": [{"cores": 8}]}}]  # fmt: skip
         for name in names:
-            self.operations.update_resource_stats(name, {"blocks": blocks}, self.state)
+            self.scheduler().update_resource_stats(name, {"blocks": blocks})
 
 
 class Alike:
@@ -67,13 +71,12 @@ class Alike:
         self.beat("a", "host/b")
         self.grow_old("a")
         live = self.live(self.named("10m"))
-        chosen = self.operations.decider(Selection(live=live)).select_destinations(request(CORES))
+        chosen = self.scheduler(live).select_destinations(request(CORES)).report
         self.assertEqual(["host/b"], [one.chosen.podm for one in chosen.placements])
-        with self.operations.store(self.state) as store:
-            decider = self.operations.claimer(store, [], live=live)
-            claim = decider.claim(request(CORES)).claim
-            self.assertEqual(("host/b",), claim.podms)
-            self.assertIsNone(decider.claim(request(CORES)).claim)
+        claim = self.scheduler(live).claim(request(CORES)).claim
+        self.assertEqual(("host/b",), claim.podms)
+        self.assertIsNone(self.scheduler(live).claim(request(CORES)).claim)
+        with self.app.registry(self.state).store() as store:
             self.assertEqual({"Online"}, {one.status for one in store.load_podms().values()})
 
     def test_an_age_that_is_none_is_refused(self):
@@ -94,7 +97,7 @@ class TestRead(Alike, Case):
         self._read(timedelta(hours=1), *names)
 
     def _read(self, ago: timedelta, *names: str) -> None:
-        with self.operations.store(self.state) as store, store._database.writer.begin() as one:
+        with self.app.registry(self.state).store() as store, store._database.writer.begin() as one:
             for name in names:
                 at = (datetime.now(UTC) - ago).isoformat()
                 one.exec_driver_sql("UPDATE podms SET read_at = ? WHERE name = ?", (at, name))
@@ -108,10 +111,10 @@ class TestStore(Alike, Case):
 
     def beat(self, *names: str) -> None:
         for name in names:
-            self.operations.update_resource_stats(name, {}, self.state)
+            self.scheduler().update_resource_stats(name, {})
 
     def grow_old(self, *names: str) -> None:
-        with self.operations.store(self.state) as store, store._database.writer.begin() as one:
+        with self.app.registry(self.state).store() as store, store._database.writer.begin() as one:
             for name in names:
                 one.exec_driver_sql(
                     "UPDATE podms SET stats = CAST(json_set(stats, '$.at', "
@@ -157,17 +160,17 @@ class TestWhom(Case):
         new = podm("new", read_at=datetime.now(UTC).isoformat())
         file = str(self.folder / "x.json")
         files.write_inventory([old, new], file)
-        view = self.operations.loader.view(
+        view = self.app.loader.view(
             Selection(sources=(file,), live=ReadOptions(liveness="read:1h"))
         )
         self.assertEqual(["Offline", "Online"], [one.status for one in view.podms])
-        view = self.operations.loader.view(Selection(sources=(file,)))
+        view = self.app.loader.view(Selection(sources=(file,)))
         self.assertEqual(["Online", "Online"], [one.status for one in view.podms])
 
     def test_the_environment_names_one(self):
         self.report("a")
-        self.operations.config.environ["VALENCE_SCHED_LIVENESS"] = f"file:{self.folder}"
-        view = self.operations.loader.view(Selection(live=ReadOptions(state=self.state)))
+        self.app.config.environ["VALENCE_SCHED_LIVENESS"] = f"file:{self.folder}"
+        view = self.app.loader.view(Selection(live=ReadOptions(state=self.state)))
         self.assertEqual(["Offline"], [one.status for one in view.podms])
 
     def test_a_name_that_nobody_has_is_refused(self):
@@ -180,5 +183,5 @@ class TestWhom(Case):
         self.assertEqual({"a": "Offline"}, self.statuses(f"file:{self.folder}"))
         with Store(self.state) as store:
             self.assertEqual("Online", store.load_podms()["a"].status)
-            mine = claimant(store)
+            mine = claimer(store)
             self.assertEqual(1, len(mine.select_destinations(request(CORES)).placements))

@@ -10,7 +10,7 @@ from valence_sched.integrations.dispatchers.valence import properties
 from valence_sched.model.flavor import Flavor
 
 
-def said(**words):
+def translated(**words):
     flavor = msgspec.convert({"name": "f", "properties": words}, Flavor)
     return properties(flavor.alternatives[0])
 
@@ -27,7 +27,7 @@ class TestWords(unittest.TestCase):
             {"processor": {"total_cores": 1}, "remote_storage": {"capacity_gib": 20}},
         ):  # fmt: skip
             with self.subTest(words):
-                self.assertEqual(words, said(**words))
+                self.assertEqual(words, translated(**words))
 
     def test_what_it_has_no_word_for_is_named(self):
         for words, line in (
@@ -41,4 +41,4 @@ class TestWords(unittest.TestCase):
             ({"accelerators": [{"count": 2, "same": "switch"}]}, "to be together or apart"),
         ):
             with self.subTest(words), self.assertRaisesRegex(RequestError, line):
-                said(**words)
+                translated(**words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An anonymized capture names nobody, and decides as the original does."""
+"""Anonymisation: a capture without any name of the site, and with the same decisions."""
 
 import base64
 import io
@@ -29,7 +29,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.read_options import Selection
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.testing import strategies
+from valence_sched.testing import random_podms
 
 SITE = Path(__file__).parents[3] / "examples" / "site.json"
 ROOT = "/redfish/v1"
@@ -55,10 +55,10 @@ def traces(text: str) -> Iterator[str]:
 
 class CanaryTest(unittest.TestCase):
     def assert_silent(self, data: bytes, names: list[str]) -> None:
-        told = data.decode().casefold()
+        text = data.decode().casefold()
         for name in names:
             for trace in traces(name):
-                self.assertNotIn(trace.casefold(), told)
+                self.assertNotIn(trace.casefold(), text)
 
     def test_no_document_names_anything_of_the_site(self) -> None:
         document: dict = {"@odata.id": f"{ROOT}/Systems/{SECRETS['Id']}", "Model": "X1"}
@@ -68,13 +68,13 @@ class CanaryTest(unittest.TestCase):
         document["Links"] = {"Chassis": [f"{ROOT}/Chassis/{quote(SECRETS['Name'])}"]}
         document["See"] = f"https://{SECRETS['FQDN']}:8443{ROOT}/Systems/{SECRETS['UUID']}?x=1#/a"
         document["Next"] = f"{ROOT}/Systems?$skiptoken={SECRETS['SerialNumber']}"
-        found = anonymise.anonymise_documents(Aliases(b"k"), {document["@odata.id"]: document})
-        data = json.dumps(found, ensure_ascii=False).encode()
+        documents = anonymise.anonymise_documents(Aliases(b"k"), {document["@odata.id"]: document})
+        data = json.dumps(documents, ensure_ascii=False).encode()
         self.assert_silent(data, [*SECRETS.values(), "471147114711", "skiptoken"])
-        self.assertEqual("X1", next(iter(found.values()))["Model"])
+        self.assertEqual("X1", next(iter(documents.values()))["Model"])
 
     def test_no_pod_manager_names_anything_of_the_site(self) -> None:
-        """Every text field of every noun is a canary, unless it is in the list of those kept."""
+        """Every text field of every noun is a canary, but for words of the standard."""
         names = [f"canary-{number:04d}-Ü" for number in range(60)]
         name = iter(names).__next__
         uri, pool = f"{ROOT}/Systems/{name()}", name()
@@ -91,12 +91,12 @@ class CanaryTest(unittest.TestCase):
             nodes=(Node(uri=f"/n/{name()}", name=name(), owner=name(), group=name(),
                         blocks=(uri,)),),
         )  # fmt: skip
-        found = anonymise.anonymise_podm(Aliases(b"k"), podm)
-        self.assert_silent(to_json(found), names)
-        self.assertEqual(found.blocks[0].uri, found.nodes[0].blocks[0])
-        self.assertEqual((found.pools[0].id,), found.blocks[0].pools)
-        self.assertEqual(f"declared:power#{found.pools[0].id}", found.stocks[1].uri)
-        self.assertRegex(found.facts["location"], r"^x\w+/x\w+$")
+        alias = anonymise.anonymise_podm(Aliases(b"k"), podm)
+        self.assert_silent(to_json(alias), names)
+        self.assertEqual(alias.blocks[0].uri, alias.nodes[0].blocks[0])
+        self.assertEqual((alias.pools[0].id,), alias.blocks[0].pools)
+        self.assertEqual(f"declared:power#{alias.pools[0].id}", alias.stocks[1].uri)
+        self.assertRegex(alias.facts["location"], r"^x\w+/x\w+$")
 
     def test_the_example_site_is_not_to_be_recognised(self) -> None:
         site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
@@ -107,11 +107,11 @@ class CanaryTest(unittest.TestCase):
             names += [block.uri.rpartition("/")[2] for block in podm.blocks]
             names = [name for name in names if name and len(name) > 3]
             documents = anonymise.anonymise_documents(aliases, documents_of(podm))
-            told = [
+            captures = [
                 to_json(anonymise.anonymise_podm(aliases, podm)),
                 json.dumps(documents).encode(),
             ]
-            for data in told:
+            for data in captures:
                 self.assert_silent(data, names)
 
 
@@ -146,7 +146,7 @@ class SameDecisionTest(unittest.TestCase):
     def setUp(self) -> None:
         site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
         self.podms = [*site.podms, *(
-            msgspec.json.decode(line, type=FullPodm) for line in strategies.podms(20, 30, 5, 3, 4)
+            msgspec.json.decode(line, type=FullPodm) for line in random_podms.podms(20, 30, 5, 3, 4)
         )]  # fmt: skip
 
     def test_reading_anonymous_documents_gives_the_anonymous_pod_manager(self) -> None:
@@ -166,33 +166,34 @@ class SameDecisionTest(unittest.TestCase):
         hidden = b"\n".join(to_json(anonymise.anonymise_podm(aliases, podm)) for podm in self.podms)
         for flavor in ("gpu-large", "medium", "storage-large"):
             with self.subTest(flavor):
-                was, is_ = (self.ranked(data, flavor) for data in (plain, hidden))
-                self.assertTrue(was)
+                before, after = (self.ranked(data, flavor) for data in (plain, hidden))
+                self.assertTrue(before)
                 expected = {
                     (aliases.segment(podm), aliases.segment(pool)): (
                         *scores, sorted(map(aliases.uri, blocks)), sorted(map(aliases.uri, grants))
                     )
-                    for (podm, pool), (*scores, blocks, grants) in was.items()
+                    for (podm, pool), (*scores, blocks, grants) in before.items()
                 }  # fmt: skip
-                self.assertEqual(expected.keys(), is_.keys())
-                same = sum(expected[pool] == (*found[:2], sorted(found[2]), sorted(found[3]))
-                           for pool, found in is_.items())  # fmt: skip
+                self.assertEqual(expected.keys(), after.keys())
+                same = sum(expected[pool] == (*scores[:2], sorted(scores[2]), sorted(scores[3]))
+                           for pool, scores in after.items())  # fmt: skip
                 self.assertEqual(len(expected), same)
-                best = min(cost for cost, *_ in was.values())
+                best = min(cost for cost, *_ in before.values())
                 top = {pool for pool, (cost, *_) in expected.items() if cost == best}
-                self.assertEqual(top, {pool for pool, (cost, *_) in is_.items() if cost == best})
+                self.assertEqual(top, {pool for pool, (cost, *_) in after.items() if cost == best})
 
     def ranked(self, data: bytes, flavor: str) -> dict:
-        """Return what each pool would give for a flavor, and at what cost."""
+        """Return the cost, blocks and grants of a flavor in each pool."""
         app = App({}, io.BytesIO(data))
-        decider = app.decider(Selection(sources=("-",)))
+        scheduler = app.engine(Selection(sources=("-",)))
         request = app.config.compile_request(
             RequestSpec(flavor=flavor), app.config.flavors()[flavor]
         )
         return {
-            (found.podm, found.pool): (
-                found.cost, found.waste,
-                [block.uri for block in found.blocks], [grant.uri for grant in found.grants],
+            (candidate.podm, candidate.pool): (
+                candidate.cost, candidate.waste,
+                [block.uri for block in candidate.blocks],
+                [grant.uri for grant in candidate.grants],
             )
-            for found in decider.rank(request, 10_000).candidates
+            for candidate in scheduler.rank(request, 10_000).candidates
         }  # fmt: skip

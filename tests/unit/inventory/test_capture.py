@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures: everybody who could be read is in them, and nobody's password is."""
+"""Captures: they hold every pod manager that could be read, and no password."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from valence_sched.app import App
-from valence_sched.drivers.crawl.pool import Reading
+from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import InputError, PodmError
@@ -39,24 +39,24 @@ def podm(id_: str) -> FullPodm:
 
 def reading(id_: str) -> Reading:
     """Return a live reading that is full of credentials."""
-    found = podm(id_)
-    documents = documents_of(found)
+    live = podm(id_)
+    documents = documents_of(live)
     documents[ROOT] |= {"Oem": {"Vendor": {"AdminPassword": CANARY, "Note": f"x{CANARY}y"}}}
     documents |= {
         f"{ROOT}/SessionService/Sessions/1": {"Id": CANARY},
         f"{ROOT}/AccountService": {"x": CANARY},
     }
-    return Reading(found, documents=documents)
+    return Reading(live, documents=documents)
 
 
-def failed(id_: str, why: str = f"login refused: password {CANARY}") -> Reading:
-    """Return a reading of one that is down, with what was known of it last."""
-    return Reading(msgspec.structs.replace(podm(id_), status="Offline"), why)
+def failed(id_: str, reason: str = f"login refused: password {CANARY}") -> Reading:
+    """Return a reading of one that is down, with its last known state."""
+    return Reading(msgspec.structs.replace(podm(id_), status="Offline"), reason)
 
 
-class CapturingTest(unittest.TestCase):
+class TestCapture(unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory(prefix="capturing-")
+        folder = tempfile.TemporaryDirectory(prefix="capture-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
@@ -65,33 +65,33 @@ class CapturingTest(unittest.TestCase):
 
     def everything(self) -> bytes:
         """Return all names and all bytes below the folder."""
-        found = b""
-        for place, _, names in os.walk(self.folder):
+        data = b""
+        for folder, _, names in os.walk(self.folder):
             for name in names:
-                path = Path(place) / name
-                found += str(path.relative_to(self.folder)).encode() + path.read_bytes()
-        return found
+                path = Path(folder) / name
+                data += str(path.relative_to(self.folder)).encode() + path.read_bytes()
+        return data
 
     def test_one_that_is_down_does_not_keep_the_others_from_being_written(self) -> None:
         readings = [reading("a"), failed("b"), reading("c")]
-        done = capture.write_file(readings, self.path("x.json"), secrets=[CANARY])
-        self.assertEqual((3, 2, ["b"]), (done.podms, done.blocks, list(done.failures)))
-        found = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
+        result = capture.write_file(readings, self.path("x.json"), secrets=[CANARY])
+        self.assertEqual((3, 2, ["b"]), (result.podms, result.blocks, list(result.failures)))
+        podms = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
         self.assertEqual([("a", "Online", 1), ("b", "Offline", 0), ("c", "Online", 1)],
-                         [(one.id, one.status, len(one.blocks)) for one in found])  # fmt: skip
+                         [(one.id, one.status, len(one.blocks)) for one in podms])  # fmt: skip
 
     def test_a_reading_that_failed_is_never_online(self) -> None:
         odd = Reading(podm("a"), "no answer")
         capture.write_file([odd], self.path("x.json"))
-        (found,) = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
-        self.assertEqual(("Unknown", (), ()), (found.status, found.blocks, found.pools))
+        (down,) = msgspec.json.decode((self.folder / "x.json").read_bytes(), type=Inventory).podms
+        self.assertEqual(("Unknown", (), ()), (down.status, down.blocks, down.pools))
 
-    def test_no_credential_is_written_or_told(self) -> None:
+    def test_no_credential_is_written_or_reported(self) -> None:
         for number, aliases in enumerate((None, Aliases(b"k"))):
             readings = [reading("a"), failed("b")]
             for write, name in ((capture.write_file, "x.jsonl"), (capture.write_trees, "tree")):
-                done = write(readings, self.path(f"{number}{name}"), aliases, [CANARY])
-                self.assertNotIn(CANARY, str(done))
+                result = write(readings, self.path(f"{number}{name}"), aliases, [CANARY])
+                self.assertNotIn(CANARY, str(result))
         written = self.everything()
         self.assertIn(b"redfish/v1/index.json", written)
         for trace in (CANARY, CANARY.casefold(), "SessionService", "AccountService"):
@@ -99,14 +99,14 @@ class CapturingTest(unittest.TestCase):
 
     def test_a_tree_is_read_as_the_pod_manager_it_was_written_from(self) -> None:
         readings = [reading("a"), failed("b"), reading("c")]
-        done = capture.write_trees(readings, self.path("tree"))
-        self.assertEqual((2, 2, ["b"], []), (done.podms, done.blocks, list(done.failures),
-                                             done.left_out))  # fmt: skip
-        found = {
+        result = capture.write_trees(readings, self.path("tree"))
+        self.assertEqual((2, 2, ["b"], []), (result.podms, result.blocks, list(result.failures),
+                                             result.left_out))  # fmt: skip
+        by_id = {
             one.id: one for one in App({}).loader.podms(Selection(sources=(self.path("tree"),)))
         }
-        self.assertEqual({"a", "c"}, set(found))
-        self.assertEqual(2, found["a"].blocks[0].devices.drives[0].count)
+        self.assertEqual({"a", "c"}, set(by_id))
+        self.assertEqual(2, by_id["a"].blocks[0].devices.drives[0].count)
 
     def test_a_tree_of_nobody_is_refused_and_leaves_nothing(self) -> None:
         with self.assertRaisesRegex(PodmError, "b: down, and 1 more"):
@@ -117,8 +117,8 @@ class CapturingTest(unittest.TestCase):
 
     def test_a_pod_manager_whose_id_cannot_be_a_folder_is_left_out_and_noted(self) -> None:
         readings = [reading("a"), reading("A"), reading("../b"), reading(".."), reading("c/d")]
-        done = capture.write_trees(readings, self.path("tree"))
-        self.assertEqual((1, 4), (done.podms, len(done.left_out)))
+        result = capture.write_trees(readings, self.path("tree"))
+        self.assertEqual((1, 4), (result.podms, len(result.left_out)))
         self.assertEqual(["tree"], os.listdir(self.folder))
         self.assertEqual(["a"], os.listdir(self.folder / "tree"))
 
@@ -131,8 +131,8 @@ class CapturingTest(unittest.TestCase):
         self.assertNotIn(b"example.org", first)
 
     def test_a_recorded_inventory_loses_its_credentials_before_it_is_rendered(self) -> None:
-        (found,) = capture.recorded_readings(
+        (captured,) = capture.recorded_readings(
             [(podm("a"), Record(b"", "file", "$"))], [], documents=True
         )
-        self.assertEqual("https://a.example.org/redfish/v1", found.podm.url)
-        self.assertNotIn(CANARY, str(found.documents))
+        self.assertEqual("https://a.example.org/redfish/v1", captured.podm.url)
+        self.assertNotIn(CANARY, str(captured.documents))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is registered, where: the state, a person's own file, files that are named, a catalogue."""
+"""The registry: members of the state, of the user's own file, of named files, of a catalogue."""
 
 import tempfile
 import unittest
@@ -37,8 +37,8 @@ class TestRegistry(unittest.TestCase):
         return str(path)
 
     def names(self, live: ReadOptions, registry: Registry | None = None) -> list[str]:
-        found = (registry or self.registry(live.state)).members(live)
-        return [member.registration.name for member in found]
+        members = (registry or self.registry(live.state)).members(live)
+        return [member.registration.name for member in members]
 
     def test_the_option_wins_over_the_environment_and_that_over_the_usual_place(self):
         usual = self.registry()
@@ -61,26 +61,24 @@ class TestRegistry(unittest.TestCase):
         self.assertNotIn("hunter2", str(caught.exception))
 
     def test_named_files_take_the_place_of_the_state_and_of_ones_own(self):
-        self.registry().create(Registration(name="kept", url="https://k"))
+        self.registry().create(Registration(name="stored", url="https://k"))
         self.write("c/valence-sched/podms.yaml", ONE % (b"own", b"o"))
         file = self.write("f.yaml", ONE % (b"named", b"n"))
-        self.assertEqual(["kept", "own"], self.names(ReadOptions()))
+        self.assertEqual(["stored", "own"], self.names(ReadOptions()))
         self.assertEqual(["named"], self.names(ReadOptions(podm_files=(file,))))
         state = str(self.registry().file)
         self.assertEqual(
-            ["kept", "named"], self.names(ReadOptions(podm_files=(file,), state=state))
+            ["stored", "named"], self.names(ReadOptions(podm_files=(file,), state=state))
         )
-        kept = [
-            member.uses_state for member in self.registry().members(ReadOptions(podm_files=(file,)))
-        ]
-        self.assertEqual([False], kept)
+        (member,) = self.registry().members(ReadOptions(podm_files=(file,)))
+        self.assertFalse(member.uses_state)
 
     def test_two_of_one_name_are_refused_and_named_with_their_places(self):
         files = tuple(self.write(f"{n}.yaml", ONE % (b"a", b"h")) for n in "12")
         with self.assertRaisesRegex(DuplicateId, "2.yaml: found 'a' again, first in .*1.yaml"):
             self.registry().members(ReadOptions(podm_files=files))
 
-    def test_only_those_asked_for_are_meant(self):
+    def test_only_the_named_ones_are_selected(self):
         files = tuple(self.write(f"{n}.yaml", ONE % (n.encode(), b"h")) for n in "abc")
         self.assertEqual(["b"], self.names(ReadOptions(podm_files=files, only=("b",))))
         with self.assertRaisesRegex(UnknownName, "known: a, b, c"):
@@ -135,5 +133,5 @@ class TestRegistry(unittest.TestCase):
 
     def test_the_example_is_read(self):
         path = Path(__file__).parents[3] / "examples" / "podms.yaml"
-        found = read_podms(path.read_bytes(), str(path))
-        self.assertEqual(["gpu-east", "store-west", "lab"], [one.name for one in found])
+        registrations = read_podms(path.read_bytes(), str(path))
+        self.assertEqual(["gpu-east", "store-west", "lab"], [one.name for one in registrations])

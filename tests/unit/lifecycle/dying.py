@@ -25,11 +25,13 @@ def main(point: str, count: str, state: str, *podms: str) -> None:
 
     urls = dict(zip(podms[::2], podms[1::2], strict=True))
     with Store(state) as store:
-        site = Site({name: At(url) for name, url in urls.items()}, store, mark=mark, ttl_s=0.2)
+        site = Site(
+            {name: At(url) for name, url in urls.items()}, store, checkpoint=mark, ttl_s=0.2
+        )
         if int(count):
             nodes = site.provisioner.provision(request(count=int(count)), ttl_s=1.0).nodes
         else:
-            claim = site.claimant.claim(request(), ttl_s=0.2).claim
+            claim = site.claimer.claim(request(), ttl_s=0.2).claim
             nodes = [site.composer.compose(claim)]
         site.composer.remove(nodes[0])
 

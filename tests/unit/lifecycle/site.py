@@ -31,23 +31,26 @@ PATIENCE_S = 1.0
 class Site:
     """Served pod managers by id, and a store."""
 
-    def __init__(self, podms: dict[str, ServedPodm], store: Store, mark=None, ttl_s=600.0) -> None:
+    def __init__(
+        self, podms: dict[str, ServedPodm], store: Store, checkpoint=None, ttl_s=600.0
+    ) -> None:
         self.podms, self.store = podms, store
-        self.marks: list[str] = []
-        mark = mark or self.marks.append
-        self.composer = NodeComposer(store, self.reach, self.read, ttl_s=ttl_s, checkpoint=mark)
-        self.reaper = Reconciler(store, self.reach, self.read)
+        self.points: list[str] = []
+        self.composer = NodeComposer(
+            store, self.connect, self.read, ttl_s=ttl_s, checkpoint=checkpoint or self.points.append
+        )
+        self.reconciler = Reconciler(store, self.connect, self.read)
         policies = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).config.policies()
-        self.claimant = Claimer(store, policies.values())
-        self.provisioner = Provisioner(store, self.claimant, self.composer, self.read)
+        self.claimer = Claimer(store, policies.values())
+        self.provisioner = Provisioner(store, self.claimer, self.composer, self.read)
         for name in podms:
             self.store.remember(self.read(name))
-        self.unusable = self.free_blocks() - self.free_to_decide_on()
+        self.unusable_count = self.free_blocks() - self.free_to_decide()
 
     def target(self, name: str) -> pool.ReadTarget:
         return pool.ReadTarget(Registration(name=name, url=self.podms[name].url))
 
-    def reach(self, name: str):
+    def connect(self, name: str):
         return connect(self.target(name), plugins.installed(plugins.DIALECTS), 20, PATIENCE_S)
 
     def read(self, name: str) -> FullPodm | None:
@@ -56,18 +59,18 @@ class Site:
         return reading.podm if reading.failure is None else None
 
     def claim(self, request: Request):
-        return self.claimant.claim(request).claim
+        return self.claimer.claim(request).claim
 
-    def heal(self) -> None:
+    def clear_faults(self) -> None:
         """Let no pod manager do anything wrong any more."""
         for podm in self.podms.values():
             podm.app.podm.faults._faults.clear()
 
-    def reaped(self) -> list[str]:
+    def reconcile(self) -> list[str]:
         """Reap until nothing is under way; claims end by the database's clock."""
         done = []
         for _ in range(100):
-            done += [f"{deed.id}: {deed.done}" for deed in self.reaper.reconcile()]
+            done += [f"{action.id}: {action.done}" for action in self.reconciler.reconcile()]
             if not self.store.claims.list(("PREPARED", "HELD", "COMPOSING")):
                 return done
             time.sleep(0.05)
@@ -84,21 +87,21 @@ class Site:
             if "CompositionStatus" in json
         )
 
-    def leaked(self) -> int:
+    def leak_count(self) -> int:
         """How many blocks are free and cannot be decided on, but for those that never could."""
-        return self.free_blocks() - self.free_to_decide_on() - self.unusable
+        return self.free_blocks() - self.free_to_decide() - self.unusable_count
 
-    def free_to_decide_on(self) -> int:
+    def free_to_decide(self) -> int:
         """How many blocks the next decision may use."""
-        view = self.claimant.decider().snapshot()
+        view = self.claimer.decider().snapshot()
         return sum(slots > 0 for shelf in view.block_tables for slots in shelf.slots)
 
-    def taken_twice(self) -> list[str]:
+    def blocks_used_twice(self) -> list[str]:
         """The blocks that two of our nodes are made of."""
         every = [(node.podm, uri) for node in self.store.nodes.list() for uri in node.blocks]
         return sorted({uri for _, uri in every if every.count((_, uri)) > 1})
 
-    def nodes_there(self) -> list[str]:
+    def node_names(self) -> list[str]:
         """The nodes of ours that there really are."""
         return sorted(
             json["Name"]

@@ -63,26 +63,25 @@ class TestComposing(unittest.TestCase):
         done = here.provisioner.provision(request(), ttl_s=5)
         self.assertEqual(case.node, bool(done.nodes), (done.failures, done.unverified, done.notes))
         self.assertEqual(case.left, bool(done.unverified))
+        self.assertEqual((), done.still_composing)
         if not case.left:
             self.assertEqual([], here.store.claims.list(("HELD", "COMPOSING")))
         if not case.node:
-            lines = [*done.failures, *map(str, done.unverified)]
+            lines = [*done.failures, *(one.message for one in done.unverified)]
             self.assertEqual(1, len(lines), lines)
             self.assertNotIn("\n", lines[0])
             self.assertRegex(lines[0], case.line)
-        if case.left:
-            self.assertEqual(7, done.unverified[0].exit_code)
-        here.heal()
-        here.reaped()
+        here.clear_faults()
+        here.reconcile()
         settled(self, here)
 
 
 def settled(test: unittest.TestCase, here: Site) -> None:
     """Check what must hold once all is brought to terms."""
     names = sorted(node.name for node in here.store.nodes.list())
-    test.assertEqual(names, here.nodes_there())
-    test.assertEqual([], here.taken_twice())
-    test.assertEqual(0, here.leaked())
+    test.assertEqual(names, here.node_names())
+    test.assertEqual([], here.blocks_used_twice())
+    test.assertEqual(0, here.leak_count())
     test.assertEqual([], here.store.claims.list(("PREPARED", "HELD", "COMPOSING")))
 
 
@@ -103,14 +102,14 @@ class TestOthers(unittest.TestCase):
             self.assertEqual(1, len(done.nodes), done.failures)
             self.assertRegex(done.notes[0], f"{podm}: .*{block}.*: tried .* instead")
             self.assertNotEqual(podm, done.nodes[0].podm)
-            here.reaped()
+            here.reconcile()
             settled(self, here)
 
     def test_a_block_that_went_before_the_plan_was_carried_out_is_left_alone(self):
         with site() as here:
             claim = here.claim(request())
             (part,) = claim.parts
-            with here.reach(part.podm) as hands:
+            with here.connect(part.podm) as hands:
                 stolen(hands, part.shares[0].blocks)
             writes = len([it for it in here.podms[part.podm].requests if it.method != "GET"])
             node, notes = here.provisioner._compose_node(request(), claim, "", 60)
@@ -128,20 +127,20 @@ class TestOthers(unittest.TestCase):
             mine = here.composer.compose(here.claim(request()))
             again = here.store.claims.show(mine.claim)
             second = CompositionRequest(name="vs-second", pool=mine.pool, blocks=mine.blocks)
-            with here.reach(mine.podm) as hands:
+            with here.connect(mine.podm) as hands:
                 outcome = hands.compose(second, lambda _state: None)
                 self.assertEqual("left", outcome.state)
                 gone = hands.remove(second, outcome.node, lambda _state: None)
                 self.assertEqual("absent", gone.state)
             self.assertEqual("SETTLED", again.state)
-            self.assertEqual([mine.name], here.nodes_there())
+            self.assertEqual([mine.name], here.node_names())
 
     def test_what_somebody_else_reserves_is_never_let_go(self):
         with site() as here:
             claim = here.claim(request())
             (part,) = claim.parts
             uris = part.shares[0].blocks
-            with here.reach(part.podm) as hands:
+            with here.connect(part.podm) as hands:
                 self.assertTrue(hands.reserve(wanted_blocks(uris)))
             with self.assertRaisesRegex(Exception, "found Unused, reserved"):
                 here.composer.compose(claim)
@@ -174,10 +173,10 @@ class TestRemoving(unittest.TestCase):
                         here.composer.remove(node)
                     self.assertEqual(7, caught.exception.exit_code)
                     self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
-                    here.heal()
+                    here.clear_faults()
                     here.composer.remove(node)
                 settled(self, here)
-                self.assertEqual([], here.nodes_there())
+                self.assertEqual([], here.node_names())
 
 
 def wanted_blocks(blocks):

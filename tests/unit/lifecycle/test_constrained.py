@@ -54,12 +54,12 @@ class TestConstrained(unittest.TestCase):
             self.assertEqual(set(node.blocks), set(after.parts[0].blocks))
             self.assertIn("swapped", [event.kind for event in here.store.events(claim.id)])
             self.assertEqual("SETTLED", after.state)
-            self.assertEqual(0, here.leaked())
+            self.assertEqual(0, here.leak_count())
             held(here, last)  # it is free for others
 
     def how(self, here: Site) -> tuple[str, bool]:
-        bodies = [mark for mark in here.marks if mark in ("specific", "constrained", "manifest")]
-        return bodies[-1], "not reserved" in here.marks
+        bodies = [mark for mark in here.points if mark in ("specific", "constrained", "manifest")]
+        return bodies[-1], "not reserved" in here.points
 
     def test_a_block_that_another_claim_holds_is_given_back(self):
         """The pod manager knows nothing of claims: it takes what is free for it."""
@@ -71,7 +71,7 @@ class TestConstrained(unittest.TestCase):
             other, mine = held(here, first), held(here, last)
             with self.assertRaisesRegex(ComposeFailed, f"held by claim {other.id} of team-a"):
                 here.composer.compose(mine)
-            self.assertEqual([], here.nodes_there())
+            self.assertEqual([], here.node_names())
             self.assertEqual("FAILED", here.store.claims.show(mine.id).state)
             self.assertEqual("HELD", here.store.claims.show(other.id).state)
             node = here.composer.compose(other)
@@ -81,14 +81,14 @@ class TestConstrained(unittest.TestCase):
         with self.site("drop-reply:POST:/redfish/v1/Systems") as here:
             *_, last = computes(here)
             node = here.composer.compose(held(here, last))
-            self.assertEqual([node.name], here.nodes_there())
+            self.assertEqual([node.name], here.node_names())
 
     def test_what_it_was_made_of_is_free_again_once_it_is_removed(self):
         with self.site() as here:
             *_, last = computes(here)
             free = here.free_blocks()
             here.composer.remove(here.composer.compose(held(here, last)))
-            self.assertEqual((free, 0), (here.free_blocks(), here.leaked()))
+            self.assertEqual((free, 0), (here.free_blocks(), here.leak_count()))
 
 
 @unittest.skipUnless(TREE.is_dir(), f"the DMTF mockup is not at {TREE}")
@@ -100,15 +100,15 @@ class TestPublicTree(unittest.TestCase):
             (name,) = here.podms
             for there in here.read(name).nodes:  # all of its compute blocks are in use
                 wanted = CompositionRequest(name=there.name or "", blocks=there.blocks)
-                with here.reach(name) as hands:
+                with here.connect(name) as hands:
                     hands.remove(wanted, there.uri, lambda _state: None)
             here.store.remember(here.read(name))
             free = here.free_blocks()
             asked = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 8192}}
             done = here.provisioner.provision(request(properties=asked))
-            self.assertEqual(([], []), (done.failures, done.unverified))
+            self.assertEqual(((), ()), (done.failures, done.unverified))
             (node,) = done.nodes
             self.assertTrue(node.blocks)
-            self.assertIn("constrained", here.marks)
+            self.assertIn("constrained", here.points)
             here.composer.remove(node)
             self.assertEqual(free, here.free_blocks())

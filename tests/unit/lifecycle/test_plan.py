@@ -5,7 +5,8 @@ import unittest
 
 from tests.unit.lifecycle.site import request, site
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import CORES, claimant, over, podm
+from tests.unit.store.site import CORES, claimer, expire, podm
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost, NameTaken
 from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_differences
 from valence_sched.lifecycle.provision import Provisioner
@@ -15,7 +16,7 @@ from valence_sched.testing import request as asked
 
 def planned(store, decider, what) -> PlanClaimer:
     decision = decider.decider().select_destinations(what)
-    return PlanClaimer(store, make_plan(decision.report(), store.load_podms().values()))
+    return PlanClaimer(store, make_plan(decision_report(decision), store.load_podms().values()))
 
 
 @on_each_engine
@@ -27,7 +28,7 @@ class TestHolding:
         self.one = self.store()
         self.one.remember(podm("p", 3))
         self.asked = asked(CORES, count=2)
-        self.planned = planned(self.one, claimant(self.one), self.asked)
+        self.planned = planned(self.one, claimer(self.one), self.asked)
 
     def again(self) -> PlanClaimer:
         return PlanClaimer(self.one, self.planned.plan)
@@ -41,13 +42,13 @@ class TestHolding:
         self.assertNotEqual(claim.id, self.again().claim(self.asked).claim.id)
 
     def test_a_claim_whose_time_is_over_is_not_in_its_way(self):
-        over(self, self.again().claim(self.asked).claim)
+        expire(self, self.again().claim(self.asked).claim)
         self.assertIsNotNone(self.planned.claim(self.asked).claim)
 
     def test_a_key_is_of_one_plan(self):
         claim = self.planned.claim(self.asked, key="k").claim
         self.assertEqual(claim, self.again().claim(self.asked, key="k").claim)
-        other = planned(self.one, claimant(self.one), asked(CORES))
+        other = planned(self.one, claimer(self.one), asked(CORES))
         with self.assertRaisesRegex(NameTaken, "key 'k'"):
             other.claim(asked(CORES), key="k")
 
@@ -81,7 +82,7 @@ class TestComposing(unittest.TestCase):
     def test_a_block_that_is_stolen_at_the_last_moment_is_lost_and_nothing_takes_its_place(self):
         with site() as here:
             what = request()
-            plan = planned(here.store, here.claimant, what)
+            plan = planned(here.store, here.claimer, what)
             (placement,) = plan.plan.decision.placements
             documents = here.podms[placement.chosen.podm].documents
             uri = placement.chosen.blocks[0].uri
@@ -93,15 +94,15 @@ class TestComposing(unittest.TestCase):
 
             object.__setattr__(here.composer, "checkpoint", steal)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
-            self.assertEqual(([], True), (done.nodes, plan.claim_lost))
+            self.assertEqual(((), True), (done.nodes, plan.claim_lost))
             self.assertIn(uri, done.failures[0])
-            self.assertEqual([], here.nodes_there())
+            self.assertEqual([], here.node_names())
             self.assertEqual([], here.store.claims.list())
 
     def test_it_is_composed_as_it_says(self):
         with site() as here:
             what = request(count=2)
-            plan = planned(here.store, here.claimant, what)
+            plan = planned(here.store, here.claimer, what)
             done = Provisioner(here.store, plan, here.composer, here.read).provision(what)
             wanted = {(one.chosen.podm, *(block.uri for block in one.chosen.blocks))
                       for one in plan.plan.decision.placements}  # fmt: skip

@@ -71,15 +71,15 @@ class Killed:
             self.assertEqual(-9, child.returncode, child.stderr)
             with Store(url) as store:
                 here = Site(there, store)
-                here.heal()
-                here.reaped()
+                here.clear_faults()
+                here.reconcile()
                 return self.check(here)
 
     def check(self, here: Site) -> int:
         nodes = here.store.nodes.list()
-        self.assertEqual(sorted(node.name for node in nodes), here.nodes_there())
-        self.assertEqual([], here.taken_twice())
-        self.assertEqual(here.free_blocks(), here.free_to_decide_on())
+        self.assertEqual(sorted(node.name for node in nodes), here.node_names())
+        self.assertEqual([], here.blocks_used_twice())
+        self.assertEqual(here.free_blocks(), here.free_to_decide())
         again = here.composer.compose(here.claim(request()))
         used = {(node.podm, uri) for node in nodes for uri in node.blocks}
         self.assertEqual(set(), used & {(again.podm, uri) for uri in again.blocks})
@@ -131,34 +131,36 @@ class TestReaping(unittest.TestCase):
 
     def test_a_dry_run_changes_nothing(self):
         with site() as here:
-            here.claimant.claim(request(), ttl_s=0.01)
+            here.claimer.claim(request(), ttl_s=0.01)
             time.sleep(0.05)
-            here.reaper = type(here.reaper)(here.store, here.reach, here.read, dry_run=True)
-            (deed,) = here.reaper.reconcile()
-            self.assertEqual("expired: freed what it held", deed.done)
+            here.reconciler = type(here.reconciler)(
+                here.store, here.connect, here.read, dry_run=True
+            )
+            (action,) = here.reconciler.reconcile()
+            self.assertEqual("expired: freed what it held", action.done)
             self.assertEqual(1, len(here.store.claims.list(("HELD",))))
 
     def test_a_node_that_somebody_else_took_apart_is_forgotten(self):
         with site() as here:
             node = here.composer.compose(here.claim(request()))
-            with here.reach(node.podm) as hands:
+            with here.connect(node.podm) as hands:
                 hands.remove(
                     CompositionRequest(name="", blocks=node.blocks), node.uri, lambda _state: None
                 )
-            deeds = [deed.done for deed in here.reaper.reconcile()]
-            self.assertRegex(deeds[0], "forgotten, and its claim released")
+            actions = [action.done for action in here.reconciler.reconcile()]
+            self.assertRegex(actions[0], "forgotten, and its claim released")
             self.assertEqual([], here.store.claims.list())
 
     def test_a_silent_pod_manager_leaves_everything_as_it_is(self):
         with site("die-after:1") as here:
-            here.composer = type(here.composer)(here.store, here.reach, here.read, ttl_s=0.01)
+            here.composer = type(here.composer)(here.store, here.connect, here.read, ttl_s=0.01)
             here.provisioner = type(here.provisioner)(
-                here.store, here.claimant, here.composer, here.read
+                here.store, here.claimer, here.composer, here.read
             )
             here.provisioner.provision(request())
             time.sleep(0.05)
-            (deed,) = here.reaper.reconcile()
-            self.assertRegex(deed.done, "left as it is: .* does not tell|left as it is")
+            (action,) = here.reconciler.reconcile()
+            self.assertRegex(action.done, "left as it is: .* does not tell|left as it is")
             self.assertEqual("COMPOSING", here.store.claims.list()[0].state)
 
     def test_a_node_that_a_reading_does_not_show_is_not_forgotten_for_that(self):
@@ -170,9 +172,9 @@ class TestReaping(unittest.TestCase):
                 podm = read(name)
                 return replace(podm, nodes=()) if podm else None
 
-            reaper = Reconciler(here.store, here.reach, partial)
-            (deed,) = [deed for deed in reaper.reconcile() if deed.kind == "node"]
-            self.assertRegex(deed.done, "left as it is: the reading does not show it")
+            reaper = Reconciler(here.store, here.connect, partial)
+            (action,) = [action for action in reaper.reconcile() if action.kind == "node"]
+            self.assertRegex(action.done, "left as it is: the reading does not show it")
             self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
 
     def test_a_node_that_came_after_its_claim_was_given_up_is_taken_apart(self):
@@ -182,12 +184,12 @@ class TestReaping(unittest.TestCase):
             wanted = composition_request(claim, part.shares[0], None)
             here.store.claims.start_composing(claim.id)
             here.store.claims.fail(claim.id, "the reply was lost")
-            with here.reach(part.podm) as hands:
+            with here.connect(part.podm) as hands:
                 hands.compose(wanted, lambda _state: None)
-            self.assertEqual([wanted.name], here.nodes_there())
-            (deed,) = here.reaper.reconcile()
-            self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", deed.done)
-            self.assertEqual(([], 0), (here.nodes_there(), here.leaked()))
+            self.assertEqual([wanted.name], here.node_names())
+            (action,) = here.reconciler.reconcile()
+            self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", action.done)
+            self.assertEqual(([], 0), (here.node_names(), here.leak_count()))
 
     def test_a_node_of_another_store_is_left_alone(self):
         with site() as here:
@@ -195,11 +197,11 @@ class TestReaping(unittest.TestCase):
             wanted = CompositionRequest(
                 name="vs-0123", pool=part.shares[0].pool, blocks=part.blocks
             )
-            with here.reach(part.podm) as hands:
+            with here.connect(part.podm) as hands:
                 hands.compose(wanted, lambda _state: None)
-            (deed,) = [deed for deed in here.reaper.reconcile() if deed.kind == "node"]
-            self.assertRegex(deed.done, "left as it is: no claim is known for it")
-            self.assertEqual(["vs-0123"], here.nodes_there())
+            (action,) = [action for action in here.reconciler.reconcile() if action.kind == "node"]
+            self.assertRegex(action.done, "left as it is: no claim is known for it")
+            self.assertEqual(["vs-0123"], here.node_names())
 
     def test_a_reservation_from_before_ours_is_left_alone(self):
         for began in (False, True):
@@ -210,9 +212,9 @@ class TestReaping(unittest.TestCase):
                 here.store.claims.start_composing(claim.id, 0.001)
                 if began:
                     here.store.claims.note_reserving(claim.id)
-                with here.reach(part.podm) as hands:
+                with here.connect(part.podm) as hands:
                     hands.reserve(wanted)
-                here.reaped()
+                here.reconcile()
                 documents = here.podms[part.podm].documents
                 flags = {documents.get(uri)["CompositionStatus"]["Reserved"] for uri in part.blocks}
                 self.assertEqual({not began}, flags)
@@ -227,7 +229,7 @@ class TestReaping(unittest.TestCase):
             after = Site(here.podms, here.store)
             nodes = [after.provisioner.provision(request(), key=key).nodes for key in queue]
             self.assertEqual([1] * 4, list(map(len, nodes)))
-            self.assertEqual(4, len(here.nodes_there()))
+            self.assertEqual(4, len(here.node_names()))
 
 
 class TestLogin(unittest.TestCase):

@@ -10,8 +10,8 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.policy import PolicyText
 
 
-class Words(unittest.TestCase):
-    """One line that says it all."""
+class OneLineErrors(unittest.TestCase):
+    """Errors are one line of text."""
 
     def refuses(self, function, *arguments) -> str:
         with self.assertRaises(InputError) as caught:
@@ -22,7 +22,7 @@ class Words(unittest.TestCase):
         return text
 
 
-class TestDecode(Words):
+class TestDecode(OneLineErrors):
     """JSON that podms or programs wrote."""
 
     # (document, the line)
@@ -99,7 +99,7 @@ class TestDecode(Words):
         self.assertTrue(text.isprintable(), text)
 
 
-class TestConvert(Words):
+class TestConvert(OneLineErrors):
     """Lists and maps that a person wrote as YAML."""
 
     def test_numbers_may_be_text(self):
@@ -138,7 +138,7 @@ class TestConvert(Words):
         self.assertIn("field 'name'", self.refuses(convert, {"filters": []}, PolicyText, "f"))
 
 
-class TestYaml(Words):
+class TestYaml(OneLineErrors):
     """YAML, and so JSON."""
 
     def test_yaml_and_json_are_read(self):
@@ -196,7 +196,7 @@ class TestYaml(Words):
                 self.assertTrue(self.refuses(load_yaml, data, "f").startswith("f: "))
 
 
-class TestSchema(Words):
+class TestSchema(OneLineErrors):
     """Versions."""
 
     def check(self, name: str, version: str) -> list[str]:

@@ -4,7 +4,9 @@
 import unittest
 
 from tests.unit.core.deciders import cpus, engine, lean
-from valence_sched import files
+from valence_sched.config import parsers
+from valence_sched.core.explain.report import decision_warnings
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import InputError
 from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
 from valence_sched.model.inventory import Stock
@@ -56,7 +58,7 @@ class TestDeclared(unittest.TestCase):
             self.assertEqual(7.0, stock.total)
             self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .* and no amount")
 
-    def test_what_a_pod_manager_tells_itself_stays_and_a_remark_says_so(self):
+    def test_what_a_pod_manager_reports_itself_stays_and_a_remark_says_so(self):
         own = {"uri": "s", "resource": "power_w", "total": 5}
         declared = DeclaredStocks([POWER])
         self.assertEqual(
@@ -97,7 +99,7 @@ class TestFile(unittest.TestCase):
             ("resources: [{name: p, total: 1}, {name: p, total: 2}]", "'p' again"),
         ):
             with self.subTest(text), self.assertRaises(InputError) as caught:
-                files.parse_resources(text.encode(), "r.yaml")
+                parsers.parse_resources(text.encode(), "r.yaml")
             self.assertIn(words, str(caught.exception))
             self.assertTrue(str(caught.exception).startswith("r.yaml: $"))
 
@@ -122,7 +124,7 @@ class TestUse(unittest.TestCase):
             {"id": "a", "blocks": cpus(9)}, {"id": "b", "blocks": cpus(9)}
         ).select_destinations(asked)
         self.assertEqual(["a", "a", "b", "b"], sorted(p.chosen.podm for p in decision.placements))
-        reason = decision.stop_reason(0)
+        reason = Verdicts(decision).stop_reason(0)
         self.assertEqual("capacity: power_w at once: needs 450, has 100", reason.text)
 
     def test_s25_room_weighs_it(self):
@@ -138,9 +140,9 @@ class TestUse(unittest.TestCase):
         site = self.engine({"id": "a", "blocks": cpus(1)})
         asked = request({"processor": {"sockets": 1}, "resources": {"powr_w": 1}})
         line = "no pod manager has a resource named 'powr_w' (did you mean 'power_w'?)"
-        self.assertEqual([line], site.select_destinations(asked).warnings)
+        self.assertEqual([line], decision_warnings(site.select_destinations(asked)))
         warnings: list[str] = []
         site.count_fits(asked, 5, warnings)
         self.assertEqual([line], warnings)
         known = request({"processor": {"sockets": 1}, "resources": {"power_w": 1}})
-        self.assertEqual([], site.select_destinations(known).warnings)
+        self.assertEqual([], decision_warnings(site.select_destinations(known)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of two inventories: whatever came, went or changed, and nothing else."""
+"""Differences between two inventories: every change, and nothing else."""
 
 import unittest
 
@@ -20,7 +20,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
-from valence_sched.testing import strategies
+from valence_sched.testing import random_podms
 
 BLOCK = FullBlock(uri="/b/1", type=("Storage",), pools=("z",), status=Status(),
                   devices=Devices(drives=(Drive(count=2),)))  # fmt: skip
@@ -49,7 +49,7 @@ class DifferencesTest(unittest.TestCase):
     maxDiff = None
 
     def test_an_inventory_and_itself_have_none(self) -> None:
-        podms = [msgspec.json.decode(line, type=FullPodm) for line in strategies.podms(5, 20, 3)]
+        podms = [msgspec.json.decode(line, type=FullPodm) for line in random_podms.podms(5, 20, 3)]
         self.assertEqual([], list(differences(texts(*podms), texts(*reversed(podms)))))
 
     def test_when_and_how_often_it_was_read_is_none(self) -> None:

@@ -11,6 +11,7 @@ from tests.unit.core.deciders import built_in
 from tests.unit.store.site import CORES, podm
 from valence_sched.config.schemas import json_schema
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.plan import make_plan, parse_plan, plan_drift, podm_digest, same_placement
@@ -18,12 +19,12 @@ from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
 
-def planned(*podms, count: int = 1):
+def make_test_plan(*podms, count: int = 1):
     builder = ViewBuilder()
     for one in podms:
         builder.add(msgspec.json.decode(to_json(one), type=LeanPodm), "test")
     decision = Decider(builder.view(), built_in()).select_destinations(request(CORES, count=count))
-    return make_plan(decision.report(), podms, "2030-01-01T00:00:00Z")
+    return make_plan(decision_report(decision), podms, "2030-01-01T00:00:00Z")
 
 
 class TestPlan(unittest.TestCase):
@@ -31,7 +32,7 @@ class TestPlan(unittest.TestCase):
 
     def setUp(self):
         self.podm = podm("p", url="https://op:canary@h/", facts={"x": 1.0})
-        self.plan = planned(self.podm, podm("other", 0))
+        self.plan = make_test_plan(self.podm, podm("other", 0))
         self.text = to_json(self.plan)
 
     def changed(self, **fields) -> bytes:
@@ -77,7 +78,7 @@ class TestPlan(unittest.TestCase):
         self.assertEqual(("p", "went"), (one.podm, one.change))
 
     def test_the_same_is_the_same_place_and_blocks(self):
-        first, second = planned(podm("p"), count=2).decision.placements
+        first, second = make_test_plan(podm("p"), count=2).decision.placements
         self.assertTrue(same_placement(first, first))
         self.assertFalse(same_placement(first, second))
         self.assertFalse(same_placement(first, None))

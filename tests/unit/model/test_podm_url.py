@@ -11,7 +11,7 @@ from valence_sched.model.podm_url import (
 )
 
 
-class TestAddress(unittest.TestCase):
+class TestUrl(unittest.TestCase):
     """A URL says where, and nothing else."""
 
     def test_http_and_https_with_a_host_are_urls_of_pod_managers(self):

@@ -44,7 +44,7 @@ def found_in(value: object) -> bool:
     return any(sign in text for sign in (CANARY, LOGIN, quote(CANARY), CANARY.upper()))
 
 
-class ScrubTest(unittest.TestCase):
+class TestRedact(unittest.TestCase):
     maxDiff = None
 
     def test_what_is_called_a_credential_is_left_out_wherever_it_stands(self) -> None:
@@ -157,6 +157,6 @@ class ScrubTest(unittest.TestCase):
             st.text(max_size=8) | st.sampled_from(FIELDS), inner, max_size=3),
         max_leaves=12,
     ))  # fmt: skip
-    def test_scrubbing_twice_is_scrubbing_once(self, json_) -> None:
+    def test_redacting_twice_is_redacting_once(self, json_) -> None:
         once = redact.redact(json_)
         self.assertEqual(once, redact.redact(once))

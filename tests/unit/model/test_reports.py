@@ -6,6 +6,7 @@ import unittest
 import msgspec
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
+from valence_sched.core.explain.report import decision_report, decisions_report
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import to_json
 from valence_sched.model.reports import parse_report
@@ -21,7 +22,7 @@ class TestReports(unittest.TestCase):
         podm = {"id": "a", "blocks": [cpu("c", 8), gpu("g")]}
         other = {"id": "b", "zone": "z", "blocks": [cpu("c", 4)], "nodes": [{"uri": "n"}]}
         asked = request({"processor": {"total_cores": 8}}, alternates=1)
-        self.report = engine_of(podm, other).select_destinations(asked).report()
+        self.report = decision_report(engine_of(podm, other).select_destinations(asked))
 
     def document(self, **changes):
         return msgspec.json.encode({**msgspec.to_builtins(self.report), **changes})
@@ -49,7 +50,7 @@ class TestReports(unittest.TestCase):
     def test_a_report_of_several_decisions_is_read(self):
         podm = {"id": "a", "blocks": [cpu("c", 8)]}
         asked = request({"processor": {"total_cores": 8}}, count=2, min_count=1)
-        reports = engine_of(podm).select_all([asked, request(CARD, min_count=0)]).report()
+        reports = decisions_report(engine_of(podm).select_all([asked, request(CARD, min_count=0)]))
         self.assertEqual((reports, []), parse_report(to_json(reports), "r"))
         document = {**msgspec.to_builtins(reports), "mood": 1}
         read, (warning,) = parse_report(msgspec.json.encode(document), "r")

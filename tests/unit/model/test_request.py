@@ -79,7 +79,7 @@ class TestSealed(unittest.TestCase):
     def test_the_seed_is_no_part_of_the_identity(self):
         self.assertEqual(request(CORES).id, request(CORES, seed=5).id)
 
-    def test_the_question_is_what_plugins_may_look_at(self):
+    def test_the_evaluation_key_is_what_plugins_may_read(self):
         one = request(CORES, zone="a")
         for words in ({"seed": 3}, {"id": "x"}, {"count": 5}, {"alternates": 2}, {"flavor": "f"}):
             self.assertEqual(

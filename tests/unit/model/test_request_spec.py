@@ -4,8 +4,8 @@
 import unittest
 
 from valence_sched.app import App
+from valence_sched.config.parsers import parse_requests
 from valence_sched.errors import SchedulerError
-from valence_sched.files import parse_requests
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request_spec import RequestSpec, compile_request
@@ -23,7 +23,7 @@ FLAVOR = {
 }
 
 
-def made(**words):
+def compiled(**words):
     flavor = convert(FLAVOR, Flavor, "f")
     return compile_request(convert({"flavor": "web", **words}, RequestSpec, "f"), flavor)
 
@@ -32,21 +32,21 @@ class TestCompiled(unittest.TestCase):
     """A flavor, and what the request says beyond it."""
 
     def test_what_is_not_said_is_the_flavors(self):
-        request = made()
+        request = compiled()
         self.assertEqual(("a", "pack", 0), (request.zone, request.policy, request.seed))
         self.assertEqual(("ssd",), request.aggregates.required)
         self.assertEqual({"os": ("linux",), "net": ("fast",)}, request.capabilities)
         self.assertEqual(FLAVOR["where"], request.where)
 
     def test_single_words_take_the_flavors_place(self):
-        request = made(zone="b", policy="default", seed=7, capabilities={"os": ["bsd"]},
+        request = compiled(zone="b", policy="default", seed=7, capabilities={"os": ["bsd"]},
                        attributes={"facts.year": "< 2020"})  # fmt: skip
         self.assertEqual(("b", "default", 7), (request.zone, request.policy, request.seed))
         self.assertEqual({"os": ("bsd",), "net": ("fast",)}, request.capabilities)
         self.assertEqual({"facts.year": "< 2020"}, request.attributes)
 
     def test_names_and_expressions_add_up(self):
-        request = made(aggregates={"forbidden": ["hdd"]}, traits={"required": ["X", "Y"]},
+        request = compiled(aggregates={"forbidden": ["hdd"]}, traits={"required": ["X", "Y"]},
                        where=["=", "$facts.row", 1])  # fmt: skip
         self.assertEqual(("ssd",), request.aggregates.required)
         self.assertEqual(("hdd",), request.aggregates.forbidden)

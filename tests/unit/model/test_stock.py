@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one stock hands out."""
+"""The grants of one stock."""
 
 import unittest
 
@@ -28,18 +28,18 @@ class TestGrant(unittest.TestCase):
 
     @quietly(800)
     @given(STOCKS, st.integers(1, 10))
-    def test_it_is_the_least_allowed_amount_that_is_enough(self, stock, asked):
-        self.assertEqual(brute.grants_of(stock, asked), grant_size(stock, asked))
+    def test_it_is_the_smallest_valid_amount_that_is_enough(self, stock, requested):
+        self.assertEqual(brute.grants_of(stock, requested), grant_size(stock, requested))
 
     @quietly(400)
     @given(STOCKS)
     def test_the_largest_grant_is_the_largest_that_is_granted(self, stock):
-        granted = [grant_size(stock, asked) for asked in range(1, 16)]
+        granted = [grant_size(stock, requested) for requested in range(1, 16)]
         self.assertEqual(max((g for g in granted if g), default=0), largest_grant(stock))
 
     def test_by_hand(self):
         # (words of the stock, asked, granted)
-        for words, asked, granted in (
+        for fields, requested, granted in (
             ({"total": 65536.0, "step": 64.0}, 1000, 1024),
             ({"total": 65536.0, "step": 64.0, "min": 2048.0}, 1000, 2048),
             ({"total": 1000.0}, 999.5, 999.5),
@@ -51,8 +51,10 @@ class TestGrant(unittest.TestCase):
             ({"total": 0.3, "step": 0.1}, 0.3, 0.3),
             ({"total": 1.05, "step": 0.35}, 1.05, 1.05),
         ):
-            with self.subTest(words=words, asked=asked):
-                self.assertEqual(granted, grant_size(Stock(uri="s", resource="r", **words), asked))
+            with self.subTest(words=fields, asked=requested):
+                self.assertEqual(
+                    granted, grant_size(Stock(uri="s", resource="r", **fields), requested)
+                )
 
     def test_an_overdrawn_stock_has_nothing_left(self):
         self.assertEqual(0, free_amount(Stock(uri="s", resource="r", total=10.0, used=12.0)))

@@ -14,7 +14,7 @@ from valence_sched.testing import request
 ASKED = {"processor": {"total_cores": 8}}
 
 
-class TestLess(unittest.TestCase):
+class TestSubtraction(unittest.TestCase):
     """A podm without what is held."""
 
     def statuses(self, held, *blocks):

@@ -34,6 +34,6 @@ class TestWords(unittest.TestCase):
     )
 
     def test_words_stand_whole_in_order_and_side_by_side(self):
-        for text, words, found in self.TABLE:
+        for text, words, expected in self.TABLE:
             with self.subTest(text=text, words=words):
-                self.assertIs(found, has_words(text, words))
+                self.assertIs(expected, has_words(text, words))

@@ -14,6 +14,8 @@ from tests.unit.core.deciders import cpus, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.testing import request, view
@@ -62,7 +64,7 @@ class TestConformance(unittest.TestCase):
     def test_it_honours_the_filters_of_its_policy(self):
         for decision in self.every(self.SITE[3]):
             self.assertEqual("nothing_fits", decision.outcome)
-            (verdict,) = decision.verdicts()
+            (verdict,) = Verdicts(decision).podm_verdicts()
             self.assertEqual("enabled", verdict.reason.filter)
 
     def test_all_or_nothing_is_all_or_nothing(self):
@@ -75,7 +77,7 @@ class TestConformance(unittest.TestCase):
         for seed in range(3):
             words = {"count": 6, "alternates": 2, "seed": seed}
             one, other = (
-                [to_json(decision.report()) for decision in self.every(*podms, **words)]
+                [to_json(decision_report(decision)) for decision in self.every(*podms, **words)]
                 for _ in range(2)
             )
             self.assertEqual(one, other)

@@ -138,6 +138,6 @@ class Client:
         return self.get(f"{BLOCKS}/{name}").json()["CompositionStatus"]["CompositionState"]
 
 
-def said(answer):
+def message_key(answer):
     """Return the last part of the message id of a refusal."""
     return answer.json()["error"]["@Message.ExtendedInfo"][0]["MessageId"].rpartition(".")[2]

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tests.unit.store.site import CORES, claimant
+from tests.unit.store.site import CORES, claimer
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import ClaimLost
 from valence_sched.store.store import Store
 from valence_sched.testing import request
@@ -55,22 +56,22 @@ def _run(url: str, number: int, requests: int, properties: Any, barrier: Any, qu
 
 
 def _claims(store: Store, number: int, requests: int, properties: Any, barrier: Any) -> Result:
-    mine = claimant(store)
-    mine.decider()
+    own = claimer(store)
+    own.decider()
     result = Result([], [], [], [])
     barrier.wait()
     for turn in range(requests):
         try:
-            done = mine.claim(request(properties, seed=turn), owner=f"process {number}")
+            claimed = own.claim(request(properties, seed=turn), owner=f"process {number}")
         except ClaimLost as error:
             result.lost.append(str(error))
             continue
-        result.retries.append(done.retries)
-        if done.claim is not None:
-            blocks = [uri for part in done.claim.parts for uri in part.blocks]
-            result.won.append((done.claim.id, blocks))
+        result.retries.append(claimed.retries)
+        if claimed.claim is not None:
+            blocks = [uri for part in claimed.claim.parts for uri in part.blocks]
+            result.won.append((claimed.claim.id, blocks))
         else:
-            (verdict,) = done.decision.verdicts()
+            (verdict,) = Verdicts(claimed.decision).podm_verdicts()
             result.reasons.append(verdict.reason.text)
     result.again = store.counts.retries
     return result

@@ -30,11 +30,11 @@ def part(name: str, generation: int, *blocks: str, **amounts: float) -> ClaimPar
     return ClaimPart(podm=name, generation=generation, shares=(share,))
 
 
-def claimant(store: Store, **words: Any) -> Claimer:
+def claimer(store: Store, **words: Any) -> Claimer:
     return Claimer(store, built_in(), **words)
 
 
-def over(case: Any, claim: Claim) -> None:
+def expire(case: Any, claim: Claim) -> None:
     """Let the time of a claim be over."""
     past = {"sweep_at": 1.0, "expires_at": 1.0}
     case.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(past))

@@ -4,7 +4,7 @@
 import threading
 
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import over, part, podm
+from tests.unit.store.site import expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName
 from valence_sched.model.claim import ClaimPart, Grant
 from valence_sched.model.composition import ComposedNode
@@ -12,13 +12,13 @@ from valence_sched.model.composition import ComposedNode
 SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
 
 
-def held(store, name="p"):
+def usage(store, name="p"):
     """Return what others see as held of a podm."""
-    return {seen.id: seen.usage for seen in store.snapshot().changes}[name]
+    return {change.id: change.usage for change in store.snapshot().changes}[name]
 
 
 @on_each_engine
-class TestTake:
+class TestCreate:
     """What is chosen is held, or somebody is named."""
 
     def setUp(self):
@@ -26,31 +26,31 @@ class TestTake:
         self.one = self.store()
         self.generation = self.one.remember(podm())
 
-    def take(self, *blocks, **words):
+    def create(self, *blocks, **words):
         return self.one.claims.create([part("p", self.generation, *blocks)], **words)
 
     def test_a_claim_is_seen_by_everybody_at_once(self):
-        claim = self.take("c0", "c1", owner="me")
+        claim = self.create("c0", "c1", owner="me")
         self.assertEqual("HELD", claim.state)
         self.assertAlmostEqual(600, claim.expires_at - claim.created_at, delta=5)
         other = self.store()
-        self.assertEqual({"c0": 1, "c1": 1}, held(other).blocks)
+        self.assertEqual({"c0": 1, "c1": 1}, usage(other).blocks)
         self.assertEqual(claim, other.claims.show(claim.id))
 
     def test_a_block_is_held_once_and_the_loser_hears_by_whom(self):
-        claim = self.take("c0", owner="first")
+        claim = self.create("c0", owner="first")
         with self.assertRaises(ClaimLost) as caught:
-            self.take("c1", "c0")
+            self.create("c1", "c0")
         line = f"block c0 of pod manager 'p' is held by claim {claim.id} of first"
         self.assertEqual(line, str(caught.exception))
         self.assertEqual(("p", claim.id), (caught.exception.podm, caught.exception.claim))
         self.assertEqual(6, caught.exception.exit_code)
-        self.assertEqual({"c0": 1}, held(self.one).blocks)  # nothing of the loser is left
+        self.assertEqual({"c0": 1}, usage(self.one).blocks)  # nothing of the loser is left
 
     def test_what_moved_since_is_refused(self):
         moved = self.one.remember(podm(blocks=4))
         with self.assertRaisesRegex(ClaimLost, f"from generation {self.generation} to {moved}"):
-            self.take("c0")
+            self.create("c0")
         with self.assertRaisesRegex(ClaimLost, "'q' is no longer here"):
             self.one.claims.create([part("q", 1, "c0")])
 
@@ -71,30 +71,30 @@ class TestTake:
 
     def test_a_shareable_block_is_held_as_often_as_it_has_places(self):
         self.generation = self.one.remember(podm(blocks=[SHARED]))
-        first, _ = self.take("s"), self.take("s")
+        first, _ = self.create("s"), self.create("s")
         with self.assertRaisesRegex(ClaimLost, "block s .* is held by claim"):
-            self.take("s")
-        self.assertEqual({"s": 2}, held(self.one).blocks)
+            self.create("s")
+        self.assertEqual({"s": 2}, usage(self.one).blocks)
         self.one.claims.release(first.id)
-        self.take("s")
+        self.create("s")
 
     def test_amounts_are_held_up_to_what_is_left(self):
         stock = {"uri": "m", "resource": "memory", "total": 10, "used": 1}
         self.generation = self.one.remember(podm(stocks=[stock]))
 
-        def take(amount):
+        def create(amount):
             return self.one.claims.create([part("p", self.generation, m=amount)], owner="o")
 
-        take(4.5)
-        second = take(4.4)
+        create(4.5)
+        second = create(4.4)
         with self.assertRaisesRegex(
             ClaimLost,
             "stock m of pod manager 'p' has 0.1 left, 1 were chosen: "
             f"the latest that holds of it is claim {second.id} of o",
         ):
-            take(1)
-        take(0.1)
-        self.assertAlmostEqual(9.0, held(self.one).amounts["m"])
+            create(1)
+        create(0.1)
+        self.assertAlmostEqual(9.0, usage(self.one).amounts["m"])
 
     def test_of_many_at_once_as_many_get_an_amount_as_there_is(self):
         stock = {"uri": "m", "resource": "memory", "total": 3}
@@ -135,7 +135,7 @@ class TestTake:
                 lost = [part("p", self.generation, first), part("q", second, other)]
                 self.one.claims.create(lost)
         for name in ("p", "q"):
-            self.assertEqual({"c0": 1}, held(self.one, name).blocks)
+            self.assertEqual({"c0": 1}, usage(self.one, name).blocks)
         self.assertEqual([claim], self.one.claims.list())
         failed = self.one.claims.list(["FAILED"])
         self.assertTrue(all(one.note == "not all of it could be had" for one in failed))
@@ -151,9 +151,9 @@ class TestTake:
         other = self.store()
         (claim,) = other.claims.list()
         self.assertEqual("PREPARED", claim.state)
-        self.assertEqual(1, sum(bool(seen.usage) for seen in other.snapshot().changes))
-        over(self, claim)
-        self.assertEqual([], [seen.usage for seen in other.snapshot().changes if seen.usage])
+        self.assertEqual(1, sum(bool(change.usage) for change in other.snapshot().changes))
+        expire(self, claim)
+        self.assertEqual([], [change.usage for change in other.snapshot().changes if change.usage])
         self.assertEqual("EXPIRED", other.claims.show(claim.id).state)
 
 
@@ -176,42 +176,42 @@ class TestKeys:
         super().setUp()
         self.generation = self.store().remember(podm(blocks=20))
 
-    def take(self, block, store=None, **words):
+    def create(self, block, store=None, **words):
         store = store or self.store()
         return store.claims.create([part("p", self.generation, block)], **words)
 
     def test_the_same_key_gives_the_same_claim_and_holds_nothing_more(self):
-        first = self.take("c0", key="k", content="one")
-        self.assertEqual(first, self.take("c1", key="k", content="one"))
-        self.assertEqual({"c0": 1}, held(self.store()).blocks)
+        first = self.create("c0", key="k", content="one")
+        self.assertEqual(first, self.create("c1", key="k", content="one"))
+        self.assertEqual({"c0": 1}, usage(self.store()).blocks)
 
     def test_a_key_is_its_owners(self):
-        first = self.take("c0", key="k", owner="a")
-        self.assertNotEqual(first.id, self.take("c1", key="k", owner="b").id)
+        first = self.create("c0", key="k", owner="a")
+        self.assertNotEqual(first.id, self.create("c1", key="k", owner="b").id)
 
     def test_the_same_key_for_something_else_is_refused(self):
-        first = self.take("c0", key="k", content="one")
+        first = self.create("c0", key="k", content="one")
         with self.assertRaisesRegex(NameTaken, f"key 'k' stands for claim {first.id}"):
-            self.take("c0", key="k", content="two")
+            self.create("c0", key="k", content="two")
 
     def test_a_claim_that_ended_gives_its_key_back(self):
         store = self.store()
-        first = self.take("c0", key="k")
+        first = self.create("c0", key="k")
         store.claims.release(first.id)
-        second = self.take("c0", key="k")
-        over(self, second)
-        third = self.take("c0", key="k")
+        second = self.create("c0", key="k")
+        expire(self, second)
+        third = self.create("c0", key="k")
         self.assertEqual(3, len({first.id, second.id, third.id}))
 
     def test_of_many_at_once_with_one_key_all_get_the_same(self):
         stores = [self.store() for _ in range(6)]
         barrier = threading.Barrier(len(stores))
-        got, errors = [], []
+        claim_ids, errors = [], []
 
         def run(number):
             barrier.wait()
             try:
-                got.append(self.take(f"c{number}", stores[number], key="k").id)
+                claim_ids.append(self.create(f"c{number}", stores[number], key="k").id)
             except Exception as error:  # told by the main thread
                 errors.append(error)
 
@@ -220,8 +220,8 @@ class TestKeys:
             thread.start()
         for thread in threads:
             thread.join()
-        self.assertEqual(([], 1, 6), (errors, len(set(got)), len(got)))
-        self.assertEqual(1, len(held(self.store()).blocks))
+        self.assertEqual(([], 1, 6), (errors, len(set(claim_ids)), len(claim_ids)))
+        self.assertEqual(1, len(usage(self.store()).blocks))
 
 
 @on_each_engine
@@ -248,7 +248,7 @@ class TestStates:
     def test_a_released_claim_holds_nothing_and_is_released_only_once(self):
         first = self.one.claims.release(self.claim.id)
         self.assertEqual("RELEASED", first.state)
-        self.assertFalse(held(self.one))
+        self.assertFalse(usage(self.one))
         self.assertEqual(first, self.one.claims.release(self.claim.id))
         with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
             self.one.claims.start_composing(self.claim.id)
@@ -256,20 +256,20 @@ class TestStates:
             self.one.claims.release("nobody")
 
     def test_a_claim_whose_time_is_over_is_free_for_the_next(self):
-        over(self, self.claim)
+        expire(self, self.claim)
         self.one.claims.create([part("p", self.generation, "c0")])
         self.assertEqual("EXPIRED", self.one.claims.show(self.claim.id).state)
 
     def test_an_amount_whose_time_is_over_is_free_for_the_next(self):
         stock = {"uri": "m", "resource": "memory", "total": 10}
         generation = self.one.remember(podm(stocks=[stock]))
-        over(self, self.one.claims.create([part("p", generation, m=8)]))
+        expire(self, self.one.claims.create([part("p", generation, m=8)]))
         self.one.claims.create([part("p", generation, m=8)])
 
     def test_reap_says_what_it_would_do_and_then_does_it(self):
-        over(self, self.claim)
-        (told,) = self.one.claims.reap(dry_run=True)
-        self.assertEqual((self.claim.id, "HELD"), (told.claim.id, told.claim.state))
+        expire(self, self.claim)
+        (reaped,) = self.one.claims.reap(dry_run=True)
+        self.assertEqual((self.claim.id, "HELD"), (reaped.claim.id, reaped.claim.state))
         self.assertEqual("HELD", self.one.claims.show(self.claim.id).state)
         self.assertEqual(1, len(self.one.claims.reap()))
         self.assertEqual("EXPIRED", self.one.claims.show(self.claim.id).state)
@@ -278,7 +278,7 @@ class TestStates:
     def test_renewing_moves_the_end_and_is_for_what_is_held(self):
         later = self.one.claims.renew(self.claim.id, 6000)
         self.assertGreater(later.expires_at, self.claim.expires_at + 5000)
-        over(self, self.claim)
+        expire(self, self.claim)
         with self.assertRaises(ClaimState):
             self.one.claims.renew(self.claim.id)
 
@@ -287,11 +287,11 @@ class TestStates:
         ((stuck, words),) = self.one.claims.reap()
         self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
         self.assertIn("ask its pod manager", words)
-        self.assertTrue(held(self.one))
+        self.assertTrue(usage(self.one))
         with self.assertRaisesRegex(ClaimState, "reap it once its time is over"):
             self.one.claims.release(self.claim.id)
         self.one.claims.fail(self.claim.id, "nothing was there")
-        self.assertFalse(held(self.one))
+        self.assertFalse(usage(self.one))
         self.assertEqual("nothing was there", self.one.claims.show(self.claim.id).note)
 
     def test_intent_cannot_be_noted_twice_nor_effect_without_it(self):
@@ -305,18 +305,18 @@ class TestStates:
         """Counted once: settled by the reading that shows the node, and not before."""
         self.compose()
         self.one.remember(self.shown())  # begun before the node was there
-        self.assertEqual({"c0": 1}, held(self.one).blocks)
+        self.assertEqual({"c0": 1}, usage(self.one).blocks)
         self.one.remember(self.shown({"uri": "/Systems/1", "blocks": ["c0"]}))
         self.assertEqual("SETTLED", self.one.claims.show(self.claim.id).state)
-        self.assertFalse(held(self.one))
+        self.assertFalse(usage(self.one))
 
     def test_a_node_that_was_read_before_it_was_confirmed_settles_at_once(self):
         self.one.claims.start_composing(self.claim.id)
         self.one.remember(self.shown({"uri": "/Systems/1", "blocks": ["c0"]}))
-        self.assertTrue(held(self.one))
+        self.assertTrue(usage(self.one))
         done = self.one.claims.finish_composing(self.claim.id, [self.node()])
         self.assertEqual("SETTLED", done.state)
-        self.assertFalse(held(self.one))
+        self.assertFalse(usage(self.one))
 
     def test_a_claim_with_a_node_goes_after_its_node(self):
         self.compose()

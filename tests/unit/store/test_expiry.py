@@ -21,10 +21,10 @@ class TestPurge:
         self.one = self.store()
         self.generation = self.one.remember(podm(blocks=9))
 
-    def take(self, block):
+    def create(self, block):
         return self.one.claims.create([part("p", self.generation, block)])
 
-    def aged(self):
+    def age(self):
         """Let all that happened so far have happened two days ago."""
         for column in (tables.claims.c.created_at, tables.events.c.at,
                        tables.decisions.c.decided_at):  # fmt: skip
@@ -34,35 +34,35 @@ class TestPurge:
         return self.execute(sa.select(sa.func.count()).select_from(table))[0][0]
 
     def test_what_ended_long_ago_goes_with_all_that_happened_to_it(self):
-        gone, held = self.take("c0"), self.take("c1")
-        self.one.claims.release(gone.id)
+        released, active = self.create("c0"), self.create("c1")
+        self.one.claims.release(released.id)
         self.one.save_decision("d", b"{}")
-        self.aged()
-        lately = self.take("c2")
-        self.one.claims.release(lately.id)
+        self.age()
+        recent = self.create("c2")
+        self.one.claims.release(recent.id)
         self.assertEqual((1, 1, 1), self.one.purge(DAY_S, dry_run=True))
         self.assertEqual(3, self.count(tables.claims))
         self.assertEqual((1, 1, 1), self.one.purge(DAY_S))
-        self.assertEqual({held.id, lately.id}, {id_ for (id_,) in self.execute(
+        self.assertEqual({active.id, recent.id}, {id_ for (id_,) in self.execute(
             sa.select(tables.claims.c.id))})  # fmt: skip
-        self.assertEqual(["held", "released"], [one.kind for one in self.one.events(lately.id)])
+        self.assertEqual(["held", "released"], [one.kind for one in self.one.events(recent.id)])
         with self.assertRaises(UnknownName):
             self.one.decision("d")
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
 
     def test_a_claim_that_ended_lately_stays_however_old_it_is(self):
-        claim = self.take("c0")
-        self.aged()
+        claim = self.create("c0")
+        self.age()
         self.one.claims.release(claim.id)
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
         self.assertEqual("RELEASED", self.one.claims.show(claim.id).state)
 
     def test_a_claim_with_a_node_stays(self):
-        claim = self.take("c0")
+        claim = self.create("c0")
         self.one.claims.start_composing(claim.id)
         node = ComposedNode(id="n", podm="p", uri="/n", claim=claim.id, blocks=("c0",))
         self.one.claims.finish_composing(claim.id, [node])
-        self.aged()
+        self.age()
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
 
     def test_many_go_some_at_a_time(self):

@@ -10,7 +10,7 @@ import threading
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
-from tests.unit.store.site import CORES, claimant, part, podm
+from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.errors import ClaimLost, StoreError
 from valence_sched.store import faults, tables
 from valence_sched.store.tables import key_of
@@ -115,7 +115,7 @@ class TestFull(StoreCase):
         self.assertTrue(full)
         other = self.store()
         self.assertEqual([], other.claims.list())
-        self.assertFalse(any(seen.usage for seen in other.snapshot().changes))
+        self.assertFalse(any(change.usage for change in other.snapshot().changes))
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
         sa.event.remove(store._database.writer, "checkout", limit)
         store.close()
@@ -125,8 +125,8 @@ class TestFull(StoreCase):
         class Full(Exception):
             sqlstate = "53100"
 
-        said = Full("could not extend file: No space left on device")
-        error = sa.exc.OperationalError("insert", {}, said)
+        engine_error = Full("could not extend file: No space left on device")
+        error = sa.exc.OperationalError("insert", {}, engine_error)
         line = str(faults.store_error(error, StoreUrl("postgresql://u:pw@h/n"), "claiming"))
         self.assertEqual(
             "postgresql://h/n: claiming: could not extend file: No space left on device (make "
@@ -167,13 +167,13 @@ class TestInTheWay:
 
 PROGRAM = """
 import sys
-from tests.unit.store.site import CORES, claimant
+from tests.unit.store.site import CORES, claimer
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 with Store(sys.argv[1]) as store:
-    mine = claimant(store)
+    own = claimer(store)
     while True:
-        done = mine.claim(request(CORES), owner=sys.argv[2])
+        done = own.claim(request(CORES), owner=sys.argv[2])
         if done.claim is None: break
         print(done.claim.id, *done.claim.parts[0].blocks, flush=True)
 """
@@ -185,26 +185,26 @@ class TestKilled(StoreCase):
     def test_nothing_is_lost_and_nothing_is_broken(self):
         store = self.store()
         store.remember(podm(blocks=600))
-        told = []
+        promised = []
         for turn in range(4):
             running = [self.start(f"{turn}-{number}") for number in range(2)]
             for process in running:
-                told += [process.stdout.readline().split() for _ in range(3 + turn)]
+                promised += [process.stdout.readline().split() for _ in range(3 + turn)]
             for process in running:
                 os.kill(process.pid, signal.SIGKILL)
                 rest, _ = process.communicate()
-                told += [line.split() for line in rest.splitlines(keepends=True)
+                promised += [line.split() for line in rest.splitlines(keepends=True)
                          if line.endswith("\n")]  # fmt: skip
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
         claims = {claim.id: claim for claim in self.store().claims.list()}
-        self.assertGreater(len(told), 20)
-        for claim, block in told:  # what somebody was promised is there
+        self.assertGreater(len(promised), 20)
+        for claim, block in promised:  # what somebody was promised is there
             self.assertEqual((block,), claims[claim].parts[0].shares[0].blocks)
         blocks = [uri for claim in claims.values() for uri in claim.parts[0].blocks]
         self.assertEqual(len(blocks), len(set(blocks)))
-        (seen,) = self.store().snapshot().changes
-        self.assertEqual(set(blocks), set(seen.usage.blocks))  # and nothing is held by nobody
-        self.assertIsNotNone(claimant(self.store()).claim(request(CORES)).claim)
+        (change,) = self.store().snapshot().changes
+        self.assertEqual(set(blocks), set(change.usage.blocks))  # and nothing is held by nobody
+        self.assertIsNotNone(claimer(self.store()).claim(request(CORES)).claim)
 
     def start(self, owner):
         return subprocess.Popen(
@@ -218,16 +218,16 @@ class TestLoser(StoreCase):
     def test_the_error_names_who_won_at_last(self):
         store = self.store()
         store.remember(podm(blocks=9))
-        mine, fast = claimant(store, most_attempts=3, salt=b"1"), self.store()
-        take = store.claims.create
+        slow, fast = claimer(store, most_attempts=3, salt=b"1"), self.store()
+        create = store.claims.create
 
         def late(parts, **words):
             fast.claims.create(parts, owner="fast")
-            return take(parts, **words)
+            return create(parts, **words)
 
         store.claims.create = late
         with self.assertRaises(ClaimLost) as caught:
-            mine.claim(request(CORES))
+            slow.claim(request(CORES))
         self.assertRegex(str(caught.exception),
                          "somebody was faster 3 times in a row: at last block c. of pod manager "
                          "'p' is held by claim .* of fast")  # fmt: skip

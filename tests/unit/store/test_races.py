@@ -35,15 +35,15 @@ class TestRaces:
         self.assertEqual(PROCESSES * REQUESTS - room, len(reasons) + len(lost))
         self.assertEqual({"capacity: cores: needs 8, has 0"}, set(reasons))
         self.assertEqual([], lost)
-        self.told(results)
+        self.report(results)
 
-    def told(self, results):
+    def report(self, results):
         retries = [number for result in results for number in result.retries]
-        each = sum(retries) / len(retries)
-        again = sum(result.again for result in results)
-        sys.stderr.write(f"{self.engine}: {each:.2f} decisions again a request, most "
-                         f"{max(retries)}; {again} transactions again\n")  # fmt: skip
-        self.assertLess(each, MOST_RETRIES)
+        average = sum(retries) / len(retries)
+        reruns = sum(result.again for result in results)
+        sys.stderr.write(f"{self.engine}: {average:.2f} decisions again a request, most "
+                         f"{max(retries)}; {reruns} transactions again\n")  # fmt: skip
+        self.assertLess(average, MOST_RETRIES)
 
     def test_the_last_gpu_is_won_by_exactly_one(self):
         """S27."""

@@ -3,6 +3,7 @@
 
 import multiprocessing
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,23 +12,47 @@ import unittest
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import podm
 from valence_sched.errors import StoreError
 from valence_sched.model.registration import Registration
-from valence_sched.store import tables
-from valence_sched.store.schema import upgrade
+from valence_sched.store import schema, tables
+from valence_sched.store.database import Database
 from valence_sched.store.store import Store
+from valence_sched.store.url import StoreUrl
 
 ONE = Registration(name="a", url="https://a")
 
 
-def opened(url, name, barrier, queue):
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "0002", "0001"
+def upgrade():
+    op.create_table("later", sa.Column("id", sa.Integer, primary_key=True))
+    op.execute("update registry set name = 'b'")
+"""
+
+
+def register(url, name):
+    with Store(url) as store:
+        store.register(Registration(name=name, url="https://x"))
+
+
+def upgrade(url, folder):
+    """Open a store with a migration more than this program has."""
+    database = Database(StoreUrl(url))
+    try:
+        schema.prepare(database, "0002", folder)
+    finally:
+        database.close()
+
+
+def run(work, url, argument, barrier, queue):
     barrier.wait()
     try:
-        with Store(url) as store:
-            store.register(Registration(name=name, url="https://x"))
+        work(url, argument)
         queue.put(None)
-    except Exception as error:  # the test tells it
+    except Exception as error:  # raised by the test
         queue.put(repr(error))
 
 
@@ -35,75 +60,81 @@ def opened(url, name, barrier, queue):
 class TestSchema:
     """One revision, whatever way led to it."""
 
-    def older(self):
-        """Go on with a store of the first revision."""
-        self.url = self.fresh_url()
-        engine = raw_engine(self.url)
-        with engine.begin() as connection:
-            upgrade(connection, "0001")
-        engine.dispose()
+    def later(self):
+        """Return a folder with the migrations and one more."""
+        folder = self.folder / "migrations"
+        shutil.copytree(schema.MIGRATIONS, folder)
+        (folder / "versions" / "0002_later.py").write_text(NEXT)
+        return folder
 
     def reflected(self):
         """Return what the engine says of each table: columns, keys, indexes, references."""
         engine = raw_engine(self.url)
-        look = sa.inspect(engine)
+        inspector = sa.inspect(engine)
         found = {
             name: (
-                [(c["name"], str(c["type"]), c["nullable"]) for c in look.get_columns(name)],
-                look.get_pk_constraint(name)["constrained_columns"],
-                sorted((i["name"], i["column_names"]) for i in look.get_indexes(name)),
-                sorted(u["column_names"] for u in look.get_unique_constraints(name)),
-                sorted(f["constrained_columns"] for f in look.get_foreign_keys(name)),
+                [(c["name"], str(c["type"]), c["nullable"]) for c in inspector.get_columns(name)],
+                inspector.get_pk_constraint(name)["constrained_columns"],
+                sorted((i["name"], i["column_names"]) for i in inspector.get_indexes(name)),
+                sorted(u["column_names"] for u in inspector.get_unique_constraints(name)),
+                sorted(f["constrained_columns"] for f in inspector.get_foreign_keys(name)),
             )
-            for name in look.get_table_names()
+            for name in inspector.get_table_names()
         }
         engine.dispose()
         return found
 
-    def test_an_older_store_is_upgraded_keeps_what_it_has_and_is_like_a_new_one(self):
+    def test_a_new_store_has_the_tables_that_are_declared(self):
         self.store()
-        new = self.reflected()
-        self.assertEqual({*tables.METADATA.tables}, {*new})
-        self.older()
-        self.assertNotEqual(new, self.reflected())
-        row = {"podm_key": "0" * 32, "name": "a", "document": b'{"name":"a","url":"https://a"}'}
-        self.execute(sa.insert(tables.registry), row)
-        store = self.store()
-        self.assertEqual([ONE], store.registrations())
-        store.claims.create([part("p", store.remember(podm()), "c0")])
-        self.assertEqual([(tables.REVISION,)], self.execute(sa.select(tables.version)))
-        self.assertEqual(new, self.reflected())
+        self.assertEqual({*tables.METADATA.tables}, {*self.reflected()})
+
+    def test_an_older_store_is_upgraded_and_keeps_what_it_has(self):
+        self.url = self.fresh_url()
+        self.store().register(ONE)
+        before = self.reflected()
+        upgrade(self.url, self.later())
+        self.assertEqual([("0002",)], self.execute(sa.select(tables.version)))
+        self.assertEqual([("b",)], self.execute(sa.select(tables.registry.c.name)))
+        after = self.reflected()
+        self.assertEqual({*before, "later"}, {*after})
+        self.assertEqual(before, {name: after[name] for name in before})
+        with self.assertRaisesRegex(StoreError, "schema is version 0002"):
+            self.store()
 
     def test_a_newer_store_is_refused_in_one_line(self):
         self.store()
         self.execute(sa.update(tables.version).values(version_num="0999"))
         with self.assertRaisesRegex(
-            StoreError, "schema is version 0999, .* knows up to 0002: use a newer valence-sched"
+            StoreError, "schema is version 0999, .* knows up to 0001: use a newer valence-sched"
         ):
             self.store()
 
     def test_several_processes_open_a_new_store_at_once(self):
         self.url = self.fresh_url()
-        self.at_once()
+        names = [f"p{number}" for number in range(6)]
+        self.at_once(register, names)
+        self.assertEqual(names, [one.name for one in self.store().registrations()])
 
     def test_several_processes_upgrade_an_older_store_at_once(self):
-        self.older()
-        self.at_once()
+        self.url = self.fresh_url()
+        self.store().close()
+        self.at_once(upgrade, [self.later()] * 6)
+        self.assertEqual([("0002",)], self.execute(sa.select(tables.version)))
 
-    def at_once(self):
+    def at_once(self, work, arguments):
+        """Do the same with each argument in a process of its own, all at one moment."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
-        barrier, queue = context.Barrier(6), context.Queue()
-        names = [f"p{number}" for number in range(6)]
-        running = [
-            context.Process(target=opened, args=(self.url, name, barrier, queue)) for name in names
+        barrier, queue = context.Barrier(len(arguments)), context.Queue()
+        processes = [
+            context.Process(target=run, args=(work, self.url, argument, barrier, queue))
+            for argument in arguments
         ]
-        for process in running:
+        for process in processes:
             process.start()
-        self.assertEqual([None] * 6, [queue.get(timeout=120) for _ in running])
-        for process in running:
+        self.assertEqual([None] * len(arguments), [queue.get(timeout=120) for _ in processes])
+        for process in processes:
             process.join()
-        self.assertEqual(names, [one.name for one in self.store().registrations()])
 
 
 class TestFile(StoreCase):
@@ -111,8 +142,8 @@ class TestFile(StoreCase):
 
     def test_it_is_for_its_user_alone_and_so_is_its_folder(self):
         file = self.folder / "new" / "store.db"
-        old = os.umask(0)
-        self.addCleanup(os.umask, old)
+        umask = os.umask(0)
+        self.addCleanup(os.umask, umask)
         store = self.store(f"sqlite:///{file}")
         store.register(ONE)
         for path in (file, file.with_name("store.db-wal")):
@@ -133,8 +164,8 @@ class TestFile(StoreCase):
         self.assertTrue(list(self.folder.glob("*.db-wal")), "thrown away while it was in use")
 
     def test_a_link_to_what_is_not_there_yet_is_followed(self):
-        old = os.umask(0)
-        self.addCleanup(os.umask, old)
+        umask = os.umask(0)
+        self.addCleanup(os.umask, umask)
         link, file = self.folder / "link.db", self.folder / "store.db"
         link.symlink_to(file)
         self.store(f"sqlite:///{link}")
@@ -172,22 +203,22 @@ class TestFile(StoreCase):
         file = next(self.folder.glob("*.db"))
         self.folder.chmod(0o755)
         file.chmod(0o444)
-        told, tell = os.pipe()
+        reader, writer = os.pipe()
         if os.fork() == 0:  # this interpreter may be one that only root can start
             try:
                 os.setuid(65534)
                 Store(self.url)
             except BaseException as error:
-                os.write(tell, str(error).encode())
+                os.write(writer, str(error).encode())
             os._exit(0)
         os.wait()
-        text = os.read(told, 1000).decode()
-        os.close(told)
-        os.close(tell)
+        text = os.read(reader, 1000).decode()
+        os.close(reader)
+        os.close(writer)
         self.assertTrue(text.startswith(f"{file}: permission denied"), text)
 
 
-class TestAddress(unittest.TestCase):
+class TestUrl(unittest.TestCase):
     """Passwords stay where they are."""
 
     def test_a_password_is_in_no_error_and_no_repr(self):
@@ -208,6 +239,14 @@ class TestAddress(unittest.TestCase):
     def test_an_engine_that_is_not_known(self):
         with self.assertRaisesRegex(StoreError, "'oracle' is not known: use sqlite, postgresql"):
             Store("oracle://h/n")
+
+
+class TestMigrations(unittest.TestCase):
+    """The scripts of alembic."""
+
+    def test_the_revision_of_a_new_store_is_the_latest_migration(self):
+        latest = max(path.name for path in (schema.MIGRATIONS / "versions").glob("0*.py"))
+        self.assertEqual(tables.REVISION, latest.partition("_")[0])
 
 
 class TestWeight(unittest.TestCase):

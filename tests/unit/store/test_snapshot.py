@@ -5,7 +5,7 @@ import threading
 
 from tests.unit.core.deciders import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
-from tests.unit.store.site import CORES, claimant, part, podm
+from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.core.digest import inventory_digest
 from valence_sched.model.registration import Registration
 from valence_sched.testing import request
@@ -14,14 +14,14 @@ MANY = 300
 
 
 @on_each_engine
-class TestLook:
+class TestSnapshot:
     """Work is counted, not timed."""
 
-    def work(self, store, known):
+    def work(self, store, position):
         before = (store.counts.rows_read, store.counts.podms_decoded)
-        look = store.snapshot(known)
+        snapshot = store.snapshot(position)
         after = (store.counts.rows_read, store.counts.podms_decoded)
-        return look, tuple(b - a for a, b in zip(before, after, strict=True))
+        return snapshot, tuple(b - a for a, b in zip(before, after, strict=True))
 
     def test_one_of_many_that_moved_costs_as_much_as_one_of_few(self):
         """S30."""
@@ -30,11 +30,11 @@ class TestLook:
             store.remember(podm(f"p{number}", 1))
             if number not in (9, MANY - 1):
                 continue
-            known = store.snapshot().position
-            _, none = self.work(store, known)
+            position = store.snapshot().position
+            _, none = self.work(store, position)
             store.remember(podm("p5", number + 2))
-            look, one = self.work(store, known)
-            self.assertEqual(["p5"], [seen.id for seen in look.changes])
+            snapshot, one = self.work(store, position)
+            self.assertEqual(["p5"], [change.id for change in snapshot.changes])
             costs.append((none, one))
         self.assertEqual(costs[0], costs[1])
         ((rows, decoded), (more_rows, more_decoded)) = costs[1]
@@ -43,38 +43,38 @@ class TestLook:
     def test_a_claim_moves_what_is_held_and_loads_no_document(self):
         store = self.store()
         generation = store.remember(podm())
-        known = store.snapshot().position
+        position = store.snapshot().position
         claim = store.claims.create([part("p", generation, "c0")])
-        look, (_, decoded) = self.work(store, known)
-        (seen,) = look.changes
-        self.assertEqual((0, None, {"c0": 1}), (decoded, seen.podm, seen.usage.blocks))
-        self.assertEqual((), store.snapshot(look.position).changes)
+        snapshot, (_, decoded) = self.work(store, position)
+        (change,) = snapshot.changes
+        self.assertEqual((0, None, {"c0": 1}), (decoded, change.podm, change.usage.blocks))
+        self.assertEqual((), store.snapshot(snapshot.position).changes)
         store.claims.release(claim.id)
-        look, (_, decoded) = self.work(store, look.position)
-        self.assertEqual((0, None), (decoded, look.changes[0].podm))
-        self.assertFalse(look.changes[0].usage)
+        snapshot, (_, decoded) = self.work(store, snapshot.position)
+        self.assertEqual((0, None), (decoded, snapshot.changes[0].podm))
+        self.assertFalse(snapshot.changes[0].usage)
 
     def test_one_that_went_is_seen_going(self):
         store = self.store()
         store.register(Registration(name="p", url="u"))
         store.remember(podm())
-        known = store.snapshot().position
-        mine = claimant(store)
-        self.assertTrue(mine.decider().select_destinations(request(CORES)).placed_nodes)
+        position = store.snapshot().position
+        local = claimer(store)
+        self.assertTrue(local.decider().select_destinations(request(CORES)).placed_nodes)
         store.unregister("p")
-        (seen,) = store.snapshot(known).changes
-        self.assertTrue(seen.gone)
-        self.assertFalse(mine.decider().select_destinations(request(CORES)).placed_nodes)
-        self.assertEqual([], [seen for seen in store.snapshot().changes if not seen.gone])
+        (change,) = store.snapshot(position).changes
+        self.assertTrue(change.gone)
+        self.assertFalse(local.decider().select_destinations(request(CORES)).placed_nodes)
+        self.assertEqual([], [change for change in store.snapshot().changes if not change.gone])
 
     def test_a_store_without_pod_managers_places_nothing_until_one_comes(self):
         store = self.store()
-        mine = claimant(store)
-        self.assertIsNone(mine.claim(request(CORES)).claim)
+        local = claimer(store)
+        self.assertIsNone(local.claim(request(CORES)).claim)
         store.remember(podm())
-        self.assertIsNotNone(mine.claim(request(CORES)).claim)
+        self.assertIsNotNone(local.claim(request(CORES)).claim)
 
-    def test_no_look_sees_half_of_a_change(self):
+    def test_no_snapshot_sees_half_of_a_change(self):
         """What a generation says and what the document holds are of one moment."""
         store, other = self.store(), self.store()
         first = store.remember(podm(blocks=1))
@@ -82,9 +82,9 @@ class TestLook:
 
         def watch():
             while not stop.is_set():
-                (seen,) = other.snapshot().changes
-                if len(seen.podm.blocks) != seen.generation - first + 1:
-                    wrong.append(seen)
+                (change,) = other.snapshot().changes
+                if len(change.podm.blocks) != change.generation - first + 1:
+                    wrong.append(change)
 
         thread = threading.Thread(target=watch)
         thread.start()
@@ -94,32 +94,34 @@ class TestLook:
         thread.join()
         self.assertEqual([], wrong)
 
-    def test_a_look_reads_what_claims_took_since_and_not_what_all_hold(self):
+    def test_a_snapshot_reads_what_new_claims_hold_and_not_what_all_hold(self):
         """S30: on one pod manager that many claim of."""
         store = self.store()
         generation = store.remember(podm(blocks=30))
-        known, read, claims = store.snapshot().position, [], []
+        position, read, claims = store.snapshot().position, [], []
         for number in range(12):
             claims.append(store.claims.create([part("p", generation, f"c{number}")], owner="o"))
             before = store.counts.usages_read
-            look = store.snapshot(known)
+            snapshot = store.snapshot(position)
             read.append(store.counts.usages_read - before)
-            known = look.position
-        (seen,) = look.changes
-        self.assertEqual(([1] * 12, True, {"c11": 1}), (read, seen.incremental, seen.usage.blocks))
-        store.claims.release(claims[0].id)
-        (seen,) = store.snapshot(known).changes
+            position = snapshot.position
+        (change,) = snapshot.changes
         self.assertEqual(
-            (False, 11, 11), (seen.incremental, len(seen.usage.blocks), len(seen.usage.nodes))
+            ([1] * 12, True, {"c11": 1}), (read, change.incremental, change.usage.blocks)
+        )
+        store.claims.release(claims[0].id)
+        (change,) = store.snapshot(position).changes
+        self.assertEqual(
+            (False, 11, 11), (change.incremental, len(change.usage.blocks), len(change.usage.nodes))
         )
 
-    def test_who_looked_all_the_time_sees_what_one_sees_who_looks_now(self):
+    def test_incremental_snapshots_see_what_a_whole_one_sees(self):
         store = self.store()
         stock = {"uri": "m", "resource": "memory", "total": 10}
         shared = {"uri": "s", "status": {"shareable": True, "max_compositions": 3}}
         blocks = [cpu(f"c{number}", 8) for number in range(9)]
         generation = store.remember(podm(blocks=[shared, *blocks], stocks=[stock]))
-        mine, claims = claimant(store), []
+        local, claims = claimer(store), []
         for turn in range(9):
             if turn % 4 == 3:
                 store.claims.release(claims.pop(0).id)
@@ -129,7 +131,7 @@ class TestLook:
                 names = ["s", f"c{turn}"] if turn < 3 else [f"c{turn}"]
                 parts = [part("p", generation, *names, m=1)]
                 claims.append(store.claims.create(parts, owner=f"o{turn}"))
-            found, anew = mine.decider().snapshot(), claimant(self.store()).decider().snapshot()
+            found, anew = local.decider().snapshot(), claimer(self.store()).decider().snapshot()
             self.assertEqual(inventory_digest(anew), inventory_digest(found), turn)
 
 
@@ -140,13 +142,13 @@ class TestManyMore(StoreCase):
         """S30: but for its own row and document."""
         store = self.store()
         store.remember_all([podm(f"p{number}", 0) for number in range(10_000)])
-        known = store.snapshot().position
+        position = store.snapshot().position
         rows, decoded = store.counts.rows_read, store.counts.podms_decoded
-        self.assertEqual((), store.snapshot(known).changes)
+        self.assertEqual((), store.snapshot(position).changes)
         none = store.counts.rows_read - rows
         store.remember(podm("p5", 2))
         rows = store.counts.rows_read
-        self.assertEqual(["p5"], [seen.id for seen in store.snapshot(known).changes])
+        self.assertEqual(["p5"], [change.id for change in store.snapshot(position).changes])
         self.assertEqual(none + 1, store.counts.rows_read - rows)
         self.assertEqual(decoded + 1, store.counts.podms_decoded)
 
@@ -160,29 +162,29 @@ class TestDecide:
         store = self.store()
         for name in ("a", "b", "c"):
             store.remember(podm(name))
-        mine = claimant(self.store())
-        asked = request(CORES, aggregates=["fast"])
-        self.assertFalse(mine.decider().select_destinations(asked).placed_nodes)
-        decoded = mine._store.counts.podms_decoded
+        local = claimer(self.store())
+        wanted = request(CORES, aggregates=["fast"])
+        self.assertFalse(local.decider().select_destinations(wanted).placed_nodes)
+        decoded = local._store.counts.podms_decoded
         store.remember(podm("b", aggregates=["fast"]))
-        decision = mine.decider().select_destinations(asked)
+        decision = local.decider().select_destinations(wanted)
         self.assertEqual(["b"], [placement.chosen.podm for placement in decision.placements])
-        self.assertEqual(1, mine._store.counts.podms_decoded - decoded)
+        self.assertEqual(1, local._store.counts.podms_decoded - decoded)
 
     def test_one_that_starts_anew_decides_on_what_was_read_before(self):
         """S23: no pod manager is asked."""
         store = self.store()
         store.remember(podm(read_at="2026-01-01T00:00:00Z"))
         store.close()
-        decision = claimant(self.store()).decider().select_destinations(request(CORES))
+        decision = claimer(self.store()).decider().select_destinations(request(CORES))
         self.assertEqual("2026-01-01T00:00:00Z", decision.view.podms[0].read_at)
         self.assertEqual("placed", decision.outcome)
 
     def test_two_processes_never_choose_the_same(self):
         store = self.store()
         store.remember(podm(blocks=4))
-        mine, theirs = claimant(store), claimant(self.store())
-        got = [one.claim(request(CORES)).claim for one in (mine, theirs) * 2]
+        local, theirs = claimer(store), claimer(self.store())
+        got = [one.claim(request(CORES)).claim for one in (local, theirs) * 2]
         self.assertEqual(4, len({claim.parts[0].shares[0].blocks for claim in got}))
         last = theirs.claim(request(CORES))
         self.assertIsNone(last.claim)
@@ -191,16 +193,16 @@ class TestDecide:
     def test_the_same_key_claims_once_even_when_there_is_no_room_for_twice(self):
         store = self.store()
         store.remember(podm(blocks=1))
-        first = claimant(store).claim(request(CORES), key="k")
-        again = claimant(self.store()).claim(request(CORES), key="k")
+        first = claimer(store).claim(request(CORES), key="k")
+        again = claimer(self.store()).claim(request(CORES), key="k")
         self.assertEqual((first.claim, None), (again.claim, again.decision))
 
     def test_claims_of_an_owner_keep_company_like_nodes(self):
         store = self.store()
         for name in ("a", "b", "c"):
             store.remember(podm(name, 3))
-        mine = claimant(store)
+        local = claimer(store)
         group = {"name": "g", "anti_affinity": ["podm"]}
-        chosen = [mine.claim(request(CORES, group=group), owner="o").claim for _ in range(4)]
+        chosen = [local.claim(request(CORES, group=group), owner="o").claim for _ in range(4)]
         self.assertEqual({"a", "b", "c"}, {claim.podms[0] for claim in chosen[:3]})
         self.assertIsNone(chosen[3])

@@ -5,7 +5,7 @@ import json
 import re
 
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import CORES, claimant, podm
+from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.errors import InputError, InUse, UnknownName
 from valence_sched.testing import request
 
@@ -29,36 +29,38 @@ class TestStats:
         """S60: in a process that had looked before, too."""
         for name in ("a", "b"):
             self.one.remember(podm(name))
-        mine = claimant(self.store())
-        self.assertEqual(1, len(self.chosen(mine)))
+        local = claimer(self.store())
+        self.assertEqual(1, len(self.chosen(local)))
         self.one.update_stats("a", {"status": "Offline"})
-        self.assertEqual(["b"], self.chosen(mine))
+        self.assertEqual(["b"], self.chosen(local))
         self.one.update_stats("a", {"status": "Online"})
         self.one.update_stats("b", {"enabled": False})
-        self.assertEqual(["a"], self.chosen(mine))
+        self.assertEqual(["a"], self.chosen(local))
 
     def test_a_name_is_an_id_or_host_and_node_and_what_is_returned_is_accepted(self):
         """S61."""
         self.one.update_stats(("rack-1", "psme-2"), {"blocks": [GPU]})
-        mine = claimant(self.one)
-        (name,) = self.chosen(mine, ASKED)
+        local = claimer(self.one)
+        (name,) = self.chosen(local, ASKED)
         self.one.update_stats(name, {"status": "Offline"})
-        self.assertEqual([], self.chosen(mine, ASKED))
+        self.assertEqual([], self.chosen(local, ASKED))
         self.one.update_stats(("rack-1", "psme-2"), {"status": "Online"})
-        self.assertEqual([name], self.chosen(mine, ASKED))
+        self.assertEqual([name], self.chosen(local, ASKED))
 
     def test_the_scheduler_itself_takes_reports_in(self):
         """S60, S61: by either form of a name, also of one that it did not know."""
         self.one.remember(podm("a"))
-        for mine in (claimant(self.one, among=frozenset("a")), claimant(self.one)):
+        for local in (claimer(self.one, among=frozenset("a")), claimer(self.one)):
 
-            def names(mine=mine):
-                decision = mine.select_destinations(request(ASKED))
+            def names(local=local):
+                decision = local.select_destinations(request(ASKED))
                 return [placement.chosen.podm for placement in decision.placements]
 
-            mine.update_resource_stats(("rack-1", "psme-2"), {"blocks": [GPU], "status": "Offline"})
+            local.update_resource_stats(
+                ("rack-1", "psme-2"), {"blocks": [GPU], "status": "Offline"}
+            )
             self.assertEqual([], names())
-            mine.update_resource_stats("rack-1/psme-2", {"status": "Online"})
+            local.update_resource_stats("rack-1/psme-2", {"status": "Online"})
             self.assertEqual(["rack-1/psme-2"], names())
 
     def test_who_reported_and_when_is_known_until_it_is_forgotten(self):
@@ -79,7 +81,7 @@ class TestStats:
 
     def test_one_that_claims_are_of_is_not_forgotten(self):
         self.one.update_stats("p", {"blocks": [GPU]})
-        claim = claimant(self.one).claim(request(ASKED)).claim
+        claim = claimer(self.one).claim(request(ASKED)).claim
         with self.assertRaisesRegex(InUse, "pod manager 'p' still has 1 claim"):
             self.one.forget_report("p")
         self.one.claims.release(claim.id)
@@ -96,20 +98,20 @@ class TestStats:
         facts = {"power_w": 350.0, "firmware.bmc": "2.1", "firmware.beta": "true",
                  "tags": ("a", "1"), "rack": "r7"}  # fmt: skip
         self.assertEqual(facts, self.one.load_podms()["p"].facts)
-        mine = claimant(self.one)
+        local = claimer(self.one)
         for most, expected in ((400, ["p"]), (300, [])):
             where = ["<=", "$facts.power_w", most]
-            self.assertEqual(expected, self.chosen(mine, ASKED, where=where))
+            self.assertEqual(expected, self.chosen(local, ASKED, where=where))
 
     def test_the_zone_comes_with_the_stats_alone(self):
         """S64."""
         self.one.update_stats("a", {"blocks": [GPU], "availability_zone": "east"})
         self.one.update_stats("b", {"blocks": [GPU], "zone": "west", "capabilities": "net=ib;eth"})
-        mine = claimant(self.one)
-        self.assertEqual(["a"], self.chosen(mine, ASKED, zone="east"))
-        self.assertEqual(["b"], self.chosen(mine, ASKED, zone="west"))
+        local = claimer(self.one)
+        self.assertEqual(["a"], self.chosen(local, ASKED, zone="east"))
+        self.assertEqual(["b"], self.chosen(local, ASKED, zone="west"))
         wanted = {"net": ["ib"]}
-        self.assertEqual(["b"], self.chosen(mine, ASKED, capabilities=wanted))
+        self.assertEqual(["b"], self.chosen(local, ASKED, capabilities=wanted))
 
     def test_an_amount_is_a_stock_that_can_be_claimed(self):
         self.one.update_stats(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two Views say the same about every row, whatever way each of them was made."""
+"""Checks that two Views have the same values, however each of them was made."""
 
 import unittest
 
@@ -50,7 +50,7 @@ def assert_same_rows(test: unittest.TestCase, one: View, rows: list[int], other:
 
 
 def assert_same_view(test: unittest.TestCase, one: View, other: View) -> None:
-    """Check that two whole Views are alike: every row, every podm, every block."""
+    """Check that two whole Views are equal: every row, every podm, every block."""
     assert_same_rows(test, one, list(range(len(one))), other)
     np.testing.assert_array_equal(one.first_row, other.first_row)
     np.testing.assert_array_equal(one.podm_of, other.podm_of)

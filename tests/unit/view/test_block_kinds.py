@@ -15,10 +15,10 @@ class TestPasses(unittest.TestCase):
     """One test on one device."""
 
     CARD = Accelerator(kind="GPU", model="NVIDIA A100 80GB", memory_mib=81920)
-    UNTOLD = Accelerator(kind="GPU")
+    UNKNOWN = Accelerator(kind="GPU")
 
     def test_operators(self):
-        for test, found in (
+        for test, expected in (
             (Test("kind", "equal", "GPU"), True),
             (Test("kind", "equal", "gpu"), True),
             (Test("kind", "equal", "FPGA"), False),
@@ -28,20 +28,20 @@ class TestPasses(unittest.TestCase):
             (Test("memory_mib", "at_least", 81921), False),
         ):
             with self.subTest(test):
-                self.assertIs(found, passes(test, self.CARD))
+                self.assertIs(expected, passes(test, self.CARD))
 
-    def test_what_is_not_told_passes_only_where_the_unknown_is_allowed(self):
+    def test_an_unknown_attribute_passes_only_where_the_unknown_is_allowed(self):
         for test in (Test("model", "words", "a100"), Test("memory_mib", "at_least", 1)):
-            self.assertFalse(passes(test, self.UNTOLD))
-            self.assertFalse(passes(test, self.UNTOLD, "reject"))
-            self.assertTrue(passes(test, self.UNTOLD, "allow"))
+            self.assertFalse(passes(test, self.UNKNOWN))
+            self.assertFalse(passes(test, self.UNKNOWN, "reject"))
+            self.assertTrue(passes(test, self.UNKNOWN, "allow"))
 
-    def test_told_and_wrong_stays_wrong_where_the_unknown_is_allowed(self):
+    def test_a_known_wrong_value_fails_where_the_unknown_is_allowed(self):
         self.assertFalse(passes(Test("memory_mib", "at_least", 10**9), self.CARD, "allow"))
 
 
 class TestAmount(unittest.TestCase):
-    """How much of a need one line of devices brings."""
+    """The amount of a need that one line of devices supplies."""
 
     CORES = Need(kind="processor", measure="cores", amount=24)
 
@@ -51,7 +51,7 @@ class TestAmount(unittest.TestCase):
     def test_cores_of_an_accelerator_are_not_cores(self):
         self.assertEqual(0, device_amount(self.CORES, "accelerator", Accelerator(kind="GPU")))
 
-    def test_an_untold_amount_is_nothing_or_all_that_is_asked(self):
+    def test_an_unknown_amount_is_0_or_the_whole_need(self):
         allow = Need(kind="processor", measure="cores", amount=24, unknown="allow")
         self.assertEqual(0, device_amount(self.CORES, "processor", Processor(count=2)))
         self.assertEqual(24, device_amount(allow, "processor", Processor(count=2)))
@@ -64,7 +64,7 @@ class TestAmount(unittest.TestCase):
 
 
 class TestPrice(unittest.TestCase):
-    """What a block is worth."""
+    """The price of a block."""
 
     def test_prices_by_hand(self):
         for devices, points in (

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pod managers stand, and how many nodes are there."""
+"""The domain values of pod managers, and the counts of nodes at them."""
 
 import unittest
 
 import numpy as np
 
 from valence_sched.errors import RequestError
-from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.testing import view
 from valence_sched.view.domains import domain_index, domain_values
 
@@ -39,16 +38,16 @@ class TestValues(unittest.TestCase):
                 self.assertEqual(expected, [domain_values(podm, domain) for podm in SITE.podms])
 
 
-class TestPlaces(unittest.TestCase):
+class TestDomainIndex(unittest.TestCase):
     """Counts by row."""
 
-    def test_a_row_counts_what_is_at_its_value_and_each_pool_is_a_row(self):
-        found = domain_index(SITE, "podm").largest_count({"a": 2, "c": 1, "elsewhere": 9})
-        self.assertEqual([2, 2, 0, 1], found.tolist())
+    def test_a_row_has_the_count_of_its_value_and_each_pool_is_a_row(self):
+        counts = domain_index(SITE, "podm").largest_count({"a": 2, "c": 1, "elsewhere": 9})
+        self.assertEqual([2, 2, 0, 1], counts.tolist())
 
-    def test_of_several_values_the_fullest_counts(self):
-        found = domain_index(SITE, "aggregate").largest_count({"x": 1, "y": 4})
-        self.assertEqual([4, 4, 4], found[:3].tolist())
+    def test_of_several_values_the_largest_count_applies(self):
+        counts = domain_index(SITE, "aggregate").largest_count({"x": 1, "y": 4})
+        self.assertEqual([4, 4, 4], counts[:3].tolist())
         self.assertEqual(
             [3, 3, 0], domain_index(SITE, "aggregate").largest_count({"x": 3})[:3].tolist()
         )
@@ -61,35 +60,12 @@ class TestPlaces(unittest.TestCase):
         )
         self.assertTrue(np.isnan(domain_index(SITE, "facts.nobody").largest_count({"x": 1})).all())
 
-    def test_selections_of_rows_answer_as_the_whole_does(self):
+    def test_selections_of_rows_have_the_counts_of_the_whole(self):
         whole = domain_index(SITE, "location").largest_count({"row": 3, "hall": 1})
         part = domain_index(SITE.take([2, 0]), "location").largest_count({"row": 3, "hall": 1})
         self.assertEqual(whole[[2, 0]].tolist(), part.tolist())
 
-    def test_what_is_no_domain_is_refused_with_those_there_are(self):
+    def test_an_unknown_domain_is_refused_with_the_known_ones(self):
         for wrong in ("rack", "facts.", "", "podms"):
             with self.assertRaisesRegex(RequestError, "no domain .*podm, zone, .*facts.NAME"):
                 domain_index(SITE, wrong)
-
-
-class TestGroup(unittest.TestCase):
-    """What the nouns say of themselves."""
-
-    def test_rules_are_hard_or_soft_and_name_their_domains(self):
-        firm = Group(
-            name="g", at_most={"zone": 2}, affinity=("location",), spread=(Spread("zone"),)
-        )
-        self.assertEqual((True, False), (firm.hard, firm.soft))
-        self.assertEqual(("location", "zone"), firm.domains)
-        wished = Group(name="g", soft_affinity=("zone",), spread=(Spread("podm", 2, True),))
-        self.assertEqual((False, True), (wished.hard, wished.soft))
-        self.assertEqual(("zone", "podm"), wished.domains)
-        self.assertEqual((False, False), (Group(name="g").hard, Group(name="g").soft))
-
-    def test_the_emptiest_open_value_counts_also_where_nobody_is(self):
-        company = GroupState(
-            members={"zone": {"a": 3, "b": 1, "shut": 0}}, open={"zone": ("a", "b")}
-        )
-        self.assertEqual(1, company.fewest_members("zone"))
-        self.assertEqual(0, GroupState(open={"zone": ("a", "c")}).fewest_members("zone"))
-        self.assertEqual(0, GroupState().fewest_members("zone"))

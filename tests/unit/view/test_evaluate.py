@@ -33,7 +33,7 @@ def answers(expression: Any) -> list[int]:
 
 
 class TestComparisons(unittest.TestCase):
-    """On one pod manager that tells much and one that tells nothing."""
+    """On one pod manager that reports much and one that reports nothing."""
 
     def test_every_operator(self):
         for expression, expected in (
@@ -117,7 +117,7 @@ class TestComparisons(unittest.TestCase):
             with self.subTest(expression):
                 self.assertEqual([expected, UNKNOWN], answers(expression))
 
-    def test_what_every_pod_manager_tells(self):
+    def test_what_every_pod_manager_reports(self):
         for expression, expected in (
             (["in", "$traits", "CXL", "X"], [YES, NO]),
             (["not", ["in", "$traits", "CXL"]], [NO, YES]),
@@ -191,8 +191,8 @@ class TestJoints(unittest.TestCase):
         self.assertEqual(UNKNOWN, answers(["=", "$id", "$facts.untold", "tall"])[0])
 
 
-class TestTold(unittest.TestCase):
-    """What rows tell at the paths, for the explanation."""
+class TestReportedValues(unittest.TestCase):
+    """The values of rows at the paths, for the explanation."""
 
     def test_one_path_is_its_value_and_several_are_a_map(self):
         for expression, row, expected in (
@@ -213,7 +213,7 @@ class TestTold(unittest.TestCase):
 class TestAmounts(unittest.TestCase):
     """Names of amounts."""
 
-    def test_a_slip_of_the_pen_is_refused_with_the_nearest(self):
+    def test_a_misspelt_amount_is_refused_with_the_nearest(self):
         for name, meant in (("coers", "cores"), ("core", "cores"), ("gpu", "gpus"),
                             ("memory", "memory_mib"), ("storage_gb", "storage_gib")):  # fmt: skip
             with self.subTest(name), self.assertRaises(UnknownName) as caught:

@@ -17,8 +17,8 @@ from valence_sched.view.update import Splice, splice
 from valence_sched.view.view import View
 
 
-def part_of(seen: View, podm: dict) -> View:
-    builder = ViewBuilder(seen.kinds)
+def part_of(site: View, podm: dict) -> View:
+    builder = ViewBuilder(site.kinds)
     builder.add(decode(to_json(podm), LeanPodm, "test"), "test")
     return builder.view()
 
@@ -28,31 +28,31 @@ class TestSplice(unittest.TestCase):
 
     @quietly(80)
     @given(FULL_SITES, FULL_SITES, st.integers(1, 3), st.integers(0, 5))
-    def test_a_replaced_or_appended_podm_equals_a_view_built_anew(self, old, new, pools, place):
+    def test_a_replaced_or_appended_podm_equals_a_view_built_anew(self, old, new, pools, number):
         podm = new[0]
         names = [f"q{number}" for number in range(pools)]
         podm["pools"] = [{"id": name} for name in names]
-        for thing in (*podm["blocks"], *podm["stocks"]):
-            thing["pools"] = [names[0], names[-1]] if thing["pools"] else []
-        old = [{**one, "id": f"old{number}"} for number, one in enumerate(old)]
-        place = min(place, len(old))
+        for item in (*podm["blocks"], *podm["stocks"]):
+            item["pools"] = [names[0], names[-1]] if item["pools"] else []
+        old = [{**old_podm, "id": f"old{index}"} for index, old_podm in enumerate(old)]
+        number = min(number, len(old))
         podm["id"] = "new"
-        seen = view(*old)
-        joined, moved = splice(seen, place, part_of(seen, podm))
-        assert_same_view(self, view(*old[:place], podm, *old[place + 1 :]), joined)
-        last = 2 * place + (2 if place < len(old) else 0)
-        self.assertEqual(Splice(2 * place, last, pools), moved)
-        assert_same_view(self, view(*old), seen)  # the old View is as it was
+        site = view(*old)
+        spliced, change = splice(site, number, part_of(site, podm))
+        assert_same_view(self, view(*old[:number], podm, *old[number + 1 :]), spliced)
+        last = 2 * number + (2 if number < len(old) else 0)
+        self.assertEqual(Splice(2 * number, last, pools), change)
+        assert_same_view(self, view(*old), site)  # the old View is as it was
 
     def test_splicing_again_and_again_stays_right(self):
         sizes = (3, 0, 7, 1)
         podms = [self.sized(f"p{number}", 4) for number in range(3)]
-        seen = view(*podms)
+        site = view(*podms)
         for turn, size in enumerate(sizes * 3):
-            place = turn % 3
-            podms[place] = self.sized(f"p{place}", size)
-            seen, _ = splice(seen, place, part_of(seen, podms[place]))
-            assert_same_view(self, view(*podms), seen)
+            number = turn % 3
+            podms[number] = self.sized(f"p{number}", size)
+            site, _ = splice(site, number, part_of(site, podms[number]))
+            assert_same_view(self, view(*podms), site)
 
     @staticmethod
     def sized(name: str, cores: int) -> dict:
@@ -61,6 +61,6 @@ class TestSplice(unittest.TestCase):
 
     def test_a_view_of_nothing_can_be_appended_to(self):
         empty = view()
-        joined, moved = splice(empty, 0, part_of(empty, {"id": "a"}))
-        assert_same_view(self, view({"id": "a"}), joined)
-        self.assertEqual(Splice(0, 0, 1), moved)
+        spliced, change = splice(empty, 0, part_of(empty, {"id": "a"}))
+        assert_same_view(self, view({"id": "a"}), spliced)
+        self.assertEqual(Splice(0, 0, 1), change)

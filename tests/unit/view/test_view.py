@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A View: rows are pools, unknown is not zero, any selection answers as the whole does."""
+"""A View: rows are pools, unknown is not zero, a selection has the values of the whole."""
 
 import unittest
 
@@ -19,9 +19,9 @@ CORES = Need(kind="processor", measure="cores", amount=1)
 GIB = Need(kind="stock", measure="amount", resource="gib", amount=1)
 
 
-def cpu(uri: str, cores: int | None, **words: object) -> dict:
+def cpu(uri: str, cores: int | None, **fields: object) -> dict:
     device = {} if cores is None else {"cores": cores}
-    return {"uri": uri, "type": ["Compute"], "devices": {"processors": [device]}, **words}
+    return {"uri": uri, "type": ["Compute"], "devices": {"processors": [device]}, **fields}
 
 
 def full_sites(draw: st.DrawFn) -> list[dict]:
@@ -41,7 +41,7 @@ FULL_SITES = st.composite(full_sites)()
 
 
 class TestRows(unittest.TestCase):
-    """What a row says."""
+    """The values of a row."""
 
     SITE = view(
         {
@@ -69,11 +69,11 @@ class TestRows(unittest.TestCase):
         self.assertEqual([0, 1, 0, 0], self.SITE.position_of.tolist())
         self.assertEqual((2, 3), self.SITE.rows_of("one"))
 
-    def test_free_is_what_free_blocks_of_the_pool_bring(self):
+    def test_free_is_what_free_blocks_of_the_pool_supply(self):
         self.assertEqual([24, 16, 4, 0], self.SITE.free(CORES).tolist())
         self.assertEqual([24, 48, 4, 0], self.SITE.total(CORES).tolist())
 
-    def test_the_total_of_what_nobody_told_is_nothing_whoever_asked_first(self):
+    def test_the_total_of_an_unknown_amount_is_0_whatever_the_need_allows(self):
         for cores in (16.0, 8.0):
             allow = msgspec.structs.replace(CORES, amount=cores, unknown="allow")
             self.assertEqual([24, 16, 4, cores], self.SITE.free(allow).tolist())
@@ -89,16 +89,16 @@ class TestRows(unittest.TestCase):
         self.assertEqual([6, 5, 0, 0], self.SITE.largest_grant(GIB).tolist())
         self.assertEqual([26, 26, 0, 0], self.SITE.free(GIB, "podm").tolist())
 
-    def test_an_untold_stock_grants_nothing_even_where_the_unknown_is_allowed(self):
+    def test_a_stock_of_unknown_total_grants_nothing_even_where_the_unknown_is_allowed(self):
         allow = Need(kind="stock", measure="amount", resource="gib", amount=1, unknown="allow")
         self.assertEqual([6, 5, 0, 0], self.SITE.largest_grant(allow).tolist())
 
-    def test_a_resource_nobody_has_is_zero_everywhere(self):
+    def test_a_resource_that_no_pool_has_is_zero_everywhere(self):
         none = Need(kind="stock", measure="amount", resource="none", amount=1)
-        for found in (self.SITE.free(none), self.SITE.total(none), self.SITE.largest_grant(none)):
-            self.assertEqual([0] * 4, found.tolist())
+        for result in (self.SITE.free(none), self.SITE.total(none), self.SITE.largest_grant(none)):
+            self.assertEqual([0] * 4, result.tolist())
 
-    def test_the_inverse_of_nothing_is_nothing(self):
+    def test_the_inverse_of_0_is_0(self):
         self.assertEqual([1 / 24, 1 / 48, 1 / 4, 0], self.SITE.inverse(CORES).tolist())
 
     def test_a_pool_has_its_podms_traits_too(self):
@@ -107,16 +107,16 @@ class TestRows(unittest.TestCase):
 
     def test_facts_are_numbers_or_unknown(self):
         facts = ({"year": 2020}, {"year": "2020"}, {}, {"year": ["a"]})
-        seen = view(*({"id": str(n), "facts": fact} for n, fact in enumerate(facts)))
-        np.testing.assert_array_equal([2020, np.nan, np.nan, np.nan], seen.number("year"))
-        self.assertEqual([2020, "2020", None, ("a",)], [seen.text("year")[r] for r in range(4)])
+        site = view(*({"id": str(n), "facts": fact} for n, fact in enumerate(facts)))
+        np.testing.assert_array_equal([2020, np.nan, np.nan, np.nan], site.number("year"))
+        self.assertEqual([2020, "2020", None, ("a",)], [site.text("year")[r] for r in range(4)])
 
-    def test_labels_ask_about_each_distinct_value_once(self):
-        asked = []
-        seen = view(*({"id": str(n), "zone": zone} for n, zone in enumerate("abab")))
-        found = seen.zone.where(lambda zone: asked.append(zone) or zone == "b")
-        self.assertEqual([False, True, False, True], found.tolist())
-        self.assertEqual(["a", "b"], asked)
+    def test_labels_test_each_distinct_value_once(self):
+        tested = []
+        site = view(*({"id": str(n), "zone": zone} for n, zone in enumerate("abab")))
+        result = site.zone.where(lambda zone: tested.append(zone) or zone == "b")
+        self.assertEqual([False, True, False, True], result.tolist())
+        self.assertEqual(["a", "b"], tested)
 
     def test_a_view_of_nothing_has_no_rows(self):
         self.assertEqual(0, len(view()))
@@ -142,34 +142,52 @@ class TestReadOnly(unittest.TestCase):
                 self.assertFalse(array.flags.writeable)
 
     def test_no_array_of_a_window_leads_back_to_its_view(self):
-        seen = view(*self.SITE)
-        whole = self.arrays(seen)
-        for name, array in self.arrays(seen.window(0, 2)).items():
+        site = view(*self.SITE)
+        whole = self.arrays(site)
+        for name, array in self.arrays(site.window(0, 2)).items():
             with self.subTest(name):
                 fresh = not np.shares_memory(array, whole[name])
                 self.assertTrue(fresh or not array.flags.writeable)
 
     @staticmethod
-    def arrays(seen: View) -> dict[str, np.ndarray]:
-        found = {
-            name: getattr(seen, name)
+    def arrays(site: View) -> dict[str, np.ndarray]:
+        arrays = {
+            name: getattr(site, name)
             for name in ("first_row", "podm_of", "position_of", "enabled", "lot", "all_rows")
         }
-        found |= {name: getattr(seen, name).codes for name in LABELS}
+        arrays |= {name: getattr(site, name).codes for name in LABELS}
         for name in ("block_counts", "podm_block_counts"):
             for part in ("start", "kind", "free", "total"):
-                found[f"{name}.{part}"] = getattr(getattr(seen, name), part)
+                arrays[f"{name}.{part}"] = getattr(getattr(site, name), part)
         for need in (CORES, GIB):
             for measure in ("free", "total", "inverse"):
                 for by in ("pool", "podm"):
                     key = f"{measure} {need.kind} {by}"
-                    found[key] = getattr(seen, measure)(need, by)
+                    arrays[key] = getattr(site, measure)(need, by)
         return {
-            **found,
-            "number": seen.number("year"),
-            "most": seen.largest_grant(GIB),
-            "podm_lots": seen.podm_lots,
+            **arrays,
+            "number": site.number("year"),
+            "most": site.largest_grant(GIB),
+            "podm_lots": site.podm_lots,
         }
+
+
+class TestMemo(unittest.TestCase):
+    """What a View remembers."""
+
+    def test_a_view_without_memo_computes_again(self):
+        site = view({"id": "a"})
+        self.assertEqual(1, site.memoise(("key",), lambda: 1))
+        self.assertEqual(1, site.memoise(("key",), lambda: 2))
+        self.assertEqual(2, site.without_memo().memoise(("key",), lambda: 2))
+
+    def test_a_view_with_its_own_memo_begins_with_a_copy_and_leaves_the_original_alone(self):
+        site = view({"id": "a"})
+        site.memoise(("key",), lambda: 1)
+        copy = site.with_own_memo()
+        self.assertEqual(1, copy.memoise(("key",), lambda: 2))
+        copy.memoise(("other",), lambda: 3)
+        self.assertEqual(4, site.memoise(("other",), lambda: 4))
 
 
 class TestSelections(unittest.TestCase):
@@ -177,29 +195,29 @@ class TestSelections(unittest.TestCase):
 
     @quietly(60)
     @given(FULL_SITES, st.randoms(use_true_random=False))
-    def test_rows_taken_in_any_order_say_what_they_said(self, podms, random):
-        seen = view(*podms)
-        rows = [random.randrange(len(seen)) for _ in range(random.randint(0, 5))]
-        assert_same_rows(self, seen, rows, seen.take(rows))
+    def test_rows_taken_in_any_order_keep_their_values(self, podms, random):
+        site = view(*podms)
+        rows = [random.randrange(len(site)) for _ in range(random.randint(0, 5))]
+        assert_same_rows(self, site, rows, site.take(rows))
 
     @quietly(60)
     @given(FULL_SITES)
-    def test_windows_of_whole_podms_say_what_they_said(self, podms):
-        seen = view(*podms)
-        for first, last in {(0, len(seen)), (0, 2), (len(seen) - 2, len(seen))}:
-            part = seen.window(first, last)
-            assert_same_rows(self, seen, list(range(first, last)), part)
+    def test_windows_of_whole_podms_keep_their_values(self, podms):
+        site = view(*podms)
+        for first, last in {(0, len(site)), (0, 2), (len(site) - 2, len(site))}:
+            part = site.window(first, last)
+            assert_same_rows(self, site, list(range(first, last)), part)
             self.assertEqual([0, 1] * len(part.podms), part.position_of.tolist())
             self.assertEqual(list(range(0, len(part) + 1, 2)), part.first_row.tolist())
 
     @quietly(60)
     @given(FULL_SITES)
     def test_a_podm_alone_is_the_podm_among_others(self, podms):
-        seen = view(*podms)
+        site = view(*podms)
         for number, podm in enumerate(podms):
-            assert_same_rows(self, seen, [2 * number, 2 * number + 1], view(podm))
+            assert_same_rows(self, site, [2 * number, 2 * number + 1], view(podm))
 
-    def test_a_lot_stands_for_a_pool_whoever_else_is_there(self):
+    def test_the_lot_of_a_pool_does_not_depend_on_the_other_pools(self):
         alone = view({"id": "b"})
         beside = view({"id": "a"}, {"id": "b"})
         self.assertEqual(alone.lot[0], beside.lot[1])
@@ -207,7 +225,7 @@ class TestSelections(unittest.TestCase):
 
 
 class TestRefused(unittest.TestCase):
-    """What contradicts itself is named by its place."""
+    """What contradicts itself is named by its path."""
 
     def refuses(self, text: str, *podms: dict) -> None:
         with self.assertRaises(InputError) as caught:
@@ -222,8 +240,8 @@ class TestRefused(unittest.TestCase):
         self.refuses("$.podms[0].blocks[2].uri: found 'c' again", {"id": "a", "blocks": twice})
 
     def test_the_same_uri_in_two_podms_is_two_blocks(self):
-        seen = view({"id": "a", "blocks": [cpu("c", 1)]}, {"id": "b", "blocks": [cpu("c", 2)]})
-        self.assertEqual(([1, 2], 2), (seen.free(CORES).tolist(), seen.block_count))
+        site = view({"id": "a", "blocks": [cpu("c", 1)]}, {"id": "b", "blocks": [cpu("c", 2)]})
+        self.assertEqual(([1, 2], 2), (site.free(CORES).tolist(), site.block_count))
 
     def test_a_pool_that_is_not_there_with_the_nearest_that_is(self):
         podm = {"id": "a", "pools": [{"id": "rack1"}], "blocks": [cpu("c", 1, pools=["rack2"])]}
@@ -253,8 +271,8 @@ class TestRefused(unittest.TestCase):
 
     def test_tests_on_devices_reach_the_rows(self):
         card = {"kind": "GPU", "model": "NVIDIA A100"}
-        seen = view({"id": "a", "blocks": [{"uri": "g", "devices": {"accelerators": [card]}}]})
+        site = view({"id": "a", "blocks": [{"uri": "g", "devices": {"accelerators": [card]}}]})
         for word, count in (("A100", 1), ("A10", 0)):
             need = Need(kind="accelerator", measure="devices", amount=1,
                         tests=(Test("model", "words", word),))  # fmt: skip
-            self.assertEqual([count], seen.free(need).tolist())
+            self.assertEqual([count], site.free(need).tolist())

@@ -79,8 +79,8 @@ class TestPack(WeigherCase):
     def test_of_what_nobody_told_the_amount_nothing_is_used(self):
         asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
         needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
-        untold = {"processors": [{"cores": 8}], "memory": [{}]}
-        podm = {"id": "a", "blocks": [{"uri": "a", "devices": untold}]}
+        unreported = {"processors": [{"cores": 8}], "memory": [{}]}
+        podm = {"id": "a", "blocks": [{"uri": "a", "devices": unreported}]}
         self.scores([0.5], pack, msgspec.structs.replace(asked, needs=needs), podm)
 
     def test_it_prefers_the_fuller_where_room_prefers_the_emptier(self):
@@ -126,7 +126,7 @@ class TestBalance(WeigherCase):
 
 
 class TestUntold(WeigherCase):
-    """Amounts that nobody told are free as far as they are allowed, and no part of the total."""
+    """Unreported amounts are free as far as they are allowed, and no part of the total."""
 
     MEMORY = request({"memory": {"capacity_mib": 400}})
     BOTH = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 400}})
@@ -135,10 +135,10 @@ class TestUntold(WeigherCase):
         needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
         return msgspec.structs.replace(asked, needs=needs)
 
-    def podm(self, untold: int, cores: dict) -> dict:
-        memory = [{"uri": f"m{n}", "devices": {"memory": [{}]}} for n in range(untold)]
-        told = {"processors": [cores], "memory": [{"capacity_mib": 100}]}
-        return {"id": f"p{untold}", "blocks": [{"uri": "c", "devices": told}, *memory]}
+    def podm(self, unreported: int, cores: dict) -> dict:
+        memory = [{"uri": f"m{n}", "devices": {"memory": [{}]}} for n in range(unreported)]
+        reported = {"processors": [cores], "memory": [{"capacity_mib": 100}]}
+        return {"id": f"p{unreported}", "blocks": [{"uri": "c", "devices": reported}, *memory]}
 
     def test_the_shares_leave_0_to_1_and_the_scores_do_not(self):
         podms = [self.podm(1, {"cores": 8}), self.podm(3, {"cores": 8})]
@@ -156,24 +156,24 @@ class TestUntold(WeigherCase):
 
 
 class TestKnown(WeigherCase):
-    """The share of the needs that told devices satisfy."""
+    """The share of the needs that reported devices satisfy."""
 
     def test_by_hand(self):
         asked = request({"processor": {"total_cores": 8}, "accelerators": [{"model": "A100"}]})
         needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
         allowed = msgspec.structs.replace(asked, needs=needs)
         gpu = {"uri": "g", "devices": {"accelerators": [{"kind": "GPU"}]}}
-        told = {"uri": "h", "devices": {"accelerators": [{"kind": "GPU", "model": "A100"}]}}
+        reported = {"uri": "h", "devices": {"accelerators": [{"kind": "GPU", "model": "A100"}]}}
         podms = [
-            {"id": "told", "blocks": [cpu("c", 8), told]},
+            {"id": "told", "blocks": [cpu("c", 8), reported]},
             {"id": "half", "blocks": [cpu("c", 8), gpu]},
             {"id": "untold", "blocks": [{"uri": "c", "devices": {"processors": [{}]}}, gpu]},
         ]
         self.scores([1.0, 0.5, 0.0], known, allowed, *podms)
 
     def test_where_nothing_unknown_is_taken_all_are_alike(self):
-        untold = {"uri": "c", "devices": {"processors": [{}]}}
-        podms = [{"id": "told", "blocks": [cpu("c", 8)]}, {"id": "untold", "blocks": [untold]}]
+        unreported = {"uri": "c", "devices": {"processors": [{}]}}
+        podms = [{"id": "told", "blocks": [cpu("c", 8)]}, {"id": "untold", "blocks": [unreported]}]
         self.scores([1.0, 1.0], known, request({"processor": {"total_cores": 8}}), *podms)
 
     def test_an_untold_stock_is_not_known(self):

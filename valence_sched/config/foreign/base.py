@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading a request in another project's words gives: a flavor, and remarks on the words.
+"""Foreign formats: the parsed flavor with its remarks, and a cursor into the document.
 
-A word that restricts where the node may be and that has no counterpart here is an error. One that
-matters only once the node is placed is accepted, and a remark says that nobody looked at it.
+A word that restricts the choice and has no counterpart here is an error. A word that matters only
+once the node is placed is accepted, with a remark that the choice does not use it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PLAIN = re.compile(r"\w+")
 
 
 class ForeignFlavor(Struct, frozen=True):
-    """A flavor as it was understood, and a line about each word that nobody looks at."""
+    """A parsed flavor, and a line about each word that has no effect."""
 
     flavor: Flavor
     remarks: tuple[str, ...] = ()
 
 
 class DocumentCursor(Struct, frozen=True):
-    """A place in a document: the file, and the path below its root.
+    """A position in a document: the file, and the path below its root.
 
     ``ignored`` are keys of extra specs that the user wants to be passed over.
     """
@@ -43,7 +43,7 @@ class DocumentCursor(Struct, frozen=True):
     ignored: tuple[str, ...] = ()
 
     def at(self, step: str | int) -> DocumentCursor:
-        """Return the place of a key or of a number below this one."""
+        """Return the cursor of a key or of an index below this one."""
         if isinstance(step, int):
             return DocumentCursor(self.file, f"{self.document_path}[{step}]", self.ignored)
         plain = _PLAIN.fullmatch(step)
@@ -54,11 +54,11 @@ class DocumentCursor(Struct, frozen=True):
         )
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
-        """Return the error that names this place."""
+        """Return an error that names this position."""
         return InputError(self.file, self.document_path, found, expected, hint)
 
     def remark(self, text: str) -> str:
-        """Return a line about this place."""
+        """Return a line about this position."""
         return one_line(f"{self.file}: {self.document_path}: {text}")
 
     def convert(self, value: object, type_: type[T]) -> T:
@@ -68,7 +68,7 @@ class DocumentCursor(Struct, frozen=True):
 
 def strip_ignored(
     document: Any,
-    where: DocumentCursor,
+    cursor: DocumentCursor,
     remarks: list[str],
     *,
     refused: Mapping[str, str],
@@ -76,22 +76,22 @@ def strip_ignored(
 ) -> Any:
     """Return a map without its nulls and without the words that only matter later.
 
-    ``refused`` and ``noted`` give per key what to do instead, and why nobody looks at it; each
-    noted word adds a line to ``remarks``. What is no map is returned as it is.
+    ``refused`` gives per key what to do instead, ``noted`` why it has no effect; each noted key
+    adds a line to ``remarks``. A value that is no map is returned as it is.
 
     Raises:
-        InputError: a refused word is there.
+        InputError: the map has a refused key.
     """
     if not isinstance(document, dict):
         return document
-    kept = {}
+    fields = {}
     for key, value in document.items():
         if value is None:
             continue
         if key in refused:
-            raise where.at(key).error("a restriction that has no word here", hint=refused[key])
+            raise cursor.at(key).error("a restriction that has no word here", hint=refused[key])
         if key in noted:
-            remarks.append(where.at(key).remark(noted[key]))
+            remarks.append(cursor.at(key).remark(noted[key]))
         else:
-            kept[key] = value
-    return kept
+            fields[key] = value
+    return fields

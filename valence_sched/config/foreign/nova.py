@@ -2,7 +2,7 @@
 """Flavors of OpenStack Nova: as its API has them, and as ``openstack flavor`` prints them.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each of at
-least so many GiB. Extra specs: ``resources:CLASS=N`` takes the place of the flavor's own amount,
+least so many GiB. Extra specs: ``resources:CLASS=N`` takes the cursor of the flavor's own amount,
 0 included, and either of VCPU and PCPU takes that of ``vcpus``; ``trait:X=required|forbidden``;
 ``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators;
 ``hw:`` and ``os:`` become what Nova asks for by them. What only tunes a virtual machine is remarked
@@ -21,11 +21,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.config.foreign import nova_hardware, placement
+from valence_sched.config.foreign import nova_hardware
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.config.foreign.nova_hardware import IGNORE_HINT, NOT_LOOKED_AT, HardwareSpecs
 from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
+from valence_sched.model import resource_classes
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import DriveSpec, Properties
@@ -33,7 +34,7 @@ from valence_sched.model.request import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 
-#: What the API and the client say about the record: who may use it, and under which other names.
+#: Fields of the API and the client about the record: its access rules and other names.
 RECORD_FIELDS = (
     "links", "location", "original_name", "access_project_ids", "rxtx_factor", "is_public",
     "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled", "Is Public",
@@ -72,38 +73,39 @@ class NovaFlavor(Noun, frozen=True, kw_only=True):
 
 
 def recognises(document: Any) -> bool:
-    """Return whether a document is a Nova flavor, or the API's answer that holds one."""
+    """Return whether a document is a Nova flavor, or an answer of the API that holds one."""
     if not isinstance(document, dict):
         return False
     return _is_wrapped(document) or not all(keys.isdisjoint(document) for keys in KEYS)
 
 
-def parse_flavor(document: Any, where: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Read a Nova flavor; one of bare metal may stand for a ``known`` flavor.
 
     Raises:
-        InputError: it is none, says a thing twice, or has an extra spec that has no counterpart
-            here.
+        InputError: it is invalid, has a field twice, or an extra spec without a counterpart here.
     """
     if _is_wrapped(document):
-        document, where = document["flavor"], where.at("flavor")
+        document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
         if alias in document and name in document:
-            raise where.at(alias).error(f"the same as {name!r} beside it", "one of them")
+            raise cursor.at(alias).error(f"the same as {name!r} beside it", "one of them")
     if not KEYS[1].isdisjoint(document) and "Properties" not in document:
         hint = "openstack flavor list --long prints them"
-        raise where.error("no 'Properties'", "the extra specs of each flavor", hint)
+        raise cursor.error("no 'Properties'", "the extra specs of each flavor", hint)
     body = {
         ALIASES.get(key, key): value for key, value in document.items() if key not in RECORD_FIELDS
     }
-    specs_at = where.at(next((key for key in ("properties", "Properties") if key in document),
+    specs_cursor = cursor.at(next((key for key in ("properties", "Properties") if key in document),
                              "extra_specs"))  # fmt: skip
-    specs_at.convert(body.get("extra_specs", {}), dict[str, str])  # names it as it is written
-    template = where.convert(body, NovaFlavor)
+    specs_cursor.convert(body.get("extra_specs", {}), dict[str, str])  # names it as it is written
+    template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
     if template.swap not in (0, "", "0"):
-        remarks.append(where.at("swap").remark("not looked at: swap space is a matter of the node"))
-    specs = _ExtraSpecs(specs_at, remarks)
+        remarks.append(
+            cursor.at("swap").remark("not looked at: swap space is a matter of the node")
+        )
+    specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
     specs.hardware.check(specs.required, specs.forbidden)
@@ -137,13 +139,13 @@ def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> F
 def _properties(
     template: NovaFlavor, hardware: HardwareSpecs, named: Mapping[str, int]
 ) -> Properties:
-    """Return the amounts of a flavor, those of ``resources:`` in place of its own."""
+    """Return the amounts of a flavor, those of ``resources:`` in cursor of its own."""
     amounts = {"MEMORY_MB": template.ram, **hardware.amounts}
     amounts |= {**named, **hardware.core_amounts(template.vcpus, named)}
-    properties = placement.compile_amounts(
+    properties = resource_classes.compile_amounts(
         {name: amount for name, amount in amounts.items() if amount}
     )
-    if placement.DRIVE in named:
+    if resource_classes.DRIVE in named:
         return properties
     drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
     return msgspec.structs.replace(properties, drives=tuple(drives))
@@ -154,7 +156,9 @@ def _bare_metal_class(named: Mapping[str, int]) -> str | None:
     if named.get("VCPU") != 0 or named.get("MEMORY_MB") != 0 or named.get("PCPU"):
         return None
     classes = [
-        name for name, amount in named.items() if amount == 1 and name.startswith(placement.CUSTOM)
+        name
+        for name, amount in named.items()
+        if amount == 1 and name.startswith(resource_classes.CUSTOM)
     ]
     bare = [name for name in classes if name.startswith(BARE_METAL)] or classes
     return bare[0] if len(bare) == 1 else None
@@ -168,14 +172,14 @@ def _compile_bare_metal(
     Raises:
         InputError: it has no amounts of its own either, or others beside those of the known one.
     """
-    place = specs.where.at(f"resources:{bare_metal}")
+    cursor = specs.cursor.at(f"resources:{bare_metal}")
     amounts = {name: amount for name, amount in specs.amounts.items() if amount}
     del amounts[bare_metal]
     if ours := _flavor_of_class(bare_metal, known()):
         if amounts or specs.hardware.amounts:
             other = next(iter((*amounts, *specs.hardware.amounts)))
-            raise place.error(f"{other} beside it", f"only what flavor {ours.name!r} asks for")
-        specs.remarks.append(place.remark(f"stands for flavor {ours.name!r}"))
+            raise cursor.error(f"{other} beside it", f"only what flavor {ours.name!r} asks for")
+        specs.remarks.append(cursor.remark(f"stands for flavor {ours.name!r}"))
         return msgspec.structs.replace(
             ours,
             name=flavor.name,
@@ -186,9 +190,9 @@ def _compile_bare_metal(
         )
     if not (template.vcpus or template.ram or template.disk or template.ephemeral):
         hint = "or vcpus, ram and disk of the flavor's own"
-        raise place.error("no flavor of that name", f"one such as {_our_name(bare_metal)!r}", hint)
+        raise cursor.error("no flavor of that name", f"one such as {_our_name(bare_metal)!r}", hint)
     specs.remarks.append(
-        place.remark(
+        cursor.remark(
             f"no flavor is named {_our_name(bare_metal)!r}: the flavor's own vcpus, ram and disk "
             "are asked for"
         )
@@ -201,80 +205,80 @@ def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor
     """Return the flavor whose name Ironic would turn into this class."""
     if resource_class in known:
         return known[resource_class]
-    word = resource_class.removeprefix(placement.CUSTOM)
+    word = resource_class.removeprefix(resource_classes.CUSTOM)
     matches = [name for name in sorted(known) if nova_hardware.class_word(name) == word]
     return known[matches[0]] if matches else None
 
 
 def _our_name(resource_class: str) -> str:
-    return resource_class.removeprefix(placement.CUSTOM).lower().replace("_", "-")
+    return resource_class.removeprefix(resource_classes.CUSTOM).lower().replace("_", "-")
 
 
 class _ExtraSpecs:
     """The extra specs of one flavor, read one by one."""
 
-    def __init__(self, where: DocumentCursor, remarks: list[str]) -> None:
-        self.where, self.remarks = where, remarks
-        self.hardware = HardwareSpecs(where, remarks)
+    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
+        self.cursor, self.remarks = cursor, remarks
+        self.hardware = HardwareSpecs(cursor, remarks)
         self.amounts: dict[str, int] = {}
         self.required: list[str] = []
         self.forbidden: list[str] = []
         self.attributes: dict[str, str] = {}
 
     def read(self, key: str, text: str) -> None:
-        """Take one extra spec to where it belongs.
+        """Add one extra spec to the amounts, traits or attributes.
 
         Raises:
-            InputError: it has no counterpart here, or its value is wrong.
+            InputError: it has no counterpart here, or its value is invalid.
         """
-        place = self.where.at(key)
+        cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
-        if key in self.where.ignored:
-            self.remarks.append(place.remark("not looked at: --ignore-extra-spec names it"))
+        if key in self.cursor.ignored:
+            self.remarks.append(cursor.remark("not looked at: --ignore-extra-spec names it"))
         elif key in VIRTUAL_KEYS or (scope in VIRTUAL_SCOPES and name):
-            self.remarks.append(place.remark(NOT_LOOKED_AT))
+            self.remarks.append(cursor.remark(NOT_LOOKED_AT))
         elif not colon or not name:
-            raise _unscoped(key, place)
+            raise _unscoped(key, cursor)
         elif scope == "resources":
-            self.amounts[name] = _amount(name, text, place)
+            self.amounts[name] = _amount(name, text, cursor)
         elif scope == "trait":
             if text not in ("required", "forbidden"):
-                raise place.error(repr(text), "'required' or 'forbidden'")
+                raise cursor.error(repr(text), "'required' or 'forbidden'")
             (self.required if text == "required" else self.forbidden).append(name)
         elif scope == "capabilities":
-            self.attributes[key.replace(":", ".", 1)] = _expression(key, text, place)
+            self.attributes[key.replace(":", ".", 1)] = _expression(key, text, cursor)
         elif scope in nova_hardware.SCOPES:
             self.hardware.read(key, text)
         else:
-            raise _unknown_scope(scope, place)
+            raise _unknown_scope(scope, cursor)
 
 
-def _unscoped(key: str, place: DocumentCursor) -> Exception:
+def _unscoped(key: str, cursor: DocumentCursor) -> Exception:
     ignore = IGNORE_HINT.format(key=key)
     hint = f"capabilities:{key} is a capability, trait:NAME a trait; {ignore}"
     if key == "group_policy":
         hint = f"groups of resources are not told apart here; {ignore}"
-    return place.error("an extra spec without a scope", "SCOPE:NAME", hint)
+    return cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
 
 
-def _amount(name: str, text: str, place: DocumentCursor) -> int:
-    if wrong := placement.resource_class_problem(name):
-        raise place.error(wrong)
+def _amount(name: str, text: str, cursor: DocumentCursor) -> int:
+    if wrong := resource_classes.resource_class_problem(name):
+        raise cursor.error(wrong)
     if not (text.isascii() and text.isdecimal()) or len(text) > 15:
-        raise place.error(repr(text), "a whole number from 0 on")
+        raise cursor.error(repr(text), "a whole number from 0 on")
     return int(text)
 
 
-def _expression(key: str, text: str, place: DocumentCursor) -> str:
-    if wrong := operators.condition_problem(key.replace(":", ".", 1), text):
-        raise place.error(wrong)
+def _expression(key: str, text: str, cursor: DocumentCursor) -> str:
+    if problem := operators.condition_problem(key.replace(":", ".", 1), text):
+        raise cursor.error(problem)
     return text
 
 
-def _unknown_scope(scope: str, place: DocumentCursor) -> Exception:
+def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:
     if grouped := _GROUPED.fullmatch(scope):
         hint = f"groups by number are not told apart here: write {grouped[1]}:"
     else:
         known = (*SCOPES, *nova_hardware.SCOPES, *VIRTUAL_SCOPES)
         hint = REFUSED.get(scope) or suggest(scope, known)
-    return place.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)
+    return cursor.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)

@@ -111,10 +111,10 @@ _CLASS_GAP = re.compile(r"[^A-Z0-9_]")
 
 
 class HardwareSpecs:
-    """The ``hw:`` and ``os:`` keys of one flavor, read one by one; ``where`` holds them."""
+    """The ``hw:`` and ``os:`` keys of one flavor, read one by one; ``cursor`` points at them."""
 
-    def __init__(self, where: DocumentCursor, remarks: list[str]) -> None:
-        self._where, self._remarks = where, remarks
+    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
+        self._cursor, self._remarks = cursor, remarks
         self._values: dict[str, str] = {}
         self.required: list[str] = []
         self.forbidden: list[str] = []
@@ -126,27 +126,27 @@ class HardwareSpecs:
         Raises:
             InputError: Nova does not know the key or its value, or it has no counterpart here.
         """
-        place = self._where.at(key)
+        cursor = self._cursor.at(key)
         self._values[key] = text
         if key in VALUES:
             if text not in VALUES[key]:
-                raise place.error(repr(text), f"one of {', '.join(VALUES[key])}")
+                raise cursor.error(repr(text), f"one of {', '.join(VALUES[key])}")
             self._apply(VALUES[key][text], key, text)
         elif key in SWITCHES:
-            self._apply(SWITCHES[key] if _is_true(text, place) else TUNES, key, text)
+            self._apply(SWITCHES[key] if _is_true(text, cursor) else TUNES, key, text)
         elif key in MODELS:
             self.required.append(MODELS[key] + class_word(text))
         elif key == PMEM:
-            self._read_pmem(text, place)
+            self._read_pmem(text, cursor)
         elif key == NODES:
-            self._read_nodes(text, place)
+            self._read_nodes(text, cursor)
         elif PER_NODE.fullmatch(key):
-            raise place.error("a NUMA node of its own size", "none", IGNORE_HINT.format(key=key))
+            raise cursor.error("a NUMA node of its own size", "none", IGNORE_HINT.format(key=key))
         elif key in TUNING:
-            self._remarks.append(place.remark(NOT_LOOKED_AT))
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
         else:
             hint = f"{suggest(key, KEYS, 0.75)}; {IGNORE_HINT.format(key=key)}"
-            raise place.error("an extra spec that Nova does not know", "one that it knows", hint)
+            raise cursor.error("an extra spec that Nova does not know", "one that it knows", hint)
 
     def check(self, required: list[str], forbidden: list[str]) -> None:
         """Refuse keys that contradict each other, or the traits that the flavor names itself.
@@ -156,18 +156,18 @@ class HardwareSpecs:
         """
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
-            raise self._where.at("hw:tpm_model").error("no 'hw:tpm_version' beside it", "one")
+            raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version' beside it", "one")
         if version and not model:  # the model that Nova takes by itself
             self.required.append("COMPUTE_SECURITY_TPM_TIS")
         if model == "tpm-crb" and version != "2.0":
-            raise self._where.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
+            raise self._cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
         named = dict.fromkeys(required, "required") | dict.fromkeys(forbidden, "forbidden")
         if self._values.get("hw:cpu_thread_policy", "prefer") != "prefer":
             meant = "forbidden" if HYPERTHREADING in self.forbidden else "required"
             if named.get(HYPERTHREADING, meant) != meant:
-                place = self._where.at("hw:cpu_thread_policy")
+                cursor = self._cursor.at("hw:cpu_thread_policy")
                 found = f"trait:{HYPERTHREADING}={named[HYPERTHREADING]} beside it"
-                raise place.error(found, "one of them")
+                raise cursor.error(found, "one of them")
 
     def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
         """Return the amounts of VCPU and PCPU, each core counted once.
@@ -182,15 +182,15 @@ class HardwareSpecs:
         isolates = self._values.get("hw:emulator_threads_policy") == "isolate"
         explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}
         if policy and any(explicit.values()):
-            place = self._where.at("hw:cpu_policy")
-            raise place.error("resources:VCPU or resources:PCPU beside it", "one of them")
+            cursor = self._cursor.at("hw:cpu_policy")
+            raise cursor.error("resources:VCPU or resources:PCPU beside it", "one of them")
         pinned = policy in ("dedicated", "mixed") or explicit.get("PCPU")
         if isolates and not pinned:
-            place = self._where.at("hw:emulator_threads_policy")
-            raise place.error("'isolate' of shared cores", "hw:cpu_policy=dedicated beside it")
+            cursor = self._cursor.at("hw:emulator_threads_policy")
+            raise cursor.error("'isolate' of shared cores", "hw:cpu_policy=dedicated beside it")
         if isolates and explicit and explicit["PCPU"] <= vcpus:
-            place = self._where.at("hw:emulator_threads_policy")
-            raise place.error("'isolate' without a core", f"resources:PCPU={vcpus + 1} beside it")
+            cursor = self._cursor.at("hw:emulator_threads_policy")
+            raise cursor.error("'isolate' without a core", f"resources:PCPU={vcpus + 1} beside it")
         if explicit:
             return explicit
         if policy == "dedicated":
@@ -198,32 +198,32 @@ class HardwareSpecs:
         return {"VCPU": vcpus, "PCPU": int(isolates)}
 
     def _apply(self, effect: Effect, key: str, text: str) -> None:
-        place = self._where.at(key)
+        cursor = self._cursor.at(key)
         if effect.refused is not None:
-            raise place.error(f"{text!r}, which has no counterpart here", "", effect.refused)
+            raise cursor.error(f"{text!r}, which has no counterpart here", "", effect.refused)
         if effect.required:
             self.required.append(effect.required)
         if effect.forbidden:
             self.forbidden.append(effect.forbidden)
         if effect is TUNES:
-            self._remarks.append(place.remark(NOT_LOOKED_AT))
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
 
-    def _read_pmem(self, text: str, place: DocumentCursor) -> None:
+    def _read_pmem(self, text: str, cursor: DocumentCursor) -> None:
         """Count the namespaces of persistent memory, each an amount of 1 of its own class."""
         for label in text.split(","):
             if not label.strip():
-                raise place.error(repr(text), "labels with commas between them")
+                raise cursor.error(repr(text), "labels with commas between them")
             self.amounts["CUSTOM_PMEM_NAMESPACE_" + class_word(label.strip())] += 1
 
-    def _read_nodes(self, text: str, place: DocumentCursor) -> None:
+    def _read_nodes(self, text: str, cursor: DocumentCursor) -> None:
         """Accept one NUMA node, which every node of one's own has, and no more of them."""
         if not (text.isascii() and text.isdecimal() and int(text)):
-            raise place.error(repr(text), "a whole number from 1 on")
+            raise cursor.error(repr(text), "a whole number from 1 on")
         if int(text) > 1:
             hint = f"resources:NUMA_SOCKET={int(text)} asks for CPUs; "
             hint += IGNORE_HINT.format(key=NODES)
-            raise place.error(f"{int(text)} NUMA nodes", "1", hint)
-        self._remarks.append(place.remark(NOT_LOOKED_AT))
+            raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
+        self._remarks.append(cursor.remark(NOT_LOOKED_AT))
 
 
 def class_word(text: str) -> str:
@@ -231,8 +231,8 @@ def class_word(text: str) -> str:
     return _CLASS_GAP.sub("_", text.upper())
 
 
-def _is_true(text: str, place: DocumentCursor) -> bool:
+def _is_true(text: str, cursor: DocumentCursor) -> bool:
     word = text.strip().lower()
     if word not in (*TRUE, *FALSE):
-        raise place.error(repr(text), "true or false")
+        raise cursor.error(repr(text), "true or false")
     return word in TRUE

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocate bodies of Intel Rack Scale Design pod managers, versions 2.1 to 2.5.
 
-The words are those that the pod managers accept, and the two totals as the CSDL calls them. Each
+The keys are those that the pod managers accept, and the two totals as the CSDL names them. Each
 element of a list takes one device of its own. A RemoteDrive is a volume of its size, an amount of
-the stock ``storage_gib``, as a pod manager cuts it from a storage pool.
+the stock ``storage_gib``, as a pod manager allocates it from a storage pool.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class RsdInterface(Noun, frozen=True, kw_only=True):
 
 
 class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
-    """The body; what its lists hold is read one by one."""
+    """The body; the items of its lists are parsed one by one."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str | None = None
@@ -144,115 +144,119 @@ def recognises(document: Any) -> bool:
     )
 
 
-def parse_flavor(document: Any, where: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Read an Allocate body.
+def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+    """Parse an Allocate body.
 
     Raises:
-        InputError: it is none, or restricts the node by a word that has no counterpart.
+        InputError: it is invalid, or restricts the node by a key that has no counterpart.
     """
     remarks: list[str] = []
-    kept = strip_ignored(document, where, remarks, refused=REFUSED_IN_BODY, noted={"Boot": _LATER})
-    body = where.convert(kept, RsdAllocateBody)
-    _check_security(body.security, where.at("Security"), remarks)
-    properties = _properties(body, where, remarks)
+    fields = strip_ignored(
+        document, cursor, remarks, refused=REFUSED_IN_BODY, noted={"Boot": _LATER}
+    )
+    body = cursor.convert(fields, RsdAllocateBody)
+    _check_security(body.security, cursor.at("Security"), remarks)
+    properties = _properties(body, cursor, remarks)
     name, description = body.name or DEFAULT_NAME, body.description or ""
     flavor = Flavor(name=name, description=description, properties=properties)
     return ForeignFlavor(flavor, tuple(remarks))
 
 
 def _check_security(
-    security: dict[str, Any] | None, where: DocumentCursor, remarks: list[str]
+    security: dict[str, Any] | None, cursor: DocumentCursor, remarks: list[str]
 ) -> None:
-    kept = strip_ignored(
-        security, where, remarks, refused=REFUSED_IN_SECURITY, noted=NOTED_IN_SECURITY
+    fields = strip_ignored(
+        security, cursor, remarks, refused=REFUSED_IN_SECURITY, noted=NOTED_IN_SECURITY
     )  # fmt: skip
-    for key in kept or ():
-        raise where.error(f"unknown field {key!r}", f"one of {', '.join(NOTED_IN_SECURITY)}")
+    for key in fields or ():
+        raise cursor.error(f"unknown field {key!r}", f"one of {', '.join(NOTED_IN_SECURITY)}")
 
 
-def _properties(body: RsdAllocateBody, where: DocumentCursor, remarks: list[str]) -> Properties:
+def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str]) -> Properties:
     cores = max(body.total_system_core_count or 0, body.total_processor_core_count or 0)
     memory = max(body.total_system_memory_mib or 0, body.total_memory_capacity_mib or 0)
     cpus, accelerators = [], []
-    for place, asked in _items(body.processors, RsdProcessor, where.at("Processors"), remarks):
-        if asked.processor_type == "CPU":
-            cpus.append(_cpu(asked))
+    for item_cursor, spec in _items(
+        body.processors, RsdProcessor, cursor.at("Processors"), remarks
+    ):
+        if spec.processor_type == "CPU":
+            cpus.append(_cpu(spec))
         else:
-            accelerators.append(_accelerator(asked, place))
-    modules = _items(body.memory, RsdMemoryModule, where.at("Memory"), remarks)
-    local = _items(body.local_drives, RsdLocalDrive, where.at("LocalDrives"), remarks)
-    remote = _items(body.remote_drives, RsdRemoteDrive, where.at("RemoteDrives"), remarks)
+            accelerators.append(_accelerator(spec, item_cursor))
+    modules = _items(body.memory, RsdMemoryModule, cursor.at("Memory"), remarks)
+    local = _items(body.local_drives, RsdLocalDrive, cursor.at("LocalDrives"), remarks)
+    remote = _items(body.remote_drives, RsdRemoteDrive, cursor.at("RemoteDrives"), remarks)
     nics = [
-        NicSpec(speed_mbps=asked.speed_mbps)
+        NicSpec(speed_mbps=spec.speed_mbps)
         for key in ("EthernetInterfaces", "NetworkInterfaces")
-        for _, asked in _items(
+        for _, spec in _items(
             body.ethernet_interfaces if key[0] == "E" else body.network_interfaces,
-            RsdInterface, where.at(key), remarks,
+            RsdInterface, cursor.at(key), remarks,
         )
     ]  # fmt: skip
     return Properties(
         processor=ProcessorSpec(total_cores=cores) if cores else None,
         memory=MemorySpec(capacity_mib=memory) if memory else None,
         cpus=_merge_equal(cpus),
-        modules=_merge_equal([_module(asked, place) for place, asked in modules]),
+        modules=_merge_equal([_module(spec, item_cursor) for item_cursor, spec in modules]),
         accelerators=_merge_equal(accelerators),
-        drives=_merge_equal([_drive(asked) for _, asked in local]),
+        drives=_merge_equal([_drive(spec) for _, spec in local]),
         nics=_merge_equal(nics),
         stocks=tuple(
-            StockSpec(resource="storage_gib", amount=asked.capacity_gib) for _, asked in remote
+            StockSpec(resource="storage_gib", amount=spec.capacity_gib) for _, spec in remote
         ),
     )
 
 
 def _items(
-    items: tuple[Any, ...], type_: type[T], where: DocumentCursor, remarks: list[str]
+    items: tuple[Any, ...], type_: type[T], cursor: DocumentCursor, remarks: list[str]
 ) -> Iterator[tuple[DocumentCursor, T]]:
     for number, item in enumerate(items):
-        place = where.at(number)
+        item_cursor = cursor.at(number)
         noted = NOTED_IN_DEVICE.get(type_, {})
-        kept = strip_ignored(item, place, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
-        yield place, place.convert(kept, type_)
+        fields = strip_ignored(item, item_cursor, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
+        yield item_cursor, item_cursor.convert(fields, type_)
 
 
-def _cpu(asked: RsdProcessor) -> CpuSpec:
+def _cpu(spec: RsdProcessor) -> CpuSpec:
     return CpuSpec(
-        cores=asked.total_cores,
-        model=asked.model,
-        instruction_set=asked.instruction_set,
-        speed_mhz=asked.achievable_speed_mhz,
+        cores=spec.total_cores,
+        model=spec.model,
+        instruction_set=spec.instruction_set,
+        speed_mhz=spec.achievable_speed_mhz,
     )
 
 
-def _accelerator(asked: RsdProcessor, where: DocumentCursor) -> AcceleratorSpec:
+def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> AcceleratorSpec:
     for key, value in (
-        ("TotalCores", asked.total_cores),
-        ("AchievableSpeedMHz", asked.achievable_speed_mhz),
-        ("InstructionSet", asked.instruction_set),
+        ("TotalCores", spec.total_cores),
+        ("AchievableSpeedMHz", spec.achievable_speed_mhz),
+        ("InstructionSet", spec.instruction_set),
     ):
         if value is not None:
-            found = f"a word of CPUs for a {asked.processor_type}"
-            raise where.at(key).error(found, "only ProcessorType and Model")
-    return AcceleratorSpec(kind=asked.processor_type, model=asked.model)
+            found = f"a word of CPUs for a {spec.processor_type}"
+            raise cursor.at(key).error(found, "only ProcessorType and Model")
+    return AcceleratorSpec(kind=spec.processor_type, model=spec.model)
 
 
-def _module(asked: RsdMemoryModule, where: DocumentCursor) -> MemoryModuleSpec:
-    if asked.memory_type != "DRAM":
+def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> MemoryModuleSpec:
+    if spec.memory_type != "DRAM":
         hint = "persistent memory is a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}]"
-        raise where.at("MemoryType").error(repr(asked.memory_type), "'DRAM'", hint)
+        raise cursor.at("MemoryType").error(repr(spec.memory_type), "'DRAM'", hint)
     return MemoryModuleSpec(
-        capacity_mib=asked.capacity_mib, type=asked.memory_device_type, speed_mhz=asked.speed_mhz
+        capacity_mib=spec.capacity_mib, type=spec.memory_device_type, speed_mhz=spec.speed_mhz
     )
 
 
-def _drive(asked: RsdLocalDrive) -> DriveSpec:
+def _drive(spec: RsdLocalDrive) -> DriveSpec:
     return DriveSpec(
-        capacity_gib=asked.capacity_gib,
-        media=asked.type,
-        rpm=asked.min_rpm,
-        protocol=asked.interface,
+        capacity_gib=spec.capacity_gib,
+        media=spec.type,
+        rpm=spec.min_rpm,
+        protocol=spec.interface,
     )
 
 
-def _merge_equal(asks: list[G]) -> tuple[G, ...]:
-    """Return equal asks as one with their number, in the order in which they come."""
-    return tuple(msgspec.structs.replace(ask, count=n) for ask, n in Counter(asks).items())
+def _merge_equal(specs: list[G]) -> tuple[G, ...]:
+    """Return equal specs as one with their count, in the order of their first."""
+    return tuple(msgspec.structs.replace(spec, count=n) for spec, n in Counter(specs).items())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest change of the amount of one need that changes the choice.
+"""Amount sensitivity: the smallest change of one requested amount that changes the choice.
 
-Searched by doubling the change and halving the gap, each try judged and placed as any request.
-What is reported is a step at which the choice changes while one step before it does not.
+The search doubles the change and then halves the gap; each try is evaluated and placed as any
+request. It reports a step at which the choice changes while one step before it does not.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ GIB_IN_MIB = 1024
 
 @dataclass(slots=True)
 class AmountSearch:
-    """Tries other amounts of each need; ``bitten`` says that the number of tries ran out.
+    """Tries other amounts of each need; ``out_of_tries`` if the number of tries ran out.
 
-    The request keeps its identity, and so its lots: what changes is the need alone. ``asks`` are
-    all its alternatives, of which number ``told`` is the case's: those before it make no node.
-    What all begin with changes in all of them.
+    The request keeps its identity, and so its lots: only the need changes. ``alternatives`` are
+    all those of the request; number ``attempt_index`` is that of the context, and those before it
+    make no node. A need that all alternatives begin with changes in all of them.
     """
 
     context: EvaluationContext
@@ -42,7 +42,7 @@ class AmountSearch:
     _row_by_amount: dict[tuple[int, float], int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        view = self.context.view  # what the tries make it work out is forgotten with them
+        view = self.context.view  # what the tries memoise is dropped with them
         self.context = dataclasses.replace(self.context, view=view.with_own_memo())
         self.alternatives = self.alternatives or self.context.request.alternatives
 
@@ -54,14 +54,14 @@ class AmountSearch:
                 yield from self._increases(number, need)
 
     def _decreases(self, number: int, need: Need) -> Iterator[Sensitivity]:
-        kept = any(
-            len(self.alternatives[place].needs) == 1
-            or any(bond.applies_to(need) for bond in self.alternatives[place].bonds)
-            for place in self._changed_alternatives(number)
+        protected = any(
+            len(self.alternatives[index].needs) == 1
+            or any(bond.applies_to(need) for bond in self.alternatives[index].bonds)
+            for index in self._changed_alternatives(number)
         )
         steps = int(need.amount // _step(need))
-        if kept and steps * _step(need) == need.amount:
-            steps -= 1  # nothing of what is asked for is not asked for
+        if protected and steps * _step(need) == need.amount:
+            steps -= 1  # an amount of 0 would leave the need out
         yield from self._smallest_change(number, need, -1, steps)
 
     def _increases(self, number: int, need: Need) -> Iterator[Sensitivity]:
@@ -73,25 +73,25 @@ class AmountSearch:
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int
     ) -> Iterator[Sensitivity]:
-        """Yield the flip at the least of 1..most steps, unless the tries run out first."""
-        same, step = 0, min(1, most)
+        """Yield the change at the least of 1..most steps, unless the tries run out first."""
+        unchanged, step = 0, min(1, most)
         while step and not self._differs(number, need, sign * step):
-            same, step = step, min(2 * step, most) if step < most else 0
-        while step - same > 1:
-            middle = (same + step) // 2
+            unchanged, step = step, min(2 * step, most) if step < most else 0
+        while step - unchanged > 1:
+            middle = (unchanged + step) // 2
             if self._differs(number, need, sign * middle):
                 step = middle
             else:
-                same = middle
+                unchanged = middle
         if step and not self.out_of_tries:
             amount = need.amount + sign * step * _step(need)
-            case, row = self._decide(number, need, amount)
+            context, row = self._decide(number, need, amount)
             yield choice_change(
-                case, "need", need.label, need.unit, need.amount, amount, row, self.chosen
+                context, "need", need.label, need.unit, need.amount, amount, row, self.chosen
             )
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
-        """Return whether so many steps change the choice; when the tries ran out, that they do."""
+        """Return whether so many steps change the choice; True when the tries ran out."""
         amount = need.amount + steps * _step(need)
         key = number, amount
         if key not in self._row_by_amount:
@@ -102,29 +102,29 @@ class AmountSearch:
         return self._row_by_amount[key] != self.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
-        """Return the alternatives that have a need of the told one: all, if all begin alike."""
-        alike = {ask.needs[: number + 1] for ask in self.alternatives}
-        return [self.attempt_index] if len(alike) > 1 else list(range(len(self.alternatives)))
+        """Return which alternatives change with a need: all, if all begin with the same needs."""
+        beginnings = {alternative.needs[: number + 1] for alternative in self.alternatives}
+        return [self.attempt_index] if len(beginnings) > 1 else list(range(len(self.alternatives)))
 
     def _decide(
         self, number: int, need: Need, amount: float
     ) -> tuple[EvaluationContext, int | None]:
-        """Return the alternative that makes the node at another amount, and where, if any does."""
-        case, changing = self.context, self._changed_alternatives(number)
-        for place, ask in enumerate(self.alternatives):
-            needs = list(ask.needs)
-            if place in changing:
+        """Return the context of the alternative that makes the node at an amount, and its row."""
+        context, changing = self.context, self._changed_alternatives(number)
+        for index, alternative in enumerate(self.alternatives):
+            needs = list(alternative.needs)
+            if index in changing:
                 needs[number : number + 1] = (
                     [msgspec.structs.replace(need, amount=amount)] if amount else []
                 )
-            elif place < self.attempt_index or self.chosen is None:
+            elif index < self.attempt_index or self.chosen is None:
                 continue  # it makes no node, as before
             self._tries += 1
-            case = self._context_of(Alternative(tuple(needs), ask.bonds))
-            fit = schedule_one(case)
+            context = self._context_of(Alternative(tuple(needs), alternative.bonds))
+            fit = schedule_one(context)
             if fit is not None:
-                return case, fit.row
-        return case, None
+                return context, fit.row
+        return context, None
 
     def _context_of(self, alternative: Alternative) -> EvaluationContext:
         request = msgspec.structs.replace(
@@ -140,5 +140,5 @@ class AmountSearch:
 
 def _step(need: Need) -> int:
     """Return the step in which an amount is changed: whole units, and of memory whole GiB."""
-    whole = need.measure == "capacity_mib" and not need.amount % GIB_IN_MIB
-    return GIB_IN_MIB if whole and need.amount > GIB_IN_MIB else 1
+    in_gib = need.measure == "capacity_mib" and not need.amount % GIB_IN_MIB
+    return GIB_IN_MIB if in_gib and need.amount > GIB_IN_MIB else 1

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explanation of a decision, from the matrices that decided."""
+"""Explanation: runner-up, near misses and sensitivity of one decision."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from valence_sched.core.alternatives import needs_anchor
+from valence_sched.core.batch import goes_by_cost
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import COST_SCALE
 from valence_sched.core.explain.amount_sensitivity import MOST_TRIES, AmountSearch
 from valence_sched.core.explain.near_misses import NearMissSearch
@@ -27,73 +28,70 @@ from valence_sched.model.explanation import (
     Sensitivity,
 )
 
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
-
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
 
 
 def explain(decision: Decision) -> Explanation:
     """Explain the first node of a decision.
 
-    The work is bounded by counts: the notes say where a bound was met.
+    The work is bounded by counts: the notes tell where a bound was reached.
     """
     notes: list[str] = []
     chosen = decision.placed_nodes[0][1].chosen.row if decision.placed_nodes else None
     rows = [] if chosen is None else [chosen]
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
-    misses = NearMissSearch(decision, notes)
-    flips = tuple(sorted(_changes(decision, chosen, notes), key=relative_size))
+    search = NearMissSearch(decision, notes)
+    changes = tuple(sorted(_changes(decision, chosen, notes), key=relative_size))
     return Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if _is_by_cost(decision) else None,
-        nearest_misses=misses.run(),
-        flips=flips,
+        nearest_misses=search.run(),
+        flips=changes,
         notes=tuple(notes),
     )
 
 
 def _is_by_cost(decision: Decision) -> bool:
-    """Return whether the choice is a matter of cost alone, and of lots only between equals."""
-    policy = decision.context.bound.policy
-    return policy.scheduler == "filter" and policy.pick.best_of == 1
+    """Return whether cost alone decides the choice, and lots only between equals."""
+    best_of = decision.context.bound.policy.pick.best_of
+    return best_of == 1 and goes_by_cost(decision.context)
 
 
 def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
     """Yield the best row of every other podm that makes the first node, best first."""
-    case = decision.context
-    seen = set() if chosen is None else {int(case.view.podm_of[chosen])}
-    for row in rank_rows(case.view, case.evaluation.cost, case.request, 0):
-        podm = int(case.view.podm_of[row])
-        if podm not in seen and case.fitter.fit(case.view, row) is not None:
-            seen.add(podm)
+    context = decision.context
+    seen_podms = set() if chosen is None else {int(context.view.podm_of[chosen])}
+    for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
+        podm = int(context.view.podm_of[row])
+        if podm not in seen_podms and context.fitter.fit(context.view, row) is not None:
+            seen_podms.add(podm)
             yield row
 
 
 def _changes(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator[Sensitivity]:
-    case = decision.context
+    context = decision.context
     if chosen is None:
-        if schedule_one(case) is not None:
+        if schedule_one(context) is not None:
             notes.append("flips: one node would fit, not as many as must")
             return
-    elif case.request.count > 1 and needs_anchor(case.request):
+    elif context.request.count > 1 and needs_anchor(context.request):
         notes.append("flips: the first node goes where all of its group fit: "
                      "no other weight or need was tried")  # fmt: skip
         return
-    elif case.bound.policy.pick.best_of > 1:
-        notes.append(f"drawn by lot among the best {case.bound.policy.pick.best_of}: "
+    elif context.bound.policy.pick.best_of > 1:
+        notes.append(f"drawn by lot among the best {context.bound.policy.pick.best_of}: "
                      "another seed may choose another")  # fmt: skip
         return
     elif not _is_by_cost(decision):
-        notes.append(f"the scheduler {case.bound.policy.scheduler!r} does not go by weights: "
+        notes.append(f"the scheduler {context.bound.policy.scheduler!r} does not go by weights: "
                      "another seed may choose another")  # fmt: skip
         return
-    elif case.bound.weights_vary:
+    elif context.bound.weights_vary:
         notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
     else:
-        yield from weight_changes(case, chosen)
+        yield from weight_changes(context, chosen)
     amounts = AmountSearch(
-        case, chosen, decision.request.alternatives, len(decision.failed_attempts)
+        context, chosen, decision.request.alternatives, len(decision.failed_attempts)
     )
     yield from amounts.changes()
     if amounts.out_of_tries:
@@ -101,10 +99,10 @@ def _changes(decision: Decision, chosen: int | None, notes: list[str]) -> Iterat
 
 
 def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
-    case = decision.context
+    context = decision.context
     return Contender(
-        podm=case.view.podm(row).id,
-        pool=case.view.pools[row].id,
+        podm=context.view.podm(row).id,
+        pool=context.view.pools[row].id,
         outcome="chosen" if row == chosen else "fits",
         score=_score(decision, row),
         parts=_score_parts(decision, row),
@@ -112,10 +110,10 @@ def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
 
 
 def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
-    """Return what each weigher adds to a row's score, by the weights that count there."""
-    case = decision.context
-    scores, here = case.evaluation.scores_of(row), case.view.take([row])
-    weights = [int(weigher.weights(here)[0]) for weigher in case.bound.weighers]
+    """Return what each weigher adds to a row's score, by the weights of that row."""
+    context = decision.context
+    scores, one_row = context.evaluation.scores_of(row), context.view.take([row])
+    weights = [int(weigher.weights(one_row)[0]) for weigher in context.bound.weighers]
     total = sum(weights)
     parts = [
         ScorePart(
@@ -124,7 +122,7 @@ def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
             score=round(score, 6),
             part=round(weight * score / total, 6) if total else 0.0,
         )
-        for weigher, weight, score in zip(case.bound.weighers, weights, scores, strict=True)
+        for weigher, weight, score in zip(context.bound.weighers, weights, scores, strict=True)
     ]
     return tuple(sorted(parts, key=lambda part: -part.part))
 
@@ -133,11 +131,13 @@ def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
     if len(rows) < 2 or not decision.placed_nodes:
         return None
     first, second = rows[:2]
-    view, mine = decision.view, _score_parts(decision, first)
-    theirs = {part.weigher: part.part for part in _score_parts(decision, second)}
+    view, first_parts = decision.view, _score_parts(decision, first)
+    second_parts = {part.weigher: part.part for part in _score_parts(decision, second)}
     differences = [
-        ScoreDifference(weigher=part.weigher, difference=round(part.part - theirs[part.weigher], 6))
-        for part in mine
+        ScoreDifference(
+            weigher=part.weigher, difference=round(part.part - second_parts[part.weigher], 6)
+        )
+        for part in first_parts
     ]
     return RunnerUp(
         podm=view.podm(second).id,

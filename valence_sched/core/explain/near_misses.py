@@ -1,43 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod managers that nearly take a node: what each lacks, and which node stands in the way.
+"""Near misses: pod managers that nearly take a node, and the node whose removal makes room.
 
-Nothing is guessed: a node's blocks are given back on a private copy of its pod manager, which is
-judged again and asked for a fit.
+Nothing is estimated: the blocks of a node are freed on a private copy of its pod manager, which is
+evaluated again and searched for a fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import reevaluate
 from valence_sched.core.evaluation import INFINITE_COST
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.explanation import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Floats, Mask
 
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
-
-MOST_PODMS = 8  # pod managers looked at closely, of each sort
+MOST_PODMS = 8  # pod managers reported of each kind
 MOST_NODES = 64  # nodes of each that are freed for a try
-MOST_FITS = 20_000  # pools asked whether they make the node
+MOST_FITS = 20_000  # fits tried
 
 
 @dataclass(slots=True)
 class NearMissSearch:
-    """Looks for near misses in what a decision left behind; ``notes`` say where it stopped."""
+    """Searches the evaluation of a decision for near misses; ``notes`` tell where it stopped."""
 
     decision: Decision
     notes: list[str] = field(default_factory=list)
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return the near misses: those that one node's going mends first, then by nearness."""
+        """Return the near misses: first those that removing one node resolves, then by nearness."""
         hardware = list(self._by_hardware())
         hardware.sort(key=lambda miss: miss.freeing is None)  # stable: else in order of nearness
         if self._fits >= MOST_FITS:
@@ -45,40 +43,40 @@ class NearMissSearch:
         return (*hardware, *self._by_policy())
 
     def _by_hardware(self) -> Iterator[NearMiss]:
-        """Yield the nearest of those that only free hardware keeps from taking the node."""
+        """Yield the nearest of those that only lack free hardware."""
         rows = np.flatnonzero(self._passes_fixed_filters())
         if not len(rows):
             return
-        lacks = self._missing_share()[rows]
+        shortfalls = self._missing_share()[rows]
         podms = self.decision.view.podm_of[rows]
-        order = np.lexsort((rows, lacks))
-        seen = self._chosen_podms()
-        found = 0
+        order = np.lexsort((rows, shortfalls))
+        seen_podms = self._chosen_podms()
+        count = 0
         for index in order.tolist():
             podm, row = int(podms[index]), int(rows[index])
-            if podm in seen:
+            if podm in seen_podms:
                 continue
-            seen.add(podm)
+            seen_podms.add(podm)
             if self._takes_node(podm):
                 continue
             yield self._near_miss(podm, row)
-            found += 1
-            if found == MOST_PODMS:
+            count += 1
+            if count == MOST_PODMS:
                 return
 
     def _by_policy(self) -> Iterator[NearMiss]:
-        """Yield those that would take the node but for one filter that hardware cannot mend."""
-        judgement, view = self.decision.batch.evaluation, self.decision.batch.view
-        seen = self._chosen_podms()
-        found = 0
-        for row in np.flatnonzero((~judgement.verdicts).sum(axis=0) == 1).tolist():
+        """Yield those that one filter alone rejects, by something else than free hardware."""
+        evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
+        seen_podms = self._chosen_podms()
+        count = 0
+        for row in np.flatnonzero((~evaluation.verdicts).sum(axis=0) == 1).tolist():
             podm = int(view.podm_of[row])
             name = self.decision.context.bound.filters[
-                int(judgement.verdicts[:, row].argmin())
+                int(evaluation.verdicts[:, row].argmin())
             ].name
             if (
-                podm in seen
-                or name in judgement.availability_readers | judgement.failed_plugins
+                podm in seen_podms
+                or name in evaluation.availability_readers | evaluation.failed_plugins
                 or self._takes_node(podm)
             ):
                 continue
@@ -87,42 +85,42 @@ class NearMissSearch:
             self._fits += 1
             if self.decision.context.fitter.fit(view, row) is None:
                 continue
-            seen.add(podm)
+            seen_podms.add(podm)
             yield NearMiss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
                        lacks=self._lacks(row))  # fmt: skip
-            found += 1
-            if found == MOST_PODMS:
+            count += 1
+            if count == MOST_PODMS:
                 return
 
     def _chosen_podms(self) -> set[int]:
-        """Return the podms that were chosen where nothing is lacking: they miss nothing."""
+        """Return the podms that were chosen, if all nodes were placed: they lack nothing."""
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     def _passes_fixed_filters(self) -> Mask:
-        """Return per row whether all filters keep it that do not look at what is free."""
-        judgement = self.decision.batch.evaluation
-        kept = np.ones(len(self.decision.view), dtype=bool)
-        for filter_, verdict in zip(self.decision.context.bound.filters, judgement.verdicts,
+        """Return per row whether all filters keep it that do not read free capacity."""
+        evaluation = self.decision.batch.evaluation
+        passing = np.ones(len(self.decision.view), dtype=bool)
+        for filter_, verdict in zip(self.decision.context.bound.filters, evaluation.verdicts,
                                     strict=True):  # fmt: skip
             if (
-                filter_.name not in judgement.availability_readers
-                or filter_.name in judgement.failed_plugins
+                filter_.name not in evaluation.availability_readers
+                or filter_.name in evaluation.failed_plugins
             ):
-                kept &= verdict
-        return kept
+                passing &= verdict
+        return passing
 
     def _missing_share(self) -> Floats:
-        """Return per row what is missing: the sum over the needs of the missing parts, 0..1."""
+        """Return per row the sum over the needs of the missing share of each, 0..1."""
         view = self.decision.batch.view
         missing = np.zeros(len(view))
         for need in self.decision.context.request.needs:
-            asked = need.amount * need.count
-            if asked:
-                missing += np.clip(1.0 - view.free(need) / asked, 0.0, 1.0)
+            amount = need.amount * need.count
+            if amount:
+                missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
         return missing
 
     def _takes_node(self, podm: int) -> bool:
-        """Return whether a podm takes the next node, or is not known not to."""
+        """Return whether a podm takes the next node, or may take it: the tries ran out."""
         view, cost = self.decision.batch.view, self.decision.batch.evaluation.cost
         first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
         for row in range(first, last):
@@ -140,7 +138,7 @@ class NearMissSearch:
             Shortfall(
                 filter=one.filter, label=one.label, need=one.need, have=one.have, unit=one.unit
             )
-            for one in self.decision.reasons(row)
+            for one in Verdicts(self.decision).reasons(row)
         )
 
     def _near_miss(self, podm: int, row: int) -> NearMiss:
@@ -159,23 +157,23 @@ class NearMissSearch:
         )
 
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
-        """Return the first of some nodes of a podm without which the next node would fit."""
-        case, batch = self.decision.context, self.decision.batch
+        """Return the first of some nodes of a podm whose removal makes the next node fit."""
+        context, batch = self.decision.context, self.decision.batch
         first, last = int(batch.view.first_row[podm]), int(batch.view.first_row[podm + 1])
-        draft = Overlay(batch.view.window(first, last))
-        shelf = draft.view.block_tables[0]
-        numbers = {uri: number for number, uri in enumerate(shelf.uris)}
+        overlay = Overlay(batch.view.window(first, last))
+        table = overlay.view.block_tables[0]
+        numbers = {uri: number for number, uri in enumerate(table.uris)}
         for node in nodes:
             blocks = [numbers[uri] for uri in node.blocks if uri in numbers]
-            if not any(shelf.gains[block] for block in blocks):
+            if not any(table.gains[block] for block in blocks):
                 continue
-            undo = draft.remove_node(0, blocks)
-            now = draft.window(0, last - first)
+            undo = overlay.remove_node(0, blocks)
+            view = overlay.window(0, last - first)
             part = batch.evaluation.window(first, last).copy()
-            reevaluate(now, case.request, case.bound, part)
+            reevaluate(view, context.request, context.bound, part)
             for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():
-                if case.fitter.fit(now, row) is not None:
+                if context.fitter.fit(view, row) is not None:
                     name = node.name or node.uri.rstrip("/").rpartition("/")[2]
-                    return NodeRemoval(node=name, uri=node.uri, pool=now.pools[row].id)
+                    return NodeRemoval(node=name, uri=node.uri, pool=view.pools[row].id)
             undo()
         return None

@@ -1,72 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of each pod manager in a decision, and every reason against it."""
+"""Verdicts: the outcome of each pod manager in a decision and the reasons against it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import first_failures
 from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.policy import BoundFilter
 from valence_sched.errors import describe_error, one_line
-from valence_sched.model import decision as words
+from valence_sched.model.decision import PodmVerdict, Reason
 from valence_sched.view.terms import Term
 from valence_sched.view.view import View
 
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
-
 
 class Verdicts:
-    """Words about a decision, read from the matrices that it was made with."""
+    """Reads verdicts and reasons from the evaluation that a decision was made with."""
 
     def __init__(self, decision: Decision) -> None:
         self.decision, self.view, self.request = decision, decision.view, decision.request
-        self.case, self.batch = decision.context, decision.batch
+        self.context, self.batch = decision.context, decision.batch
 
-    def reasons(self, row: int) -> list[words.Reason]:
+    def podm_verdicts(self) -> Iterator[PodmVerdict]:
+        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
+        reasons = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
+        rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
+        yield from sorted(reasons, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
+
+    def stop_reason(self, podm: int) -> Reason | None:
+        """Return why a podm took no more nodes, None when no more were asked for."""
+        if self.decision.outcome != "placed_in_part":
+            return None
+        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
+        return self.reasons(self.furthest_row(first, last))[0]
+
+    def reasons(self, row: int) -> list[Reason]:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
-        part = self.batch.view.take([row])
-        found: list[words.Reason] = []
+        one_row = self.batch.view.take([row])
+        reasons: list[Reason] = []
         for filter_, verdict in zip(
-            self.case.bound.filters, self.batch.evaluation.verdicts, strict=True
+            self.context.bound.filters, self.batch.evaluation.verdicts, strict=True
         ):
             if verdict[row]:
                 continue
-            found += self._reasons_of(filter_, part)
-        if not found:
-            label, need, have = self.case.fitter.shortfall(self.batch.view, row)
-            found.append(_reason("fit", label, need, have))
-        return found
+            reasons += self._reasons_of(filter_, one_row)
+        if not reasons:
+            label, need, have = self.context.fitter.shortfall(self.batch.view, row)
+            reasons.append(_reason("fit", label, need, have))
+        return reasons
 
-    def _reasons_of(self, filter_: BoundFilter, part: View) -> list[words.Reason]:
-        """Return what a filter has against a view of one row, in as many words as it has."""
+    def _reasons_of(self, filter_: BoundFilter, one_row: View) -> list[Reason]:
+        """Return the reasons of a filter against a view of one row: one for each failed term."""
         if filter_.name in self.batch.evaluation.failed_plugins:
             return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
         plain = _reason(filter_.name, "this filter", "yes", "no")
         if filter_.terms is None:
             return [plain]
         try:
-            terms = [term for term in filter_.terms(part, self.batch.request) if not term.mask[0]]
-        except Exception as error:  # it could judge, so its verdict stands
+            terms = [
+                term for term in filter_.terms(one_row, self.batch.request) if not term.mask[0]
+            ]
+        except Exception as error:  # its verdict stands
             text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
-            if one_line(text) not in self.decision.warnings:
+            if one_line(text) not in self.batch.evaluation.notes:
                 self.batch.evaluation.notes.append(one_line(text))
             return [plain]
         return [_reason_from_term(filter_.name, term) for term in terms] or [plain]
 
-    def podm_verdict(self, podm: int) -> words.PodmVerdict:
-        """Return what became of a podm, by its number."""
+    def podm_verdict(self, podm: int) -> PodmVerdict:
+        """Return the verdict on a podm, by its number."""
         first, last = (
             int(self.view.first_row[podm]),
             int(self.view.first_row[podm + 1]),
         )
-        passed = int(self.case.evaluation.verdicts[:, first:last].all(axis=0).sum())
+        passed = int(self.context.evaluation.verdicts[:, first:last].all(axis=0).sum())
         common: dict[str, Any] = {
             "podm": self.view.podms[podm].id,
             "pools": last - first,
@@ -77,24 +90,24 @@ class Verdicts:
         if chosen is not None:
             outcome, row, cost = chosen
             verdict = self._fitting_verdict(outcome, row, cost, common)
-            reason = self.decision.stop_reason(podm) if outcome == "chosen" else None
+            reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
         cost_, row = min(
-            (int(self.case.evaluation.cost[r]), r) for r in self._rows_with_fit(first, last)
+            (int(self.context.evaluation.cost[r]), r) for r in self._rows_with_fit(first, last)
         )
-        still = INFINITE_COST not in (cost_, self.batch.evaluation.cost[row])
-        if still and self.case.fitter.fit(self.batch.view, row) is not None:
+        free_now = INFINITE_COST not in (cost_, self.batch.evaluation.cost[row])
+        if free_now and self.context.fitter.fit(self.batch.view, row) is not None:
             return self._fitting_verdict("fits", row, cost_, common)
         row = self.furthest_row(first, last)
-        return words.PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
+        return PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
                                  behind=None, reason=self.reasons(row)[0], **common)  # fmt: skip
 
     def _fitting_verdict(
         self, outcome: Any, row: int, cost: int, common: dict[str, Any]
-    ) -> words.PodmVerdict:
+    ) -> PodmVerdict:
         best = self.decision.placed_nodes[0][1].cost if self.decision.placed_nodes else cost
         behind = self.decision.score(best) - self.decision.score(cost)
-        return words.PodmVerdict(
+        return PodmVerdict(
             pool=self.view.pools[row].id,
             outcome=outcome,
             score=self.decision.score(cost),
@@ -107,27 +120,27 @@ class Verdicts:
         """Return the rows of a podm that still make a node, or all when none does."""
         rows = range(first, last)
         passed = [row for row in rows if self.batch.evaluation.cost[row] != INFINITE_COST]
-        return [row for row in passed if self.case.fitter.fit(self.batch.view, row)] or rows
+        return [row for row in passed if self.context.fitter.fit(self.batch.view, row)] or rows
 
     def furthest_row(self, first: int, last: int) -> int:
         """Return the pool of a podm that got through most filters before it was rejected."""
         failed = first_failures(self.batch.evaluation.verdicts[:, first:last])
-        far = [math.inf if index < 0 else index for index in failed]
+        depth = [math.inf if index < 0 else index for index in failed]
         return first + max(
-            range(last - first), key=lambda row: (far[row], self._closeness(first + row))
+            range(last - first), key=lambda row: (depth[row], self._closeness(first + row))
         )
 
     def _closeness(self, row: int) -> float:
-        """Return how many of the needs a pool's free blocks and stocks meet, parts included."""
+        """Return how many of the needs a pool's free blocks and stocks meet, as a sum of shares."""
         met = ((self.batch.view.free(need)[row], need.amount) for need in self.request.needs)
         return sum(min(1.0, float(free) / amount) for free, amount in met if amount)
 
 
-def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> words.Reason:
-    return words.Reason(filter=name, label=label, need=need, have=have, unit=unit)
+def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> Reason:
+    return Reason(filter=name, label=label, need=need, have=have, unit=unit)
 
 
-def _reason_from_term(name: str, term: Term) -> words.Reason:
+def _reason_from_term(name: str, term: Term) -> Reason:
     reason = _reason(name, term.label, _json_value(term.need), _json_value(term.have[0]), term.unit)
     if term.podm_have is None or term.podm_have[0] < term.need:
         return reason

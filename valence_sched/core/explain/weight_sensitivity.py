@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest change of one weight that changes the choice.
+"""Weight sensitivity: the smallest change of one weight that changes the choice.
 
 A pool's cost is linear in each weight, in whole numbers: the crossing with the chosen pool's is
-solved for, not searched. What is found is added up and ranked again before it is reported.
+solved for, not searched. Each result is added up and ranked again before it is reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from valence_sched.core import plugins
+from valence_sched.core.batch import schedule
 from valence_sched.core.costs import write_costs
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
@@ -24,15 +24,14 @@ from valence_sched.model.explanation import Sensitivity
 from valence_sched.view.view import Ints
 
 MOST_WEIGHT = 1000 * WEIGHT_UNITS
-MOST_FITS = 2000  # pools asked whether they make the node, for one weight and direction
-MOST_TIES = 64  # pools of equal cost asked the same
+MOST_FITS = 2000  # fits tried for one weight and direction
+MOST_TIES = 64  # fits tried of pools of equal cost
 
 
 def schedule_one(context: EvaluationContext) -> Fit | None:
     """Return the first node that the policy's scheduler places, None when nothing fits."""
     alone = msgspec.structs.replace(context.request, count=1, min_count=None, alternates=0)
-    scheduler = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)()
-    placed = scheduler.schedule(dataclasses.replace(context, request=alone)).nodes
+    placed = schedule(dataclasses.replace(context, request=alone)).nodes
     return placed[0].chosen if placed else None
 
 
@@ -47,21 +46,21 @@ def weight_changes(context: EvaluationContext, chosen: int) -> Iterator[Sensitiv
     """Yield for each weight the smallest change that makes another pool the choice, if any.
 
     Weights are whole thousandths within 0..1000. Only for the filter scheduler that takes the
-    best: of others the choice is no matter of cost alone.
+    best: with others, cost alone does not decide the choice.
     """
     rows, margin, ahead = _contenders_behind(context, chosen)
     losses = COST_SCALE - np.rint(context.evaluation.scores * COST_SCALE).astype(np.int64)
     for number, weigher in enumerate(context.bound.weighers):
         gain = losses[number, chosen] - losses[number, rows]
-        found = []
+        steps_by_sign = []
         for sign, most in ((1, MOST_WEIGHT - weigher.weight), (-1, weigher.weight)):
             step = _least_step(context, rows, margin, ahead, sign * gain, most)
             if step is not None:
-                found.append(sign * step)
-        for step in sorted(found, key=lambda step: (abs(step), step)):
-            flip = _verify(context, chosen, number, weigher.weight + step)
-            if flip is not None:
-                yield flip
+                steps_by_sign.append(sign * step)
+        for step in sorted(steps_by_sign, key=lambda step: (abs(step), step)):
+            change = _verify(context, chosen, number, weigher.weight + step)
+            if change is not None:
+                yield change
                 break
 
 
@@ -70,10 +69,10 @@ def _contenders_behind(context: EvaluationContext, chosen: int) -> tuple[Ints, I
     cost = context.evaluation.cost
     passed = np.flatnonzero(cost != INFINITE_COST)
     order = order_by_lot(context.view, passed, context.request)
-    place = np.empty(len(context.view), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    position = np.empty(len(context.view), dtype=np.int64)
+    position[order] = np.arange(len(order))
     rows = passed[(passed != chosen) & (cost[passed] >= cost[chosen])]  # cheaper ones do not fit
-    ahead = (place[rows] < place[chosen]).astype(np.int64)
+    ahead = (position[rows] < position[chosen]).astype(np.int64)
     return rows, cost[rows] - cost[chosen], ahead
 
 
@@ -82,8 +81,8 @@ def _least_step(
 ) -> int | None:
     """Return the least step, in thousandths, at which a row that makes the node gets ahead.
 
-    ``gain`` is what a row makes up on the chosen one with each step. At equal cost the better
-    lot is ahead.
+    ``gain`` is how much a row closes the gap to the chosen one with each step. At equal cost the
+    better lot is ahead.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
@@ -100,14 +99,14 @@ def _least_step(
 def _verify(
     context: EvaluationContext, chosen: int, number: int, weight: int
 ) -> Sensitivity | None:
-    """Return the flip that a weight makes when everything is added up and ranked again."""
+    """Return the change of choice at another weight, after adding up and ranking again."""
     old = context.bound.weighers[number]
     weighers = list(context.bound.weighers)
     weighers[number] = dataclasses.replace(old, weight=weight)
     bound = dataclasses.replace(context.bound, weighers=tuple(weighers))
-    judgement = context.evaluation.copy()
-    write_costs(judgement, bound)
-    changed = dataclasses.replace(context, bound=bound, evaluation=judgement)
+    evaluation = context.evaluation.copy()
+    write_costs(evaluation, bound)
+    changed = dataclasses.replace(context, bound=bound, evaluation=evaluation)
     fit = schedule_one(changed)
     if fit is None or fit.row == chosen:
         return None
@@ -121,7 +120,7 @@ def choice_change(
     context: EvaluationContext, of: str, name: str, unit: str, was: float, becomes: float,
     row: int | None, chosen: int | None,
 ) -> Sensitivity:  # fmt: skip
-    """Return a flip from row ``chosen`` to ``row`` of the case as it is then; None: nothing."""
+    """Return a change from row ``chosen`` to ``row``, of the context after it; None: no row."""
     view = context.view
     return Sensitivity(
         of=of,  # type: ignore[arg-type]

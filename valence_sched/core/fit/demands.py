@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a choice of blocks must bring to make a node: the whole-number lines of the cover."""
+"""Demands: a request's needs as whole-number lines of a set cover, and their value in points."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """One line of the cover: how much, of what, and the needs that it speaks for."""
+    """One line of the cover: an amount, and the needs that it stands for."""
 
     amount: int
     needs: tuple[Need, ...]
 
     @property
     def label(self) -> str:
-        """Return the demand in an operator's words."""
+        """Return the labels of its needs."""
         return " and ".join(need.label for need in self.needs)
 
 
@@ -50,18 +50,18 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
 
 
 def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
-    """Return how many blocks of each type a node of a pool must have at least, where any."""
+    """Return how many blocks of each type a node of a pool must have at least, if any."""
     return {name: limit.min for name, limit in limits.items() if limit.min}
 
 
 def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
-    """Return what ``(kind, number of blocks)`` are worth beyond the needs; never below 0."""
+    """Return the value of ``(kind, number of blocks)`` beyond the needs; never below 0."""
     price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
     return max(0, price - price_of_needs(needs))
 
 
 def price_of_needs(needs: Iterable[Need]) -> int:
-    """Return what the needs themselves are worth."""
+    """Return the value of the needs themselves, in points."""
     return sum(map(_price, needs))
 
 

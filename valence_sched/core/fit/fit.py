@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks and amounts that make one node in one pool, if any do: the one test of feasibility.
+"""Fit: the blocks and stock amounts of one pool that make one node with the least waste (exact).
 
 Which devices satisfy which group of the request is a matching; by Hall's theorem it exists just
 when every set of groups finds enough devices that pass for one of them. So a choice of blocks
 makes the node when it covers a list of whole-number demands: the totals, one demand for each
 set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
-least (prices: ``model.kinds``). Where devices are to share places or stand apart, the same is
-asked in many worlds (``places``).
+least (prices: ``view.block_kinds``). Feasibility is always exact; of the covers, the cheapest that
+``IMPROVE_STATES`` states find. Where a request has topology constraints, many such covers are
+compared (``topology``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from valence_sched.view.block_counts import Counts
 from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
 
-MOST_ANSWERS = 100_000  # offers remembered per request
+MOST_ANSWERS = 100_000  # offers whose cover is remembered per request
 
 Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
 #: How many blocks of each kind make the node, and what that wastes in points.
@@ -34,7 +35,7 @@ BlocksAndWaste = tuple[dict[int, int], int]
 
 
 class Fit(Struct, frozen=True, gc=False):
-    """What makes the node: block and stock numbers on the podm's shelf, and the waste in points."""
+    """The numbers of blocks and stocks of a podm that make the node, and the waste in points."""
 
     row: int
     blocks: tuple[int, ...]
@@ -44,10 +45,10 @@ class Fit(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Fitter:
-    """A request's needs, prepared once and asked of many pools.
+    """A request's needs, prepared once and fitted in many pools.
 
-    Pools whose free blocks are alike share one search: what a pool offers is cut to what could
-    help, so thousands of pools come down to a few questions.
+    Pools whose free blocks are alike share one search: the offer of a pool is cut to the blocks
+    that could help, so thousands of pools come down to a few searches.
     """
 
     needs: tuple[Need, ...]
@@ -65,8 +66,8 @@ class Fitter:
         self._amounts = stock_allocation.stock_amounts(self.needs)
         self._topology = None
         if self.bonds:
-            bound = topology.TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
-            self._topology = bound if bound.domains else None
+            fitter = topology.TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
+            self._topology = fitter if fitter.domains else None
 
     def fit(self, view: View, row: int) -> Fit | None:
         """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
@@ -75,12 +76,12 @@ class Fitter:
             return None
         if self._topology:
             return self._fit_topology(self._topology, view, row, grants)
-        found = self._cheapest_blocks(view, row)
-        if found is None:
+        cheapest = self._cheapest_blocks(view, row)
+        if cheapest is None:
             return None
-        wanted, wasted = found
-        shelf = view.block_tables[view.podm_of[row]]
-        blocks = shelf.free_blocks(int(view.position_of[row]), wanted)
+        counts, wasted = cheapest
+        table = view.block_tables[view.podm_of[row]]
+        blocks = table.free_blocks(int(view.position_of[row]), counts)
         return Fit(row, tuple(blocks), tuple(grants), wasted)
 
     def _fit_topology(
@@ -90,35 +91,35 @@ class Fitter:
         row: int,
         grants: list[tuple[int, float]],
     ) -> Fit | None:
-        wanted = topology.cheapest_blocks(view, row)
-        if wanted is None:
+        counts = topology.cheapest_blocks(view, row)
+        if counts is None:
             return None
-        shelf = view.block_tables[view.podm_of[row]]
-        blocks = shelf.free_blocks_by_topology(int(view.position_of[row]), wanted, topology.domains)
-        kinds = [(kind, number) for (kind, _), number in wanted.items()]
+        table = view.block_tables[view.podm_of[row]]
+        blocks = table.free_blocks_by_topology(int(view.position_of[row]), counts, topology.domains)
+        kinds = [(kind, number) for (kind, _), number in counts.items()]
         return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return why no set of blocks makes the node: what, how much is needed, at most had."""
-        lacking = stock_allocation.stock_shortfall(view, row, self._amounts)
-        if lacking:
-            return lacking
+        """Return why no set of blocks makes the node: a label, the amount needed, the most."""
+        shortfall = stock_allocation.stock_shortfall(view, row, self._amounts)
+        if shortfall:
+            return shortfall
         _, items, caps, demands = self._cover_problem(view, row)
-        for index, wanted in enumerate(demands):
-            had = upper_bound(items, index, caps)
-            if had < wanted:
+        for index, needed in enumerate(demands):
+            most = upper_bound(items, index, caps)
+            if most < needed:
                 least = [f"{name} blocks" for name in least_blocks(view.pools[row].limits)]
                 labels = [demand.label for demand in self.demands] + least
-                return f"{labels[index]} within the pool's block limits", wanted, had
+                return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
             groups = self._topology.block_offer(view, row).groups
-            lacking = topology.topology_shortfall(self._topology.rules, groups, view.pools[row])
-            if lacking:
-                return lacking
+            shortfall = topology.topology_shortfall(self._topology.rules, groups, view.pools[row])
+            if shortfall:
+                return shortfall
         return "one set of blocks for all of it", 1, 0
 
     def _cheapest_blocks(self, view: View, row: int) -> BlocksAndWaste | None:
-        """Return how many blocks of each kind make the node; the same offer, the same answer."""
+        """Return how many blocks of each kind make the node; equal offers share one answer."""
         limits = tuple(view.pools[row].limits.items())
         if not self.demands and not limits:
             return {}, 0
@@ -136,8 +137,8 @@ class Fitter:
         counts = cheapest_cover(items, amounts, caps)
         if counts is None:
             return None
-        wanted = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
-        return wanted, waste(self.kinds, wanted.items(), self.needs)
+        by_kind = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
+        return by_kind, waste(self.kinds, by_kind.items(), self.needs)
 
     def _cover_problem(
         self, view: View, row: int
@@ -158,8 +159,8 @@ class Fitter:
     def _offer(self, free: list[tuple[int, int]], pool: Pool) -> list[tuple[int, int]]:
         """Return ``(kind, blocks)`` of the free blocks that could help, no more than could.
 
-        In the order of the kinds' own text, so that the answer does not depend on what else
-        the inventory holds.
+        They are ordered by the text of the kinds, so that the answer does not depend on the rest
+        of the inventory.
         """
         useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer = []
@@ -172,14 +173,14 @@ class Fitter:
         return offer
 
     def _useful_by_kind(self, limits: Limits) -> Counts:
-        """Return of how many blocks of each kind a node can make use, infinity where not asked."""
+        """Return how many blocks of each kind a node can use; infinity where not yet known."""
         useful = self._useful.get(limits)
         if useful is None or len(useful) < len(self.kinds):
             useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
         return useful
 
     def _most_useful(self, kind: int, pool: Pool) -> int:
-        """Return of how many blocks of a kind a node of a pool could make use at most."""
+        """Return how many blocks of a kind a node of a pool could use at most."""
         pairs = zip(self.demands, self.gives(kind), strict=True)
         useful = [-(-demand.amount // give) for demand, give in pairs if give]
         least = least_blocks(pool.limits).items()
@@ -188,12 +189,12 @@ class Fitter:
 
     def gives(self, kind: int) -> tuple[int, ...]:
         """Return what one block of this kind gives to each demand."""
-        known = self._gives.get(kind)
-        if known is None:
+        gifts = self._gives.get(kind)
+        if gifts is None:
             lines = self.kinds.devices_of(kind)
-            known = tuple(
+            gifts = tuple(
                 sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
                 for demand in self.demands
             )
-            self._gives[kind] = known
-        return known
+            self._gives[kind] = gifts
+        return gifts

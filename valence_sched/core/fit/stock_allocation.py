@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which stocks hand out the amounts: each amount from one stock, as little surplus as can be."""
+"""Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from valence_sched.model.need import Need
 from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.view import View
 
-#: Placements tried in search of less surplus once all amounts are placed; see ``cover``.
+#: States visited in search of less surplus once all amounts are assigned; see ``set_cover``.
 IMPROVE_STATES = 20_000
 
 StockAmount = tuple[int, float]  # which stock of the list, how much of it
@@ -35,14 +35,14 @@ def allocate(stocks: list[Stock], amounts: list[float]) -> list[StockAmount] | N
     if search.best is None:
         return None
     grants: list[StockAmount] = [(0, 0.0)] * len(amounts)
-    for index, found in zip(order, search.best, strict=True):
-        grants[index] = found
+    for index, grant in zip(order, search.best, strict=True):
+        grants[index] = grant
     return grants
 
 
 @dataclass(slots=True)
 class _Level:
-    """What is left before the next amount is placed, and the places it can still go to."""
+    """The stocks before the next amount is assigned, and the choices that are left for it."""
 
     stocks: list[Stock]
     total: float
@@ -63,34 +63,34 @@ class _AllocationSearch:
         self.dead_ends: set[tuple[int, tuple[float, ...]]] = set()
 
     def run(self, stocks: list[Stock]) -> None:
-        """Place every amount, depth first; ``best`` holds the least that can be granted."""
+        """Assign every amount, depth first; ``best`` holds the least that can be granted."""
         grants: list[StockAmount] = []
-        steps = [self._level(stocks, 0, 0.0)]
-        while steps:
-            step = steps[-1]
-            choice = next(step.choices, None)
-            if choice is None or self._is_pruned(step.total + choice[1]):
-                steps.pop()
-                if choice is None and not step.placed:
-                    self.dead_ends.add(step.state)
-                if steps:
+        levels = [self._level(stocks, 0, 0.0)]
+        while levels:
+            level = levels[-1]
+            choice = next(level.choices, None)
+            if choice is None or self._is_pruned(level.total + choice[1]):
+                levels.pop()
+                if choice is None and not level.placed:
+                    self.dead_ends.add(level.state)
+                if levels:
                     grants.pop()
-                    steps[-1].placed |= step.placed
+                    levels[-1].placed |= level.placed
                 continue
             number, amount = choice
-            given = step.total + amount
-            if len(steps) == len(self.amounts):
-                step.placed = True
+            given = level.total + amount
+            if len(levels) == len(self.amounts):
+                level.placed = True
                 if given < self.best_total:
                     self.best, self.best_total = [*grants, choice], given
                 continue
-            filled = step.stocks.copy()
+            filled = level.stocks.copy()
             used = filled[number].used + amount
             filled[number] = msgspec.structs.replace(filled[number], used=used)
-            following = self._level(filled, len(steps), given)
-            if following.state not in self.dead_ends:
+            next_level = self._level(filled, len(levels), given)
+            if next_level.state not in self.dead_ends:
                 grants.append(choice)
-                steps.append(following)
+                levels.append(next_level)
 
     def _level(self, stocks: list[Stock], depth: int, total: float) -> _Level:
         self.states += 1
@@ -108,57 +108,57 @@ class _AllocationSearch:
 def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
     """Return the stocks that can grant the amount, one of each equal kind, tightest first."""
     seen: set[tuple[float | None, ...]] = set()
-    found: list[tuple[float, float, int]] = []
+    choices: list[tuple[float, float, int]] = []
     for number, stock in enumerate(stocks):
-        alike = (free_amount(stock), stock.min, stock.max, stock.step)
-        granted = None if alike in seen else grant_size(stock, amount)
-        seen.add(alike)
+        content = (free_amount(stock), stock.min, stock.max, stock.step)
+        granted = None if content in seen else grant_size(stock, amount)
+        seen.add(content)
         if granted is not None:
-            found.append((granted, free_amount(stock) - granted, number))
-    return [(number, granted) for granted, _, number in sorted(found)]
+            choices.append((granted, free_amount(stock) - granted, number))
+    return [(number, granted) for granted, _, number in sorted(choices)]
 
 
-AmountsByResource = Mapping[str, list[float]]  # amounts by resource
+AmountsByResource = Mapping[str, list[float]]
 
 
 def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
     """Return each amount of a stock that the needs ask for, by resource."""
-    asked: dict[str, list[float]] = {}
+    by_resource: dict[str, list[float]] = {}
     for need in needs:
         if need.kind == "stock":
-            asked.setdefault(need.resource, []).extend([need.amount] * need.count)
-    return asked
+            by_resource.setdefault(need.resource, []).extend([need.amount] * need.count)
+    return by_resource
 
 
 def allocate_in_pool(
     view: View, row: int, by_resource: AmountsByResource
 ) -> list[StockAmount] | None:
     """Return how much of which stock of the podm pool ``row`` gives; None when it cannot."""
-    shelf, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+    table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     grants: list[StockAmount] = []
-    stocks, stocks_of = shelf.stocks, shelf.stocks_of
+    stocks, stocks_of = table.stocks, table.stocks_of
     for resource, amounts in by_resource.items():
         numbers = stocks_of(position, resource)
-        if len(numbers) == len(amounts) == 1:  # nothing to choose, and by far the usual case
+        if len(numbers) == len(amounts) == 1:  # no choice, and by far the usual case
             amount = grant_size(stocks[numbers[0]], amounts[0])
             if amount is None:
                 return None
             grants.append((numbers[0], amount))
             continue
-        found = allocate([stocks[number] for number in numbers], amounts)
-        if found is None:
+        assigned = allocate([stocks[number] for number in numbers], amounts)
+        if assigned is None:
             return None
-        grants += [(numbers[place], amount) for place, amount in found]
+        grants += [(numbers[index], amount) for index, amount in assigned]
     return grants
 
 
 def stock_shortfall(
     view: View, row: int, by_resource: AmountsByResource
 ) -> tuple[str, float, float] | None:
-    """Return what the stocks of a pool cannot hand out, how often it is asked, how often had."""
-    shelf, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+    """Return a resource that a pool cannot grant: a label, the grants needed, the most."""
+    table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     for resource, amounts in by_resource.items():
-        stocks = [shelf.stocks[number] for number in shelf.stocks_of(position, resource)]
+        stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
         if allocate(stocks, amounts) is None:
             return f"grants of {resource}", len(amounts), _most_allocatable(stocks, amounts)
     return None

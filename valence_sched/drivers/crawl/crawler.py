@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of one pod manager, fetched in parallel ahead of the reader.
+"""The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
-A work list, not level by level: what a document links is asked for as soon as it is there. What
-to follow is declared (``fields.Link``); of what is read only in some cases the reader itself
-says whether it wants it, and then it is fetched, all of it at once.
+The order is that of a work list, not level by level: the links of a document are followed as soon
+as it is read. The links to follow are declared (``fields.Link``). Those that are read only in some
+cases are fetched, all at once, when the reader asks for them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Start = Callable[[Callable[[], None], int], bool]
 
 
 class FetchTask(NamedTuple):
-    """A document to fetch: its URI, the same folded, what it is, how many levels below it."""
+    """A document to fetch: its URI, the same folded, its resource class, the levels below it."""
 
     uri: str
     key: str
@@ -42,7 +42,7 @@ def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
 class Crawler:
     """The documents of one pod manager; ``start`` runs one more thread, if there may be one.
 
-    ``unplanned`` counts what the reader wanted although nothing declared that it might.
+    ``unplanned`` counts documents that the reader wanted and no declared link leads to.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Crawler:
         """Return a document, None when there is none.
 
         Raises:
-            KeyError: nobody asked for it.
+            KeyError: it was never requested.
             InputError: it cannot be read.
         """
         key = fold_uri(uri)
@@ -105,11 +105,11 @@ class Crawler:
         return self._source.levels > 0 and not self._cache.enabled
 
     def below(self, task: FetchTask) -> list[FetchTask]:
-        """Return what a document that is there leads to."""
+        """Return the tasks of the documents that a fetched document links."""
         return list(self._below(task, self._found[task.key]))
 
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
-        """Fetch what is wanted, and all that it leads to; unless ``deep``, only what it brings.
+        """Fetch documents and all that they link; unless ``deep``, only those in the same answers.
 
         Raises:
             PodmError: the pod manager cannot be read.
@@ -123,7 +123,7 @@ class Crawler:
             raise self._error
 
     def queue_deferred(self, uri: str) -> None:
-        """Fetch later what the reader wants or reads: what was put off about it."""
+        """Queue the deferred tasks of a document that the reader wants or reads."""
         with self._changed:
             wants = self._deferred.pop(fold_uri(uri), [])
             for one in wants:
@@ -142,8 +142,8 @@ class Crawler:
             want = todo.pop()
             key, to = want.key, want.to
             self._spell(key, want.uri)
-            if key not in self._found and to.lasting and (kept := self._cache.get(key)):
-                self._found[key] = kept
+            if key not in self._found and to.lasting and (cached := self._cache.get(key)):
+                self._found[key] = cached
             if key in self._found:
                 if self._deep and (key, to) not in self._visited:
                     self._visited.add((key, to))
@@ -157,7 +157,7 @@ class Crawler:
                 self._queue.append(want)
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
-        """Yield what a document leads to."""
+        """Yield the tasks of the documents that a document links."""
         if "Members" not in json:
             yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES))
             return
@@ -214,7 +214,7 @@ class Crawler:
             while want := self._next():
                 self._fetch(want)
         except BaseException as error:
-            with self._changed:  # raised where the crawl was asked for
+            with self._changed:  # raised by the thread that called fetch
                 self._error = self._error or error
                 self._changed.notify_all()
 
@@ -259,7 +259,7 @@ class Crawler:
         self._threads += self._start(work, len(self._queue))
 
     def _store_result(self, want: FetchTask, found: dict[str, Json] | InputError) -> None:
-        """Take what came for a want, and go on with what it leads to."""
+        """Take the answer to a task, and queue the documents that it links."""
         key = want.key
         self._tried.setdefault(key, set()).add(want.uri)
         if isinstance(found, dict):

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of a pod manager that rarely change, kept in a file for the next read.
+"""The document cache: documents of a pod manager that rarely change, in a file between reads.
 
-Only devices are kept: what a block has seldom changes, how it is used does all the time.
+It holds devices only: the devices of a block rarely change, its use changes all the time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import zstandard
 
+from valence_sched import files
 from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.fields import Json, Link
 
@@ -28,7 +27,7 @@ VERSION = 1
 
 
 class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
-    """What stands in the file: documents by folded URI, with the time each was read."""
+    """The content of the file: documents by folded URI, with the time each was read."""
 
     version: int
     url: str
@@ -36,9 +35,9 @@ class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DocumentCache:
-    """The kept documents of one pod manager; without a folder there are none.
+    """The cached documents of one pod manager; without a folder there are none.
 
-    ``now_s`` is seconds since 1970. ``problem`` says why a file could not be used.
+    ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be used.
     """
 
     def __init__(self, folder: Path | None, url: str, user: str | None, now_s: float) -> None:
@@ -50,60 +49,62 @@ class DocumentCache:
 
     @property
     def enabled(self) -> bool:
-        """Whether documents are kept for the next read."""
+        """Whether documents are written for the next read."""
         return self._path is not None
 
     def load(self) -> None:
-        """Read the file; one that cannot be used is as good as none."""
+        """Read the file, if there is one that can be used."""
         if self._path is None or not self._path.exists():
             return
         try:
-            found = self._read(self._path)
+            content = self._read(self._path)
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
-            said = getattr(error, "strerror", None) or str(error)
-            self.problem = f"{self._path}: could not be used: {said} (all was read anew)"
+            reason = getattr(error, "strerror", None) or str(error)
+            self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
             return
         oldest = self._now_s - MAX_AGE_S
         self._documents = {
             uri: (at, json)
-            for uri, (at, json) in found.documents.items()
+            for uri, (at, json) in content.documents.items()
             if oldest < at <= self._now_s
         }
 
     def get(self, key: str) -> Json | None:
         """Return a document by its folded URI."""
-        found = self._documents.get(key)
-        return found and found[1]
+        entry = self._documents.get(key)
+        return entry and entry[1]
 
     def levels(self, link: Link) -> int:
-        """Return how many levels to ask for below a link: not those that are kept."""
+        """Return how many levels to ask for below a link: not those that are cached."""
         return link.levels_kept if self._documents else link.levels
 
     def save(self, documents: Iterable[tuple[str, Json]]) -> None:
         """Write these documents, new ones with the present time."""
         if self._path is None:
             return
-        kept = {
-            uri: found
-            if (found := self._documents.get(uri)) and found[1] is json
+        entries = {
+            uri: entry
+            if (entry := self._documents.get(uri)) and entry[1] is json
             else (self._now_s, json)
             for uri, json in sorted(documents, key=lambda item: item[0])
         }
-        if not kept and not self._path.exists():
+        if not entries and not self._path.exists():
             return
-        data = msgspec.json.encode(CacheFile(VERSION, self._url, kept))
+        data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
         if len(data) > MAX_CACHE_BYTES:
             self.problem = f"{self._path}: {len(data)} bytes are too many to keep"
             return
         try:
-            _write(self._path, zstandard.compress(data, 1))
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with files.atomic(self._path, mode=0o600, sync=False) as stream:
+                stream.write(zstandard.compress(data, 1))
         except OSError as error:
             self.problem = f"{self._path}: could not be written: {error.strerror}"
 
     def _read(self, path: Path) -> CacheFile:
         with path.open("rb") as file:
-            about = os.fstat(file.fileno())
-            if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            owner = os.fstat(file.fileno())
+            if owner.st_uid != os.geteuid() or stat.S_IMODE(owner.st_mode) & 0o077:
                 raise ValueError("others can read or write it")
             packed = file.read(MAX_FILE_BYTES + 1)
         if len(packed) > MAX_FILE_BYTES:
@@ -111,21 +112,7 @@ class DocumentCache:
         if zstandard.frame_content_size(packed) > MAX_CACHE_BYTES:
             raise ValueError("it holds too much")
         data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)
-        found = msgspec.json.decode(data, type=CacheFile)
-        if found.version != VERSION or found.url != self._url:
+        content = msgspec.json.decode(data, type=CacheFile)
+        if content.version != VERSION or content.url != self._url:
             raise ValueError("it is of another version or pod manager")
-        return found
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file that only we can read, whole or not at all."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        return content

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of a live pod manager: with all below them in one answer where it offers that.
+"""Reads documents of a live pod manager, with ``$expand`` where the service supports it.
 
-``$expand`` is a promise that is often broken: refused, ignored, or kept with half a document.
-So each document in an answer is judged by itself, and those that fail are read alone.
+Many services that offer ``$expand`` refuse it, ignore it, or answer with half a document. So each
+document in an answer is checked by itself, and those that fail are read alone.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from typing import Any
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json, flag, number
-from valence_sched.drivers.http.answer import object_of
+from valence_sched.drivers.http.answer import GONE, object_of
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Cut, Slow
 from valence_sched.drivers.links import path_of
 from valence_sched.errors import InputError
 
-#: Bytes of an answer with many documents; a longer one is asked for with fewer levels.
+#: Bytes of an answer with many documents; a longer one is requested with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
-GONE = (404, 410)
 #: How much of the time that is left one document may take.
 TIME_SHARE = 0.5
 
 
 class ExpandReader:
-    """Reads documents; ``offer`` once the service root is known.
+    """Reads documents; call :meth:`read_features` once the service root is known.
 
-    ``levels`` is how many may be asked for at once.
+    ``levels`` is how many can be requested at once.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -36,7 +35,7 @@ class ExpandReader:
         self._counted = False
 
     def read_features(self, root: Json) -> None:
-        """Take from the service root how many levels may be asked for at once."""
+        """Take from the service root how many levels can be requested at once."""
         features: Any = root.get("ProtocolFeaturesSupported")
         query = features.get("ExpandQuery") if isinstance(features, dict) else None
         if not isinstance(query, dict) or not _true(query.get("NoLinks")):
@@ -69,7 +68,7 @@ class ExpandReader:
         return {path_of(path): _document(answer.json(path_of(path)), path)}
 
     def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
-        """Return what an expanded answer holds; None and less offered where it does not work."""
+        """Return the documents of an expanded answer; None, and fewer levels, where it fails."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         try:
             answer = self._connection.get(
@@ -84,15 +83,15 @@ class ExpandReader:
                 if found or not bare:
                     return {path_of(path): whole} | found
         except (InputError, RecursionError, Cut, Slow):
-            pass  # read alone it says better what is wrong with it
+            pass  # read alone its fault is clearer
         self.levels = 0
         return None
 
 
 def unfold(whole: Json) -> tuple[dict[str, Json], int]:
-    """Take the documents out of an expanded one, leaving links; also count what had been links.
+    """Take the documents out of an expanded one, leaving links; also count the unexpanded links.
 
-    A document that lacks what every resource has becomes a link only.
+    A document that lacks a property that every resource has becomes a link only.
     """
     found: dict[str, Json] = {}
     bare = 0
@@ -120,7 +119,7 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
 
 
 def _is_whole(json: Json) -> bool:
-    """Return whether an object has what the specification requires of every resource."""
+    """Return whether an object has the properties that every resource must have."""
     named = "@odata.type" in json and "Name" in json
     return named and (json.get("Id") not in (None, "") or "Members" in json)
 

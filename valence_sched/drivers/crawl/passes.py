@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents of a live pod manager say: fetch ahead, read, and fetch what was missing.
+"""Read passes: fetches and reads documents again until no document is missing.
 
 Where documents bring what stands below them, reading may need no more than the root links, so
-it is tried at once: following what is there already costs as much as reading it.
+it is tried at once: following documents that are there costs as much as reading them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import PodmError
 from valence_sched.model.inventory import FullPodm
 
-#: How often the reader may say that it wants more.
+#: How often the reader may want more documents.
 MAX_PASSES = 20
 
 
 class ReadPass(NamedTuple):
-    """What one reading came to: the documents that it read, and those that were not there."""
+    """The result of one pass: the documents that it read, and those that were missing."""
 
     notes: DocumentNotes
     podm: FullPodm
@@ -32,7 +32,7 @@ class ReadPass(NamedTuple):
 def read_in_passes(
     crawl: Crawler, dialect: Dialect, root: Json | None, name: str, host: str
 ) -> ReadPass:
-    """Return what the documents say: read them again as long as the reader wants more."""
+    """Return the last pass: the documents are read again as long as the reader wants more."""
     if root is None:
         _defer_usual_links(crawl, dialect)
         crawl.fetch([])
@@ -56,7 +56,7 @@ def read_in_passes(
 
 
 def _defer_usual_links(crawl: Crawler, dialect: Dialect) -> None:
-    """Put off what stands below a root that is not there, where it stands by custom."""
+    """Defer the documents at the usual URIs below a root that is missing."""
     for way in vars(dialect.root).values():
         if isinstance(way, Link):
             crawl.defer(fetch_task(f"{ROOT}/{way.path}", way.to, way.levels))

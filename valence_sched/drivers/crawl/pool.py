@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live pod managers: read in parallel, each within a deadline, none in the way of another."""
+"""The reader pool: reads many live pod managers in parallel, each within its deadline."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from valence_sched.drivers.crawl.reading import PodmReader
+from valence_sched.drivers.crawl.reading import PodmReader, Reading
 from valence_sched.drivers.dialect import Dialects
-from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import LOGOUT_S
-from valence_sched.drivers.http.errors import TlsContexts
-from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import FullPodm
+from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.model.registration import Registration
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers at once to begin with: more would only wait for the same processor. When no result
-#: comes for a while, those in hand are slow, and as many again are begun.
+#: comes for a while, those that are being read are slow, and as many again are begun.
 FIRST_PODMS, STALL_S = 64, 0.25
 #: With so many pod managers at once there is always something to do while one of them is waited
 #: for: then a thread more for one of them costs more than it saves, unless so many requests wait.
@@ -59,23 +56,6 @@ class ReadSettings:
     raw: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What came of reading one pod manager.
-
-    When it could not be read, ``podm`` has status Offline (it does not answer) or Unknown (it
-    does, and cannot be understood) and nothing to hand out, and ``failure`` says why in one
-    line. ``diagnostics`` are as for a recorded tree. ``documents`` are what was read, by URI.
-    """
-
-    podm: FullPodm
-    failure: str | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
-    documents: dict[str, Json] = field(default_factory=dict, repr=False)
-    requests: int = 0
-    seconds: float = 0.0
-
-
 def now() -> datetime:
     """Return the time of day."""
     return datetime.now(UTC)
@@ -88,17 +68,17 @@ def read(
     progress: Progress | None = None,
     clock: Clock = now,
 ) -> Iterator[Reading]:
-    """Yield what came of reading each pod manager, in the order of ``targets``.
+    """Yield a reading of each pod manager, in the order of ``targets``.
 
-    ``progress`` is told how many of how many are done. Whatever ends the reading, every session
-    is deleted, which may take a few seconds more.
+    ``progress`` is called with how many of how many are done. Whatever ends the reading, every
+    session is deleted, which may take a few seconds more.
     """
-    site = ReaderPool(targets, dialects, settings, clock)
+    pool = ReaderPool(targets, dialects, settings, clock)
     done: dict[int, Reading] = {}
     following = 0
     try:
         while following < len(targets):
-            index, reading = site.next()
+            index, reading = pool.next()
             done[index] = reading
             if progress:
                 progress(following + len(done), len(targets))
@@ -106,7 +86,7 @@ def read(
                 yield done.pop(following)
                 following += 1
     finally:
-        site.end()
+        pool.end()
 
 
 class ReaderPool:
@@ -131,7 +111,7 @@ class ReaderPool:
         self._start_more()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result, whichever pod manager it is of."""
+        """Return the next result, of any pod manager, with its index."""
         while True:
             try:
                 index, reading = self._results.get(timeout=self._pause_s())
@@ -146,16 +126,16 @@ class ReaderPool:
                 return index, reading
 
     def end(self) -> None:
-        """Cut off what still runs, and wait a little for sessions to be deleted."""
+        """Cut off the readers that still run, and wait a little for sessions to be deleted."""
         self._todo.clear()
-        for visit in list(self._running.values()):
-            visit.cut()
+        for reader in list(self._running.values()):
+            reader.cut()
         until = time.monotonic() + LOGOUT_S + GRACE_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _start_more(self) -> None:
-        """Begin with some more pod managers, as far as there are some and there may be."""
+        """Begin to read more pod managers, within the limits."""
         self._last = time.monotonic()
         for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
             self._start_thread()
@@ -172,20 +152,20 @@ class ReaderPool:
             except IndexError:
                 return
             settings, read_at = self._settings, self._clock()
-            visit = PodmReader(
+            reader = PodmReader(
                 target.registered, target.password, settings, read_at, self._start_helper, self._tls
             )
-            self._running[index] = visit
-            reading = Reading(*visit.read(self._dialects))
+            self._running[index] = reader
+            reading = reader.read(self._dialects)
             if not settings.raw:
                 reading.documents.clear()
             self._running.pop(index, None)
             self._results.put((index, reading))
-            del reading  # it may be gone long before the session is
-            visit.log_out()
+            del reading  # its memory is free before the session is deleted
+            reader.log_out()
 
     def _start_helper(self, work: Callable[[], None], waiting: int) -> bool:
-        """Run something in one more thread, if there may be one more and it is worth it."""
+        """Run work in one more thread, if the limits allow it and it is worth it."""
         if len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS:
             return False
         if not self._helpers.acquire(blocking=False):
@@ -201,16 +181,16 @@ class ReaderPool:
         return True
 
     def _pause_s(self) -> float | None:
-        running = [visit.left_s for visit in list(self._running.values())]
+        running = [reader.left_s for reader in list(self._running.values())]
         if self._todo:
             running.append(STALL_S)
         return max(0.01, min(running, default=0.05))
 
     def _cut_overdue(self) -> None:
-        """Cut off those whose deadline has passed; give up those who do not end even so."""
-        for index, visit in list(self._running.items()):
-            if visit.left_s <= -GRACE_S and index not in self._reported:
-                self._results.put((index, Reading(*visit.timeout_result())))
+        """Cut off readers whose deadline has passed; report those that do not end even so."""
+        for index, reader in list(self._running.items()):
+            if reader.left_s <= -GRACE_S and index not in self._reported:
+                self._results.put((index, reader.timeout_result()))
                 self._start_thread()  # its thread may hang for long
-            elif visit.left_s <= 0:
-                visit.cut()
+            elif reader.left_s <= 0:
+                reader.cut()

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reading of one live pod manager: log in, fetch, understand, log out."""
+"""Reads one live pod manager: log in, fetch, read, log out."""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -20,7 +21,8 @@ from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.entrance import enter_service
-from valence_sched.drivers.http.errors import Deadline, TlsContexts, Unreachable
+from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import (
     InputError,
@@ -47,15 +49,21 @@ class ReadParameters(Protocol):
     def cache(self) -> Path | None: ...
 
 
-class ReadResult(NamedTuple):
-    """What came of it, in the order of ``live.Reading``."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The result of reading one pod manager.
+
+    When it could not be read, ``podm`` has status Offline (it does not answer) or Unknown (its
+    answers cannot be read) and neither blocks nor stocks, and ``failure`` is the reason in one
+    line. ``diagnostics`` are as for a recorded tree. ``documents`` are those read, by URI.
+    """
 
     podm: FullPodm
-    failure: str | None
-    diagnostics: tuple[Diagnostic, ...]
-    documents: dict[str, Json]
-    requests: int
-    seconds: float
+    failure: str | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    documents: dict[str, Json] = field(default_factory=dict, repr=False)
+    requests: int = 0
+    seconds: float = 0.0
 
 
 class PodmReader:
@@ -83,8 +91,8 @@ class PodmReader:
         """The seconds until the deadline."""
         return self._deadline.left_s
 
-    def read(self, dialects: Dialects) -> ReadResult:
-        """Return the pod manager, or why it could not be read; never raises."""
+    def read(self, dialects: Dialects) -> Reading:
+        """Return the pod manager, or the reason why it could not be read; never raises."""
         try:
             return self._read(dialects)
         except Unreachable as error:
@@ -95,7 +103,7 @@ class PodmReader:
             what = f"could not be understood: {type(error).__name__}: {error}"
             return self._failure("Unknown", f"{what} (please report this)")
 
-    def timeout_result(self) -> ReadResult:
+    def timeout_result(self) -> Reading:
         """Return that the deadline has passed."""
         return self._failure("Offline", str(self._deadline.error()))
 
@@ -112,31 +120,31 @@ class PodmReader:
         except Exception as error:
             LOG.warning("%s: could not log out: %s", self._registration.name, error)
 
-    def _read(self, dialects: Dialects) -> ReadResult:
-        known, pace = self._registration, self._settings
-        connection = Connection(known, self._password, self._deadline, pace.parallel, self._tls)
+    def _read(self, dialects: Dialects) -> Reading:
+        known, settings = self._registration, self._settings
+        connection = Connection(known, self._password, self._deadline, settings.parallel, self._tls)
         self._connection = connection
         root = enter_service(connection)
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
-        kept = DocumentCache(pace.cache, connection.url, known.username, self._at.timestamp())
-        if not pace.full:
-            kept.load()
+        cache = DocumentCache(settings.cache, connection.url, known.username, self._at.timestamp())
+        if not settings.full:
+            cache.load()
         documents = ExpandReader(connection)
         documents.read_features(root or {})
-        crawl = Crawler(documents, kept, connection.host, pace.parallel, self._start)
-        found = read_in_passes(crawl, dialect, root, known.name, connection.host)
-        notes, podm, read, _ = found
+        crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
+        result = read_in_passes(crawl, dialect, root, known.name, connection.host)
+        notes, podm, read, _ = result
         if root is None and not read:
             hint = "is it a Redfish service?"
             raise InputError(ROOT, "", "no such document", "a service root", hint)
-        kept.save(crawl.lasting_documents())
-        for remark in (*connection.remarks, *([kept.problem] if kept.problem else [])):
+        cache.save(crawl.lasting_documents())
+        for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
-        found_wrong = tuple(notes.diagnostics(known.name))
-        return ReadResult(self._with_registration(podm), None, found_wrong, read, *self._cost())
+        diagnostics = tuple(notes.diagnostics(known.name))
+        return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
-        """Return a pod manager with what the operator says of it, which wins."""
+        """Return a pod manager with the properties of its registration, which win."""
         known = self._registration
         return msgspec.structs.replace(
             podm,
@@ -151,15 +159,15 @@ class PodmReader:
             read_at=self._at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
 
-    def _failure(self, status: PodmStatus, why: str) -> ReadResult:
+    def _failure(self, status: PodmStatus, why: str) -> Reading:
         known = self._registration
         driver = None if known.driver == AUTO else known.driver
         podm = FullPodm(id=known.name, driver=driver, status=status)
         failure = one_line(f"{known.name}: {self._url()}: {why.removeprefix(known.name + ': ')}")
-        return ReadResult(self._with_registration(podm), failure, (), {}, *self._cost())
+        return Reading(self._with_registration(podm), failure, (), {}, *self._cost())
 
     def _url(self) -> str:
-        """Return where it is, without what may be secret."""
+        """Return the URL without credentials."""
         if self._connection:
             return self._connection.url
         return re.sub(r"//[^/]*@", "//", self._registration.url)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zip and tar archives: the documents in them, and nothing that leads out of them.
+"""Reads documents out of zip and tar archives without trusting them.
 
 Archives are not trusted. Nothing is unpacked to disk, links are not followed, names that lead
 out of the archive refuse all of it, and every bound counts the bytes that really come.
@@ -37,36 +37,36 @@ def is_inventory_name(name: str) -> bool:
 
 def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a zip by name; ``stream`` must be able to seek."""
-    kept = _ArchiveMembers(file, diagnostics)
+    members = _ArchiveMembers(file, diagnostics)
     _check_entries(stream, file)
     with zipfile.ZipFile(stream) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             special = bool(stat.S_IFMT(mode)) and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-            name = kept.admit(info.filename, special)
+            name = members.admit(info.filename, special)
             if name is None or info.is_dir():
                 continue
             if info.flag_bits & _ENCRYPTED or info.compress_type not in _BOUNDED_METHODS:
                 expected = "a plain stored or deflated file"
-                kept.fault(name, "an encrypted or unusually compressed file", expected)
+                members.fault(name, "an encrypted or unusually compressed file", expected)
                 continue
             with archive.open(info) as member:
-                kept.keep(name, member.read)
-    return kept.finish()
+                members.keep(name, member.read)
+    return members.finish()
 
 
 def tar_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a tar by name; ``stream`` is read once, forward."""
-    kept = _ArchiveMembers(file, diagnostics)
+    members = _ArchiveMembers(file, diagnostics)
     forward: BinaryIO = _ForwardStream(stream, file)  # type: ignore[assignment]
     with tarfile.open(fileobj=forward, mode="r:") as archive:
         while (info := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # it would grow with every member
-            name = kept.admit(info.name, not (info.isreg() or info.isdir()))
+            name = members.admit(info.name, not (info.isreg() or info.isdir()))
             member = archive.extractfile(info) if name and info.isreg() else None
             if name and member:
-                kept.keep(name, member.read)
-    return kept.finish()
+                members.keep(name, member.read)
+    return members.finish()
 
 
 class _ArchiveMembers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of recorded documents: walked without ever leaving them."""
+"""Reads folders of recorded documents without following links out of them."""
 
 from __future__ import annotations
 

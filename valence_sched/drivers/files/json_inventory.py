@@ -15,7 +15,15 @@ from valence_sched.drivers.files.tree import RecordedTree, tree_of_map
 from valence_sched.errors import InputError
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import SCHEMA, VERSION, InventoryEnvelope, InventoryHeader
+from valence_sched.model.inventory import (
+    SCHEMA,
+    VERSION,
+    FullPodm,
+    InventoryEnvelope,
+    InventoryHeader,
+    Podm,
+    to_json,
+)
 
 Fields = Mapping[str, Raw]
 
@@ -24,18 +32,36 @@ EXPECTED = f"an inventory ({SCHEMA}), JSON Lines of podms, or a map from URI to 
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 
-#: Blank lines that are passed over to tell what a file is.
+#: Blank lines that are skipped to detect the format of a file.
 MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One pod manager as JSON, not validated yet: its file and place, tree, capture time."""
+    """One pod manager, not validated yet: its file and place, tree, capture time.
 
-    json: bytes | Raw
+    ``content`` is its JSON, or the noun that a driver has just made of its documents.
+    """
+
+    content: FullPodm | bytes | Raw
     file: str
     place: str
     tree: RecordedTree | None = None
     captured_at: str | None = None
+
+    @property
+    def json(self) -> bytes | Raw:
+        """Return the JSON of the pod manager; a noun is encoded each time."""
+        return to_json(self.content) if isinstance(self.content, Podm) else self.content
+
+    def podm(self) -> FullPodm:
+        """Return the pod manager; a noun as it is, unvalidated.
+
+        Raises:
+            InputError: the JSON breaks the format of a pod manager.
+        """
+        if isinstance(self.content, Podm):
+            return self.content
+        return decode(self.content, FullPodm, self.file, self.place)
 
 
 #: Returns the record of a tree, by its id and file.
@@ -43,7 +69,7 @@ TreeReader = Callable[[RecordedTree, str, str], Record]
 
 
 class NotAnInventory(InputError):
-    """Sound JSON that is no inventory and does not look like one."""
+    """Valid JSON that is no inventory and does not claim to be one."""
 
 
 def text_records(
@@ -179,7 +205,7 @@ def _lines(
 
 
 def _captured_at(fields: Fields) -> str | None:
-    """Return when a document says that it was captured; what is no text was refused before."""
+    """Return the capture time of a document; one that is no text was refused before."""
     try:
         return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
     except msgspec.MsgspecError:

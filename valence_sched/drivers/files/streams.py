@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stream of bytes is, told by its first bytes and never by its name alone."""
+"""Detects the format of a byte stream (text, tar, zip) and decompresses it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TAR = (b"ustar", 257)
 
 
 class Stream(NamedTuple):
-    """A stream from its beginning, decompressed, and what it is."""
+    """A decompressed stream from its beginning, and its format."""
 
     form: Form
     bytes: BinaryIO

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish documents as a tree of files: ``redfish/v1/…/index.json``, as mockup servers take it.
+"""Writes Redfish documents as a tree of files: ``redfish/v1/…/index.json``.
 
 A URI becomes a path only if it cannot lead out of its folder nor meet another one's file; what
 cannot is left out and noted. The pages of a collection become one, since files have no queries.
@@ -109,8 +109,8 @@ def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
             more = page.get(MEMBERS)
             members += more if isinstance(more, list) else []
             link = page.get(NEXT)
-        kept = {key: value for key, value in json.items() if key != NEXT}
-        whole[uri] = kept | {COUNT: len(members), MEMBERS: members}
+        fields = {key: value for key, value in json.items() if key != NEXT}
+        whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
         later |= seen - {uri}
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
 

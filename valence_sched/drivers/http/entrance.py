@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way in: the service root, and the login that it offers or asks for."""
+"""Reads the service root and logs in as the root offers or requires."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from valence_sched.errors import InputError
 
 
 def enter_service(connection: Connection) -> Json | None:
-    """Return the service root and log in; some ask for the login before they show it.
+    """Return the service root and log in; some services require the login to show the root.
 
-    A root that is not there may still have its parts where they stand by custom.
+    Where the root is missing, its parts may still be at their usual URIs.
     """
     answer = connection.get_anonymous(f"{ROOT}/")
     if answer.status == 404:

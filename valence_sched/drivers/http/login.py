@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How we log in to a pod manager, and that we log out: one session for each run, always deleted."""
+"""The login of one connection: one session for each run, deleted at the end, or basic auth."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.http.answer import Answer
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.registration import Registration
-
-if TYPE_CHECKING:
-    from valence_sched.drivers.http.connection import Connection
 
 LOG = logging.getLogger(__name__)
 
@@ -27,14 +24,31 @@ class LoginRefused(PodmError):
     """A pod manager answers, and refuses the login."""
 
 
+class SessionChannel(Protocol):
+    """The part of a connection that a login needs."""
+
+    @property
+    def url(self) -> str:
+        """The base URL, without credentials."""
+
+    def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
+        """Let every later request carry a token, or a user and a password, or neither."""
+
+    def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer:
+        """Make or delete a session, once."""
+
+    def local_path(self, link: str) -> str:
+        """Return the path of a link, which must not leave the host."""
+
+    def resolve(self, link: str, at: str = "/") -> tuple[str, str]:
+        """Return host and path that a link in the document ``at`` a path leads to."""
+
+
 class Login:
-    """The login of one connection; ``count`` says how often it was made."""
+    """The login of one connection; ``count`` is how often it was made."""
 
     def __init__(
-        self,
-        connection: Connection,
-        registration: Registration,
-        password: str | None,
+        self, connection: SessionChannel, registration: Registration, password: str | None
     ) -> None:
         self._connection = connection
         self._user, self._auth, self._password = registration.username, registration.auth, password
@@ -73,11 +87,11 @@ class Login:
             self._renewed = True
             self._connection.set_auth()
             self._open_session(self._sessions)
-            self.count += 1  # last: who sees it finds the new session in place
+            self.count += 1  # last, when the new session is in place
             return True
 
     def refusal(self) -> LoginRefused:
-        """Return the error to raise when a request is not let in."""
+        """Return the error to raise when a request is refused for its login."""
         if self._user is None:
             return LoginRefused(
                 "asks for a login (name one in its file, or register it with `podm set --username`)"
@@ -87,21 +101,21 @@ class Login:
         return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
-        """Delete every session of ours; one that stays is logged, for all else is said."""
+        """Delete every session of ours; one that cannot be deleted is logged."""
         while self._open:
-            uri = self._open.pop(0)  # the one we are in comes last
+            uri = self._open.pop(0)  # the one in use comes last
             try:
                 status = self._connection.send_session_request("DELETE", uri).status
             except (PodmError, InputError) as error:
-                found = str(error).partition(" (")[0]  # its hint is for reading
-                LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
+                reason = str(error).partition(" (")[0]  # its hint is for reading
             else:
-                if status >= 400 and status not in (401, 404, 410):
-                    found = f"HTTP {status}"
-                    LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, found)
+                if status < 400 or status in (401, 404, 410):
+                    continue
+                reason = f"HTTP {status}"
+            LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, reason)
 
     def _sessions_uri(self, root: Json | None) -> str | None:
-        """Return where sessions are made, None where they are not."""
+        """Return the URI at which sessions are made, None where none are."""
         root = root or {}
         inside = root.get("Links")
         for link in links(inside.get("Sessions") if isinstance(inside, dict) else None):
@@ -112,8 +126,8 @@ class Login:
         return None
 
     def _open_session(self, uri: str) -> None:
-        who = {"UserName": self._user, "Password": self._password}
-        answer = self._connection.send_session_request("POST", uri, who)
+        account = {"UserName": self._user, "Password": self._password}
+        answer = self._connection.send_session_request("POST", uri, account)
         token = answer.headers.get("X-Auth-Token")
         if answer.status < 300 and (where := self._session_path(answer, uri)):
             self._open.append(where)
@@ -134,15 +148,15 @@ class Login:
             self._use_basic()
 
     def _session_path(self, answer: Answer, uri: str) -> str | None:
-        """Return the path of a session that was made, None where that is not told.
+        """Return the path of a session that was made, None where the answer does not tell it.
 
         The path alone: behind a proxy, or by another name, its host is not the one we know.
         """
-        where: Any = answer.headers.get("Location")
-        if not where and answer.body:
+        link: Any = answer.headers.get("Location")
+        if not link and answer.body:
             with contextlib.suppress(InputError):
-                where = answer.json(uri).get("@odata.id")
-        path = self._connection.resolve(where)[1] if isinstance(where, str) else ""
+                link = answer.json(uri).get("@odata.id")
+        path = self._connection.resolve(link)[1] if isinstance(link, str) else ""
         return path if path.startswith("/") else None
 
     def _use_basic(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a pod manager is, and what stands on the way there."""
+"""The base URL of a pod manager, and the proxies on the way to it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP to one pod manager, of the standard library alone: lines that stay open between requests.
+"""HTTP transport of the standard library: connections kept open between requests.
 
-Sites of hundreds of pod managers are read through these. What fails below HTTP becomes an
+Sites of hundreds of pod managers are read through it. What fails below HTTP becomes an
 ``Unreachable`` at once; nothing here sends a request a second time.
 """
 
@@ -23,24 +23,27 @@ from http.client import (
 from typing import cast
 from urllib.parse import urlsplit
 
+import msgspec
+
+from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.errors import TlsContexts, shut, unreachable_error
+from valence_sched.drivers.http.tls import TlsContexts, shut, unreachable_error
 
 LOG = logging.getLogger(__name__)
 
 #: A path that can be sent as it is.
 _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
-#: One that takes no file of its own to be made, where there is one.
+#: A selector that needs no file descriptor of its own, where the system has one.
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 _PORTS = {"https": 443, "http": 80}
-#: How a body may come although none but a plain one is asked for, and what zlib calls both.
+#: Encodings in which a body may come although only a plain one is asked for; zlib's code for both.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
 
 
 class StdlibTransport:
-    """The lines to one host. Threads may share them: each request has one to itself.
+    """The connections to one host. Threads may share them: each request has one to itself.
 
-    ``verify`` is whether to verify who answers, or a file of authorities to do it by.
+    ``verify`` is whether to verify the host, or a file of authorities to do it by.
 
     Raises:
         Unreachable: the authorities cannot be read.
@@ -66,78 +69,83 @@ class StdlibTransport:
         headers: Mapping[str, str],
         timeout_s: float,
         most: int,
-        body: bytes | None = None,
+        body: Json | None = None,
     ) -> Answer:
         """Send one request, once; of a body of more than ``most`` bytes one byte more is read.
 
         Raises:
             Unreachable: no answer came, or not all of it.
         """
+        data = None if body is None else msgspec.json.encode(body)
         idle = self._idle
-        line = self._take_idle(timeout_s) or self._connect(timeout_s)
+        connection = self._take_idle(timeout_s) or self._connect(timeout_s)
         try:
-            line.request(method, _quote_path(path), body, headers)
-            response = line.getresponse()
+            connection.request(method, _quote_path(path), data, headers)
+            response = connection.getresponse()
             content = response.read(most + 1)
             if len(content) <= most and response.length:
                 raise IncompleteRead(content, response.length)
             content = _decompress(response, content, most)
         except (HTTPException, OSError, ValueError, zlib.error) as error:
-            self._drop(line)
+            self._drop(connection)
             raise unreachable_error(error) from None
         size, status = len(content), response.status
         LOG.debug('%s "%s %s HTTP/1.1" %d, %d bytes', self._url, method, path, status, size)
         if response.isclosed() and not response.will_close and idle is self._idle:
-            idle.append(line)
+            idle.append(connection)
         else:
             response.close()
-            self._drop(line)
+            self._drop(connection)
         return Answer(status, cast("Mapping[str, str]", response.headers), content)
 
     def cut(self) -> None:
-        """End every request that is under way, whoever waits for it; later ones get new lines."""
+        """End every request that is under way; later ones get new connections."""
         idle, self._idle = self._idle, []
-        socks = list(self._open.values())  # before any ends: who then wakes may open a new line
+        socks = list(
+            self._open.values()
+        )  # before any ends: a thread that wakes then may open another
         for sock in socks:
             shut(sock)
-        for line in idle:
-            self._drop(line)
+        for connection in idle:
+            self._drop(connection)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         while self._idle:
             self._drop(self._idle.pop())
 
     def _take_idle(self, timeout_s: float) -> HTTPConnection | None:
-        """Return a line that is open and free, None if there is none."""
+        """Return a connection that is open and free, None if there is none."""
         while self._idle:
             try:
-                line = self._idle.pop()
+                connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if not _is_readable(line.sock):
-                line.sock.settimeout(timeout_s)
-                return line
-            self._drop(line)  # its end, for nothing is due
+            if not _is_readable(connection.sock):
+                connection.sock.settimeout(timeout_s)
+                return connection
+            self._drop(connection)  # its end, for nothing is due
         return None
 
     def _connect(self, timeout_s: float) -> HTTPConnection:
         if self._context is None:
-            line = HTTPConnection(self._host, self._port, timeout_s)
+            connection = HTTPConnection(self._host, self._port, timeout_s)
         else:
-            line = HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._context)
+            connection = HTTPSConnection(
+                self._host, self._port, timeout=timeout_s, context=self._context
+            )
         try:
-            line.connect()
+            connection.connect()
         except (OSError, ValueError) as error:
-            connected = line.sock is not None
-            line.close()
+            connected = connection.sock is not None
+            connection.close()
             raise unreachable_error(error, connected=connected) from None
-        self._open[line] = line.sock
-        return line
+        self._open[connection] = connection.sock
+        return connection
 
-    def _drop(self, line: HTTPConnection) -> None:
-        self._open.pop(line, None)
-        line.close()
+    def _drop(self, connection: HTTPConnection) -> None:
+        self._open.pop(connection, None)
+        connection.close()
 
 
 def _is_readable(sock: socket.socket) -> bool:

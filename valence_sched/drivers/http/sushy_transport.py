@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests through sushy's Connector: all that is written, and whatever goes through a proxy."""
+"""HTTP transport through sushy's Connector: writes, and requests through a proxy."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.errors import (
+from valence_sched.drivers.http.errors import Unreachable
+from valence_sched.drivers.http.tls import (
     TlsContexts,
-    Unreachable,
     causes_of,
     connection_error,
     shut,
@@ -39,7 +39,7 @@ from valence_sched.errors import InputError
 
 
 class PooledAdapter(HTTPAdapter):
-    """Keeps connections alive, knows them all, and says plainly what fails."""
+    """Keeps connections alive, remembers them all, and raises errors that say what failed."""
 
     def __init__(self, parallel: int, trust: TlsContexts) -> None:
         self._trust = trust
@@ -61,7 +61,7 @@ class PooledAdapter(HTTPAdapter):
         return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Have connections verify by what is trusted already, instead of reading it each time."""
+        """Let connections verify by a context that was made before."""
         super().cert_verify(conn, url, verify, cert)
         authorities = conn.ca_certs or conn.ca_cert_dir if url.startswith("https") else None
         if authorities:
@@ -80,7 +80,7 @@ class PooledAdapter(HTTPAdapter):
             raise _wrapped_error(error) from None
 
     def cut(self) -> None:
-        """End every request that is under way, whoever waits for it."""
+        """End every request that is under way, also for threads that wait for it."""
         for connection in list(self._open):
             sock = getattr(connection, "sock", None)
             if sock is not None:
@@ -122,7 +122,8 @@ def _wrapped_error(error: BaseException) -> Unreachable:
 class SushyTransport:
     """The connector to one host, which sends each request once and follows nothing.
 
-    ``verify`` is whether to verify who answers, or a file of authorities to do it by.
+    ``verify`` is whether to verify the host, or a file of authorities to do it by. Only this
+    module touches the private parts of sushy: ``Connector._op`` and ``Connector._session``.
     """
 
     def __init__(
@@ -140,55 +141,61 @@ class SushyTransport:
         session = self._connector._session
         session.proxies = dict(proxies)
         session.trust_env = False
+        session.headers.clear()
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.mount("https://", self._adapter)
         session.mount("http://", self._adapter)
 
-    def set_headers(self, headers: Mapping[str, str]) -> None:
-        """Have every request carry these headers."""
-        session = self._connector._session
-        session.headers.clear()
-        session.headers.update(headers)
-
     def ask(
         self,
         method: str,
-        uri: str,
+        path: str,
+        headers: Mapping[str, str],
         timeout_s: float,
         most: int,
-        data: Json | None,
-        headers: Mapping[str, str] | None,
+        body: Json | None = None,
     ) -> Answer:
         """Send one request, once; of a body of more than ``most`` bytes one byte more is read.
 
         Raises:
             Unreachable: no answer came, or not all of it.
-            InputError: it cannot be sent.
+            InputError: the request cannot be sent.
         """
         try:
             response = self._connector._op(
                 method,
-                uri,
-                data=data,
-                headers=headers,
+                path,
+                data=body,
                 timeout=timeout_s,
+                auth=_RequestHeaders(headers),
                 allow_reauth=False,
                 stream=True,
                 allow_redirects=False,
             )
-        except _HttpStatus as found:
-            response = found.response
+        except _HttpStatus as status:
+            response = status.response
         except (SushyError, ValueError, requests.RequestException) as error:
-            raise InputError(uri, "", str(error), "a request that can be sent") from None
+            raise InputError(path, "", str(error), "a request that can be sent") from None
         return Answer(response.raw.status, response.raw.headers, body_of(response.raw, most))
 
     def cut(self) -> None:
-        """End every request that is under way, whoever waits for it."""
+        """End every request that is under way, also for threads that wait for it."""
         self._adapter.cut()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._adapter.close()
+
+
+class _RequestHeaders:
+    """Puts headers on one request; as an argument of sushy they would stand in its log."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.update(self._headers)
+        return request
 
 
 class _HttpStatus(Exception):

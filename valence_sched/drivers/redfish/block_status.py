@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each block is in use, by what it says and by what composed systems say of it."""
+"""The status and types of each block, from its own document and from composed systems."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Redfish service offers to compose with: where to post, by which rules."""
+"""The compose capabilities of a Redfish service: targets, use cases and their rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from valence_sched.drivers.composer import Session
+from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
-from valence_sched.drivers.links import ROOT, path_of
+from valence_sched.drivers.links import ROOT, link_path
 from valence_sched.drivers.redfish.schema import (
     Collection,
     CollectionCapability,
@@ -17,8 +16,6 @@ from valence_sched.drivers.redfish.schema import (
     ServiceRoot,
 )
 from valence_sched.errors import PodmError
-
-GONE = (404, 410)
 
 
 class UseCase(NamedTuple):
@@ -51,7 +48,7 @@ class _TargetCollection(Resource):
 
 
 def read_capabilities(session: Session) -> ComposeCapabilities:
-    """Read what a service offers.
+    """Read the compose capabilities of a service.
 
     Raises:
         PodmError: the service root cannot be read.
@@ -77,30 +74,6 @@ def read_capabilities(session: Session) -> ComposeCapabilities:
     )
 
 
-def get_document(session: Session, uri: str | None) -> Json | None:
-    """Return a document, None when there is none.
-
-    Raises:
-        PodmError: it cannot be read.
-    """
-    if not uri:
-        return None
-    reply = session.get(uri)
-    if reply.status in GONE:
-        return None
-    if reply.status != 200 or reply.body is None:
-        raise PodmError(f"{uri}: HTTP {reply.status}, expected a document")
-    return reply.body
-
-
-def link_path(link: str | None) -> str | None:
-    """Return the path of a link, whatever host it names; None for no link."""
-    if not link:
-        return None
-    parts = urlsplit(link)
-    return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
-
-
 def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
     """Yield the documents behind links, those that are there."""
     for link in links:
@@ -110,7 +83,7 @@ def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
 
 
 def _document_or_empty(session: Session, link: str) -> Json:
-    """Return the document behind a link; one that is bad keeps nobody from the others."""
+    """Return the document behind a link, empty for one that cannot be read."""
     try:
         return get_document(session, link_path(link)) or {}
     except PodmError:

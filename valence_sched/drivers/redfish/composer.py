@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on a DMTF Redfish CompositionService: specific, by manifest, or constrained.
+"""Composes on a DMTF Redfish CompositionService: specific, by manifest, or constrained.
 
 A node has a name of its own, so after a reply that was lost, or that lies, it is found again by
-its name among the systems that its blocks and the collection of systems tell of.
+its name among the systems that its blocks and the collection of systems link.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Session, Watch
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, read_capabilities
 from valence_sched.drivers.redfish.reservations import BlockReservations
@@ -24,12 +24,9 @@ from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.custom_resource import DECLARED_SCHEME
 
-#: How often a node is looked for after a reply that was lost.
-LATE_READS = 8
-
 
 class RedfishComposer:
-    """One pod manager that speaks Redfish; ``patience`` makes how long to wait for it."""
+    """Composes on one Redfish service; ``patience`` makes the pauses of one wait."""
 
     def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
@@ -51,8 +48,8 @@ class RedfishComposer:
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line for each block that is no longer free."""
-        told = ((uri, self._reader.block_conflict(uri)) for uri in request.blocks)
-        return [f"{uri}: {why}" for uri, why in told if why]
+        conflicts = ((uri, self._reader.block_conflict(uri)) for uri in request.blocks)
+        return [f"{uri}: {why}" for uri, why in conflicts if why]
 
     def preview(self, request: CompositionRequest) -> str | None:
         """Ask by the Compose action whether the node could be made."""
@@ -94,7 +91,7 @@ class RedfishComposer:
             return CompositionResult(state="absent", reason=way)
         outcome, sent = self._compose_once(request, way, watch)
         if self._reservation and outcome.state == "absent" and sent.refused:
-            # It may have ended meanwhile, and what was refused is not there.
+            # It may have ended meanwhile, and a refused node is absent.
             self._reservation = None
             return self.compose(request, watch)
         return outcome
@@ -104,7 +101,7 @@ class RedfishComposer:
         return self._read_node(request, node, same_blocks=node is None)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """DELETE the node and read back; what is there by now and is not ours, is left alone."""
+        """DELETE the node and read back; another node at its URI is left alone."""
         before = self.read_node(request, node)
         if before.node is None or before.state == "unknown":
             return before
@@ -123,7 +120,7 @@ class RedfishComposer:
     def _compose_once(
         self, request: CompositionRequest, way: methods.ComposeMethod, watch: Watch
     ) -> tuple[CompositionResult, SendResult]:
-        """Write once, and judge by what is there."""
+        """Write once, and return the state that is read back."""
         watch(way.name)
         post = self._session.post
         sent = write(
@@ -167,7 +164,7 @@ class RedfishComposer:
             )
 
     def _capabilities(self) -> ComposeCapabilities:
-        """Return what it offers, read once."""
+        """Return the compose capabilities, read once."""
         if self._known_capabilities is None:
             self._known_capabilities = read_capabilities(self._session)
         return self._known_capabilities

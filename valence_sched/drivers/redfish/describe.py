@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish devices as nouns: what counts as a CPU, as main memory, as a drive, as an interface."""
+"""Describes Redfish devices as inventory nouns; equal devices are described once."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 class ContentMemo(Generic[R, T]):
-    """Understands resources by what they say of themselves (``Resource.said``), nothing else.
+    """Describes resources by their content (``Resource.content_properties``), each content once.
 
-    Names, links and URIs tell resources apart, so what understands them does not see them, but
-    for the URI in a note. What is noted is noted for each.
+    Names, links and URIs tell resources apart, so the describing function does not see them, but
+    for the URI in a note. A note is repeated for each resource.
     """
 
     def __init__(self, understand: Callable[[R], T]) -> None:
@@ -42,7 +42,7 @@ class ContentMemo(Generic[R, T]):
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def of(self, resource: R) -> T:
-        """Return what a resource is."""
+        """Return the description of a resource."""
         type_, json = type(resource), resource.json
         values = [json.get(name) for name in type_.content_properties]
         try:
@@ -51,8 +51,8 @@ class ContentMemo(Generic[R, T]):
             return self._understand(resource)
         if key not in self._memo:
             notes = Diagnostics()
-            said: Json = dict(zip(type_.content_properties, values, strict=True))
-            found = self._understand(type_(resource.uri, said, notes))
+            content: Json = dict(zip(type_.content_properties, values, strict=True))
+            found = self._understand(type_(resource.uri, content, notes))
             if notes:
                 resource.notes.extend(notes)
                 return found
@@ -69,7 +69,7 @@ ABSENT_STATES = ("absent", "disabled")
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
-#: Protocols of drives that are reached over a network; every other told one is local.
+#: Protocols of drives that are reached over a network; every other known one is local.
 _NETWORK_PROTOCOLS = (
     "iscsi", "fc", "fcp", "fcoe", "ficon", "nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2",
     "iwarp", "ethernet", "tcp", "udp", "nfsv3", "nfsv4", "smb",
@@ -164,7 +164,7 @@ def _processor(device: ProcessorDevice) -> Processor | Accelerator | None:
 
 
 def _own_memory(device: ProcessorDevice) -> int | None:
-    """Return the memory of an accelerator without its caches, None unless all of it is told."""
+    """Return the memory of an accelerator without its caches, None unless all of it is known."""
     if device.memory_mib is not None:
         return device.memory_mib
     parts = [device.part(ProcessorMemory, json, "ProcessorMemory") for json in device.memories]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices of a block, found by its links and told apart by URI.
+"""Finds the devices of each block and assigns each device to one block.
 
 Finding is apart from describing (``device_nouns``) because one device can be reached from two
-blocks: who owns it is decided over the whole pod manager before anything is counted.
+blocks: its owner is decided over the whole pod manager before anything is counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
 
 def devices_of_block(service: LinkedDocuments, block: ResourceBlock) -> dict[str, Device]:
-    """Return all that a block hands out, by URI, in the order of its links."""
+    """Return the devices of a block, by URI, in the order of its links."""
     found = _direct_devices(service, block)
     for system in service.follow(block.systems, System, block.uri):
         found |= devices_of_system(service, system)
@@ -39,7 +39,7 @@ def devices_of_block(service: LinkedDocuments, block: ResourceBlock) -> dict[str
 
 
 def devices_of_system(service: LinkedDocuments, system: System) -> dict[str, Device]:
-    """Return all that a system holds, by URI, what it tells only in sum last."""
+    """Return the devices of a system, by URI, those of its summaries last."""
     found = _direct_devices(service, system)
     for device in _summaries(system, found):
         found[device.uri] = device
@@ -107,7 +107,7 @@ def _direct_devices(service: LinkedDocuments, holder: DeviceHolder) -> dict[str,
 
 
 def _summaries(system: System, listed: dict[str, Device]) -> Iterator[Device]:
-    """Yield what a system tells in sum, where it lists no device of that kind."""
+    """Yield the summaries of a system, where it lists no device of that kind."""
     kinds = {type(device) for device in listed.values()}
     if ProcessorDevice not in kinds:
         for json in system.cpus:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Redfish devices that blocks and systems hold, as far as a scheduler reads them (DSP8010)."""
+"""Declared fields of the Redfish devices that blocks and systems hold (DSP8010)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How few and how many blocks of each type a pod manager lets one node have.
+"""The minimum and maximum number of blocks of each type in one node, for each zone.
 
 A composed node is booted as one system, so the sum of two servers is not one server: where a pod
 manager states no maximum for blocks that are a whole compute unit, one is assumed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that a pod manager hands out by amount: CXL memory domains."""
+"""CXL memory domains as stocks."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ def _stock(service: LinkedDocuments, domain: MemoryDomain, pools: tuple[str, ...
         unit="MiB",
         name=domain.name,
         pools=pools,
-        total=total,
-        used=sum(size for size in sizes if size),
-        min=domain.min_mib or 0,
-        step=domain.step_mib or 0,
+        total=None if total is None else float(total),
+        used=float(sum(size for size in sizes if size)),
+        min=float(domain.min_mib or 0),
+        step=float(domain.step_mib or 0),
     )
 
 
 def _is_domain_persistent(chunks: list[MemoryChunks], modules: list[MemoryDevice]) -> bool:
-    """Return whether the memory is persistent: its chunks tell, or else all of its modules."""
+    """Return whether the memory is persistent, by its chunks, else by all of its modules."""
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     if kinds:
         return not kinds.isdisjoint(("pmem", "block"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to ask a Redfish service for a node, in order of preference, and their bodies.
+"""Compose methods: the requests that compose a node, in order of preference, and their bodies.
 
 Specific composition names the blocks and so does a manifest; a constrained composition names
 what they hold, and the service chooses them.
@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urljoin
 
-from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase, link_path
-from valence_sched.drivers.refusals import stanza_responses
+from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Devices
 
@@ -28,9 +25,9 @@ DeviceTemplate = tuple[int, dict[str, Any]]
 def device_templates(devices: Devices, rules: Json) -> Json | str:
     """Return the body for these devices, or why these rules cannot say it."""
     body: Json = {}
-    for name, asked in _collections(devices, rules):
+    for name, templates in _collections(devices, rules):
         members = []
-        for count, known in asked:
+        for count, known in templates:
             member = _member_template(known, _member_rules(rules, name))
             if isinstance(member, str):
                 return f"{name}: {member}"
@@ -156,10 +153,10 @@ def choose_method(
         body = manifest(request, "Apply", reservation)
         return ComposeMethod("manifest", capabilities.compose_target, body, True)
     if constrained:
-        asked = device_templates(request.devices, constrained.rules)
-        if isinstance(asked, str):
-            return asked
-        body = {"Name": request.name, **asked}
+        templates = device_templates(request.devices, constrained.rules)
+        if isinstance(templates, str):
+            return templates
+        body = {"Name": request.name, **templates}
         if capabilities.zone_affinity and request.pool:
             body["@Redfish.ZoneAffinity"] = request.pool.rpartition("/")[2]
         return ComposeMethod("constrained", constrained.target, body, False)
@@ -183,21 +180,6 @@ def manifest(request: CompositionRequest, kind: str, reservation: str | None = N
     return body | ({"ReservationId": reservation} if reservation else {})
 
 
-def node_uri_of(reply: Reply, target: str) -> str | None:
-    """Return the URI of the system that a reply names, in its header or in a stanza.
-
-    A relative link is relative to ``target``; the host of an absolute one is not asked.
-    """
-    body = reply.body or {}
-    kind = str(body.get("@odata.type", ""))
-    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
-    own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
-    for link in (*stanzas, own, reply.headers.get("Location")):
-        if link and isinstance(link, str):
-            return link_path(urljoin(target, link))
-    return None
-
-
 def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) -> UseCase | None:
     """Return the use case of this name that holds in a pool's zone."""
     for case in capabilities.use_cases:
@@ -213,7 +195,7 @@ def _specific_body(request: CompositionRequest) -> Json:
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
-    """Return what else a body must have, or the problem that nobody says what to put there.
+    """Return what else a body must have, or the problem that no value for it is known.
 
     An object that is required is made of what is required in it.
     """

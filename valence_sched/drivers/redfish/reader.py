@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Redfish composition resources of one pod manager as the nouns of an inventory.
+"""Reads the Redfish composition resources of a pod manager as inventory nouns.
 
-The same code reads a recorded tree and a live service: it needs only ``links.Service``. State
+The same code reads a recorded tree and a live service: it needs only ``LinkedDocuments``. State
 is read strictly: of contradicting statements the one that keeps a block from being used wins.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Composer, Session
-from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import block_status, device_owners
 from valence_sched.drivers.redfish.describe import Describer
@@ -43,19 +40,8 @@ class RedfishResources(NamedTuple):
     blocks: list[ResourceBlock]
 
 
-def redfish() -> Dialect:
-    """DMTF Redfish, the CompositionService in all its generations."""
-    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer)
-
-
-def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
-
-    return RedfishComposer(session, patience)
-
-
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
-    """Read a whole pod manager; what is missing or wrong is noted and left out."""
+    """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found.root))
     pools, members = _pools(service, found)
@@ -97,7 +83,7 @@ def _find(service: LinkedDocuments) -> RedfishResources:
 
 
 def _root(service: LinkedDocuments) -> ServiceRoot:
-    """Return the service root; without one, look where its parts stand by custom."""
+    """Return the service root; without one, a root that links the usual URIs."""
     if json := service.json(ROOT, "the protocol"):
         return ServiceRoot(ROOT, json, service.notes)
     guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flag by which clients of a Redfish service keep each other from blocks: ``Reserved``.
+"""Block reservations: sets and clears the ``Reserved`` flag of blocks.
 
 Only what was set here is taken off again, as far as that is known.
 """
@@ -18,7 +18,7 @@ PRECONDITION_FAILED = 412
 
 
 class BlockReservations:
-    """What is reserved on one pod manager by these hands; None before they reserved anything."""
+    """The blocks that this object reserved on one pod manager; None before it reserved any."""
 
     def __init__(self, session: Session, back: NodeReader) -> None:
         self._session, self._reader = session, back
@@ -28,8 +28,8 @@ class BlockReservations:
         """Reserve every block that one node has to itself, or none; return whether they are.
 
         Raises:
-            ClaimLost: somebody else has reserved one meanwhile.
-            PodmError: it cannot be told, or cannot be undone.
+            ClaimLost: another client has reserved one meanwhile.
+            PodmError: the state cannot be read, or the reservation not be undone.
         """
         self._reserved = []
         for block in self._own(request):
@@ -44,7 +44,7 @@ class BlockReservations:
         return bool(self._reserved)
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Take off what was set here; all of it where that was in another process.
+        """Clear the flags that were set here, all of them where another process set them.
 
         Raises:
             PodmError: it stays on some.
@@ -57,7 +57,7 @@ class BlockReservations:
         self._reserved = []
 
     def clear_own(self) -> None:
-        """Take off what was set here, if anything was."""
+        """Clear the flags that were set here, if any were."""
         if self._reserved:
             self.clear(self._reserved)
             self._reserved = []
@@ -73,7 +73,7 @@ class BlockReservations:
             self._clear_flag(uri)
 
     def _own(self, request: CompositionRequest) -> list[ResourceBlock]:
-        """Return the blocks that one node has to itself: what is shared is not reserved whole."""
+        """Return the blocks that one node has to itself: a shared block is not reserved."""
         blocks = (self._reader.block(uri) for uri in request.blocks)
         return [block for block in blocks if block and not status_of(block).shareable]
 

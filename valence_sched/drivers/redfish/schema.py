@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Redfish resources of composition, as far as a scheduler reads them (DMTF DSP8010)."""
+"""Declared fields of the Redfish composition resources (DSP8010)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Collection(NamedResource):
 
 
 class DeviceHolder(NamedResource):
-    """What holds devices: a block links them, a system links collections of them."""
+    """A resource with devices: a block links them, a system links collections of them."""
 
     processors = Link("Processors", ProcessorDevice, "CPUs and accelerators")
     memory = Link("Memory", MemoryDevice, "memory modules")
@@ -112,7 +112,7 @@ class ListedSystem(NamedResource):
 
 
 class System(DeviceHolder):
-    """ComputerSystem as what a block is."""
+    """ComputerSystem as a block."""
 
     simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
     network = Link("NetworkInterfaces", NetworkInterface, "read where no Ethernet is", late=True)

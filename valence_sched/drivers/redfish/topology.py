@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the devices of a block sit, as far as links that are read anyway tell it.
+"""The topology of a block: chassis, fabric and switch, from the links of its devices.
 
 ``chassis`` is what the block links, else what its devices do. ``fabric`` and ``switch`` are read
-from the URIs of endpoints and switch ports that devices link. A place of which several values
-are told is not told. Redfish has no word for a PCIe root, so no driver tells ``pcie_root``.
+from the URIs of endpoints and switch ports that devices link. A place with several values
+is unknown. Redfish has no word for a PCIe root, so no driver sets ``pcie_root``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 def block_topology(
     service: LinkedDocuments, block: ResourceBlock, devices: list[Device]
 ) -> dict[str, str] | None:
-    """Return the places of a block with their URIs, None where none is told."""
+    """Return the places of a block with their URIs, None where no link tells one."""
     return topology_of(service, block.uri, block.chassis, devices)
 
 
@@ -34,23 +34,23 @@ def topology_of(
     devices: Iterable[Device],
     ends: Iterable[str] = (),
 ) -> dict[str, str] | None:
-    """Return the places of devices, as :func:`places`, that links at ``where`` tell.
+    """Return the places of devices, as :func:`block_topology`, that links at ``where`` tell.
 
-    ``ends`` are links to more endpoints and switch ports than the devices themselves tell.
+    ``ends`` are links to endpoints and switch ports beside those of the devices.
     """
-    told: dict[str, set[str]] = {"chassis": _uris(service, chassis, where)}
+    values: dict[str, set[str]] = {"chassis": _uris(service, chassis, where)}
     for uri in _uris(service, ends, where):
         for name, value in _fabric_and_switch(uri).items():
-            told.setdefault(name, set()).add(value)
+            values.setdefault(name, set()).add(value)
     for device in filter(is_present, devices):
         if "Links" not in device.json:
             continue
         if not chassis:
-            told["chassis"] |= _uris(service, device.chassis, device.uri)
+            values["chassis"] |= _uris(service, device.chassis, device.uri)
         for uri in _uris(service, device.endpoints + device.switch_ports, device.uri):
             for name, value in _fabric_and_switch(uri).items():
-                told.setdefault(name, set()).add(value)
-    found = {name: values.pop() for name, values in told.items() if len(values) == 1}
+                values.setdefault(name, set()).add(value)
+    found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
     return dict(sorted(found.items())) or None
 
 
@@ -59,7 +59,7 @@ def _uris(service: LinkedDocuments, links: Iterable[str], where: str) -> set[str
 
 
 def _fabric_and_switch(uri: str) -> dict[str, str]:
-    """Return the fabric and the switch that a URI stands in."""
+    """Return the fabric and the switch that a URI is below."""
     inside = _IN_FABRIC.fullmatch(uri)
     if inside is None:
         return {}

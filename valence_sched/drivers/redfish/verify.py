@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is of a node on a Redfish service, by its own documents and those of its blocks."""
+"""Reads back a node from the documents of systems and blocks, to verify a composition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Session
+from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.links import link_path
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.block_status import statuses
-from valence_sched.drivers.redfish.capabilities import (
-    ComposeCapabilities,
-    get_document,
-    link_path,
-)
+from valence_sched.drivers.redfish.capabilities import ComposeCapabilities
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
@@ -25,14 +22,14 @@ Blocks = Mapping[str, ResourceBlock | None]
 
 
 class ReadSystems(NamedTuple):
-    """The systems that were read, and why others could not be."""
+    """The systems that were read, and the errors of those that could not be."""
 
     systems: list[ListedSystem]
     problems: list[PodmError]
 
 
 class NodeReader:
-    """Looks at one pod manager; every look reads anew. ``offers`` tells what it offers."""
+    """Reads nodes of one pod manager, anew each time; ``capabilities`` returns what it offers."""
 
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities
@@ -40,10 +37,10 @@ class NodeReader:
     def read_node(
         self, request: CompositionRequest, node: str | None, *, same_blocks: bool = False
     ) -> CompositionResult:
-        """Read what there is of a node, by its URI or by its name and its blocks.
+        """Read a node, by its URI or by its name and its blocks.
 
         A system that is not ours is never taken for the node, wherever a link leads. With
-        ``twins`` a system of another name that is made of the very blocks leaves it unknown.
+        ``same_blocks`` a system of another name that is made of the very blocks leaves it unknown.
 
         Raises:
             PodmError: it cannot be read.
@@ -62,7 +59,7 @@ class NodeReader:
         return _without_node(blocks, seen.systems)
 
     def block_conflict(self, uri: str) -> str | None:
-        """Return how a block stands that no more nodes can have, None when one can."""
+        """Return the state of a block that no more nodes can have, None when one can."""
         block = self.block(uri)
         if block is None or not status_of(block).slots:
             return describe_block(block)
@@ -113,10 +110,10 @@ class NodeReader:
     def _own_systems(
         self, request: CompositionRequest, node: str | None, blocks: Blocks, seen: ReadSystems
     ) -> Iterator[ListedSystem]:
-        """Yield what is our node: where it is said to be, near its blocks, anywhere."""
-        told = self._system_or_none(node, seen)
-        if told is not None and (told.name == request.name or _is_made_of(told, request)):
-            yield told
+        """Yield our node: the system at its URI, those that its blocks link, all systems."""
+        named = self._system_or_none(node, seen)
+        if named is not None and (named.name == request.name or _is_made_of(named, request)):
+            yield named
         near = [link for block in blocks.values() if block for link in block.in_systems]
         known: set[str | None] = set()
         for link in (*near, *self._systems()):
@@ -150,15 +147,15 @@ class NodeReader:
         return ListedSystem(str(uri), json, NO_NOTES) if json else None
 
     def block(self, uri: str) -> ResourceBlock | None:
-        """Return a block as it is now, None when it is gone; errors as for :meth:`look`."""
+        """Return a block as it is now, None when it is gone; errors as for :meth:`read_node`."""
         json = get_document(self._session, uri)
         return ResourceBlock(uri, json, NO_NOTES) if json else None
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
-    """Return what is there when the node is not: nothing, or blocks that somebody uses.
+    """Return the state of the blocks when there is no node: free, or used by a client.
 
-    Some blocks name no system, so what composed systems say of them counts as well.
+    Some blocks name no system, so the links of composed systems count as well.
     """
     used = {uri: block for uri, block in blocks.items() if block is None or not is_free(block)}
     foreign = {link_path(link) for it in systems if _is_composed(it) for link in it.blocks}

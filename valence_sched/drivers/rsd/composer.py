@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on Intel Rack Scale Design: Allocate, then Assemble, then wait for its states.
+"""Composes on Intel Rack Scale Design: Allocate, Assemble, and wait for the node's state.
 
 Allocate is the claim: there is nothing to reserve, and nothing to ask beforehand. A node that
 failed may return by itself while there is time to wait.
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Session, Watch
+from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
-from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.capabilities import GONE, get_document, link_path
+from valence_sched.drivers.http.answer import GONE
+from valence_sched.drivers.http.retry import LATE_READS, Patience
+from valence_sched.drivers.links import ROOT, LinkedDocuments, link_path
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
 from valence_sched.drivers.write import SendResult, write
@@ -27,8 +27,6 @@ from valence_sched.model.inventory import FullPodm, Node
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
-#: How often a node is looked for after a reply that was lost, or after it was deleted.
-LATE_READS = 8
 
 
 class _NodeActions(Resource):
@@ -120,11 +118,11 @@ class RsdComposer:
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         """Return whether a node is there still, a while after it was deleted."""
-        patience, looks = self._patience(), 1 if sent.refused else LATE_READS
-        for _ in range(looks):
+        patience, reads = self._patience(), 1 if sent.refused else LATE_READS
+        for _ in range(reads):
             if self._state(node) is None:
                 return False
-            if looks > 1 and not patience.pause():
+            if reads > 1 and not patience.pause():
                 break
         return True
 
@@ -139,7 +137,7 @@ class RsdComposer:
         return None
 
     def _body(self, request: CompositionRequest) -> Json:
-        """Return a request that names what the node is to be made of."""
+        """Return the body of an Allocate request that names the blocks of the node."""
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
             part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)
@@ -239,7 +237,7 @@ class RsdComposer:
         return read_podm(LinkedDocuments(self._get, NO_NOTES), "podm", "rsd")
 
     def _get(self, uri: str) -> Json | None:
-        """Return a document; one that is bad leaves out only what it tells of."""
+        """Return a document; of one that is bad only the content is left out."""
         reply = self._session.get(uri)
         if reply.status in GONE:
             return None

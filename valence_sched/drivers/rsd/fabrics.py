@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives and FPGAs that fabrics offer, and which systems reach them.
+"""Pooled drives and FPGAs that fabrics offer, and the systems that reach them.
 
 A network is reached by every system. A PCIe fabric is reached by the systems that are cabled to
 it; one that names no system at all is taken to be reached by every one, as nothing speaks
@@ -43,7 +43,7 @@ class FabricOffer:
 
 
 class FabricReach(NamedTuple):
-    """The PCIe fabrics that a system is taken to reach, and those of which that is told."""
+    """The PCIe fabrics that a system is assumed to reach, and those that name the system."""
 
     fabrics: frozenset[str]
     stated: frozenset[str]
@@ -58,7 +58,7 @@ def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[F
             found[offer.device.uri] = FabricOffer(
                 old.device,
                 old.is_drive,
-                # What a network offers too, every system reaches.
+                # Every system reaches a device that a network offers too.
                 offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset(),
                 tuple(dict.fromkeys(old.ends + offer.ends)),
                 old.is_zoned or offer.is_zoned,
@@ -74,7 +74,7 @@ def reachable_fabrics(
 ) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
     systems = list(systems)
-    told: dict[str, set[str]] = {system.uri: set() for system in systems}
+    named: dict[str, set[str]] = {system.uri: set() for system in systems}
     silent: set[str] = set()
     rich = {fabric for offer in offers for fabric in offer.fabrics}
     for fabric in fabrics:
@@ -82,13 +82,13 @@ def reachable_fabrics(
             continue
         hosts = _hosts(service, fabric, systems)
         for uri in hosts:
-            told[uri].add(fabric.uri)
+            named[uri].add(fabric.uri)
         if not hosts and systems:
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
             fabric.notes.remark(f"{fabric.uri}: {what}")
     return {
-        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in told.items()
+        uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in named.items()
     }
 
 
@@ -113,7 +113,7 @@ def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
 
 
 def _kind(device: PooledDevice) -> str:
-    """Return what a device is by its type, or by its place where it does not say."""
+    """Return the resource class of a device by its type, or by its place without a type."""
     if device.kind:
         return device.kind.lstrip("#").partition(".")[0].casefold()
     collection = device.uri.rpartition("/")[0].rpartition("/")[2]

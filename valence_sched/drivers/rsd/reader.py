@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The racks of Intel Rack Scale Design, versions 2.1 to 2.5, as the nouns of an inventory.
+"""Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
 A node is one system, with drives and FPGAs of fabrics and volumes of storage services. There is
-no document that says what is free: it is what no node and no zone links and nothing speaks
-against.
+no document that says what is free: a device is free if no node and no zone links it and no other
+property contradicts it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from valence_sched.drivers.composer import Composer, Session
-from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.fields import Json, Resource
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.fields import Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
 from valence_sched.drivers.redfish.describe import Describer
@@ -66,31 +63,8 @@ class RsdResources(NamedTuple):
     reach: dict[str, FabricReach]
 
 
-def rsd() -> Dialect:
-    """Intel Rack Scale Design 2.1 to 2.5."""
-    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer)
-
-
-def is_rack_root(root: Json) -> bool:
-    """Return whether a service root is of the pod manager of a rack.
-
-    It has ``Nodes`` in the root, or in Intel's own part of it. The services below the pod
-    manager have that part too but compose nothing.
-    """
-    oem = root.get("Oem")
-    rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
-    parts = (root, rack if isinstance(rack, dict) else {})
-    return any(isinstance(part.get("Nodes"), dict) for part in parts)
-
-
-def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-    from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
-
-    return RsdComposer(session, patience)
-
-
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
-    """Read a whole pod manager; what is missing or wrong is noted and left out."""
+    """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = find_resources(service)
     names = _pool_ids(found)
     ids = tuple(dict.fromkeys(names.values())) or (WHOLE_POOL,)
@@ -111,7 +85,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 
 def find_resources(service: LinkedDocuments) -> RsdResources:
-    """Return the resources of a rack, and who reaches what."""
+    """Return the resources of a rack, and the fabrics that each system reaches."""
     root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))

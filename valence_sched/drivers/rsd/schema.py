@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resources of Intel Rack Scale Design, versions 2.1 to 2.5, as far as a scheduler reads them.
+"""Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5.
 
 What is standard Redfish is declared in ``resources`` and ``device_resources``.
 """
@@ -40,7 +40,7 @@ def optional_links(value: Any) -> tuple[str, ...]:
 
 
 class PooledDevice(Device):
-    """What stands behind an endpoint: a drive, an FPGA, or a volume of a storage service."""
+    """The entity of an endpoint: a drive, an FPGA, or a volume of a storage service."""
 
     lasting = False  # whether it is erased changes with every node that had it
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the systems and pooled devices of a rack are in use, and what else keeps them from it.
+"""The status of the systems and pooled devices of a rack.
 
 A composed node holds its blocks in every state: a failed one returns by itself when what it lost
 comes back. Free is what no node, zone or storage service has, and what its pod manager would
@@ -21,7 +21,7 @@ _TRANSIENT_STATES = ("allocating", "assembling")
 
 
 class RackUsage:
-    """What the nodes of a rack hold, by the URI of the block."""
+    """The use of the blocks of a rack by its nodes, by the URI of the block."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RackUsage:
                 self._nodes.setdefault(uri, []).append(node)
 
     def blocks_of(self, node: RackNode) -> tuple[str, ...]:
-        """Return the system of a node and the pooled devices among what it links."""
+        """Return the system of a node and the pooled devices that it links."""
         systems = self._uris(node, node.system)
         rest = node.processors + node.local + node.remote + node.storage
         pooled = [uri for uri in self._uris(node, rest) if uri in self._pooled]
@@ -65,7 +65,7 @@ class RackUsage:
             states = {(node.node_state or "").casefold() for node in nodes}
             state = "Composing" if states <= set(_TRANSIENT_STATES) else "Composed"
         elif state == "Unused" and (health == "Warning" or of.enabled is False):
-            state = "Unavailable"  # its pod manager takes nothing but what is OK
+            state = "Unavailable"  # its pod manager composes only devices that are OK
         return Status(
             state=state,
             enabled=None if of.state is None else of.state.casefold() == "enabled",
@@ -78,7 +78,7 @@ class RackUsage:
 
 
 def _is_erased(offer: FabricOffer) -> bool:
-    """Return whether nobody's data is on a device, by what it says itself."""
+    """Return whether a device holds no data, by its own document."""
     device = offer.device
     if not offer.is_drive:
         return device.fpga_erased is not False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage that a rack's pod manager hands out by amount, as volumes over a network."""
+"""Storage pools and logical drive groups of a rack as stocks."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def _stock(
         unit="GiB",
         name=of.name,
         pools=pools,
-        total=total_gib,
-        used=used_gib or 0.0,
+        total=None if total_gib is None else float(total_gib),
+        used=float(used_gib or 0),
     )
 
 
 def _is_healthy(resource: NamedResource) -> bool:
-    """Return whether a resource hands out anything; one that does not is noted."""
+    """Return whether a resource can be used; one that cannot is noted."""
     state, health = resource.state or "Enabled", resource.health or resource.rollup or "OK"
     if state.casefold() == "enabled" and health != "Critical":
         return True

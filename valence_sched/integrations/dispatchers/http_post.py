@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One POST to whoever composes: sent once, not redirected, its answer read within bounds."""
+"""Sends one POST to a dispatch URL, without redirects, with a bounded answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def post(
             answer = session.post(
                 url, data=body, headers=every, timeout=timeout_s, allow_redirects=False, stream=True
             )
-            told = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
+            content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
         if _unsent(error):
             raise DispatchFailed(
@@ -56,7 +56,7 @@ def post(
     if not 200 <= answer.status_code < 300:
         raise DispatchFailed(f"{where}: HTTP {answer.status_code}, expected a success")
     try:
-        return answer.status_code, msgspec.json.decode(told) if told else None
+        return answer.status_code, msgspec.json.decode(content) if content else None
     except msgspec.DecodeError:
         return answer.status_code, None
 

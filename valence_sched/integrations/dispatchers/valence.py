@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks an OpenStack Valence API to compose each node on the pod manager that was chosen."""
+"""Dispatcher: asks an OpenStack Valence API to compose each node."""
 
 from __future__ import annotations
 
@@ -19,27 +19,41 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
     Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
     for is refused before anything is sent.
     """
-    if order.unsaid is not None:
-        raise DispatchFailed(f"Valence cannot be asked for this node, nothing sent: {order.unsaid}")
-    found: list[Receipt] = []
+    node_properties = _order_properties(order)
+    receipts: list[Receipt] = []
     for placement in order.placements:
         several = len(order.placements) > 1
         body = {
             "name": f"{order.name}-{placement.node}" if several else order.name,
             "podm_id": placement.chosen.podm,
-            "properties": order.properties,
+            "properties": node_properties,
         }
         try:
             status, answer = post(f"{url.rstrip('/')}/v1/nodes", to_json(body), order.timeout_s)
         except DispatchFailed as error:
-            before = ", ".join(str(receipt.reference) for receipt in found)
+            before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; taken before: {before}" if before else ""
             raise DispatchFailed(f"node {placement.node}: {error}{more}") from None
-        found.append(
+        receipts.append(
             Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=status,
                     reference=_uuid(answer))
         )  # fmt: skip
-    return found
+    return receipts
+
+
+def _order_properties(order: Order) -> dict[str, Any]:
+    """Return the properties of every node of an order.
+
+    Raises:
+        DispatchFailed: Valence has no word for something that the nodes are asked to be.
+    """
+    try:
+        if len(order.alternatives) != 1:
+            raise RequestError("its nodes are made by several alternatives of the flavor")
+        return properties(order.alternatives[0])
+    except RequestError as error:
+        text = f"Valence cannot be asked for this node, nothing sent: {error}"
+        raise DispatchFailed(text) from None
 
 
 def _uuid(answer: Any) -> str | None:
@@ -47,54 +61,54 @@ def _uuid(answer: Any) -> str | None:
     return uuid if isinstance(uuid, str) else None
 
 
-#: The amounts that Valence has a word for, and the words that may go with each.
+#: The amounts that Valence has a word for, and the attributes that may go with each.
 TOTALS = {
     ("processor", "cores"): ("processor", "total_cores", ("model",)),
     ("memory", "capacity_mib"): ("memory", "capacity_mib", ("type",)),
 }
 
 
-def properties(ask: Alternative) -> dict[str, Any]:
+def properties(alternative: Alternative) -> dict[str, Any]:
     """Return the properties of a Valence flavor that asks for the same.
 
     Raises:
         RequestError: Valence has no word for something; the message names it.
     """
-    if ask.bonds:
+    if alternative.bonds:
         raise RequestError("it has no word for devices that are to be together or apart")
-    found: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
     types: list[str] = []
-    for need in ask.needs:
+    for need in alternative.needs:
         if (need.kind, need.measure) in TOTALS:
-            thing, total, words = TOTALS[need.kind, need.measure]
-            if thing in found:
-                raise RequestError(f"it has a word for one kind of {thing} only")
-            found[thing] = {total: int(need.amount), **_tests(need, words)}
+            name, total, attributes = TOTALS[need.kind, need.measure]
+            if name in totals:
+                raise RequestError(f"it has a word for one kind of {name} only")
+            totals[name] = {total: int(need.amount), **_attributes(need, attributes)}
         elif need.kind == "stock" and need.resource == "storage_gib" and need.count == 1:
-            found["remote_storage"] = {"capacity_gib": int(need.amount)}
+            totals["remote_storage"] = {"capacity_gib": int(need.amount)}
         else:
-            types += [_type(need)] * int(need.amount)
+            types += [_device_type(need)] * int(need.amount)
     if types:
-        found["pci_device"] = {"type": types}
-    return found
+        totals["pci_device"] = {"type": types}
+    return totals
 
 
-def _tests(need: Need, words: Iterable[str]) -> dict[str, Any]:
-    told = {test.attribute: test.value for test in need.tests}
-    if unknown := next((name for name in told if name not in words), None):
+def _attributes(need: Need, allowed: Iterable[str]) -> dict[str, Any]:
+    values = {test.attribute: test.value for test in need.tests}
+    if unknown := next((name for name in values if name not in allowed), None):
         raise RequestError(f"it has no word for the {unknown} of a {need.kind}")
-    return told
+    return values
 
 
-def _type(need: Need) -> str:
+def _device_type(need: Need) -> str:
     """Return the type of device in Valence's list."""
-    told = {test.attribute: test.value for test in need.tests}
-    if need.kind == "accelerator" and set(told) == {"kind"}:
-        return str(told["kind"])
-    if need.kind == "drive" and told == {"media": "SSD"}:
+    values = {test.attribute: test.value for test in need.tests}
+    if need.kind == "accelerator" and set(values) == {"kind"}:
+        return str(values["kind"])
+    if need.kind == "drive" and values == {"media": "SSD"}:
         return "SSD"
-    if need.kind == "nic" and not told:
+    if need.kind == "nic" and not values:
         return "NIC"
     what = need.resource if need.kind == "stock" else need.kind
-    more = f" by its {', '.join(sorted(told))}" if told else f" as {need.measure}"
+    more = f" by its {', '.join(sorted(values))}" if values else f" as {need.measure}"
     raise RequestError(f"it has no word for {what}{more}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Posts the decision as it is, signed where there is a key."""
+"""Dispatcher: posts the decision to a URL, signed with HMAC-SHA256 where a key is set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def webhook(url: str, order: Order) -> Sequence[Receipt]:
     status, _ = post(url, order.report, order.timeout_s, headers)
     podms = dict.fromkeys(placement.chosen.podm for placement in order.placements)
     numbers = tuple(placement.node for placement in order.placements)
-    where = url.partition("?")[0]  # what comes after it may be a secret
+    where = url.partition("?")[0]  # the query may be a secret
     return [Receipt(nodes=numbers, podm=", ".join(podms), status=status, reference=where)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alive is what has a file that was touched not long ago."""
+"""Liveness by file: a pod manager is alive if its file was written recently."""
 
 from __future__ import annotations
 

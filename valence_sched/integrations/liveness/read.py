@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alive is what was read, or reported, not long ago."""
+"""Liveness by read: a pod manager is alive if it was read or reported recently."""
 
 from __future__ import annotations
 

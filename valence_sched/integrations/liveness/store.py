@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alive is what reported to the state not long ago, be it nothing new."""
+"""Liveness by store: a pod manager is alive if it reported to the store recently."""
 
 from __future__ import annotations
 

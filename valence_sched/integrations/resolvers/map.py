@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things whose places an operator wrote down, in a YAML map of kind, name and place."""
+"""Resolver: external resources and their locations from an operator's YAML map."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Map = dict[str, dict[str, Place]]
 
 @dataclass(frozen=True, slots=True)
 class MapResolver:
-    """The things of one map."""
+    """The resources of one map."""
 
     where: str
     places: Map
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return where the map says that a thing is, None when it does not name it."""
+        """Return the location of a resource in the map, None when the map does not name it."""
         return self.places.get(kind, {}).get(name)
 
     def known(self, kind: str) -> Iterable[str]:
-        """Return all things of this kind."""
+        """Return the names of all resources of this kind."""
         return self.places.get(kind, {})
 
     def kinds(self) -> Iterable[str]:

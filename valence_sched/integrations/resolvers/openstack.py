@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things of a cloud: volumes, ports and networks, asked of OpenStack by ID or name.
+"""Resolver: volumes, ports and networks of an OpenStack cloud.
 
 =========  =====================================  ==============================================
 kind       zone                                   aggregates
 =========  =====================================  ==============================================
 volume     its availability zone
-network    its availability zone, when it is one  its physical networks (told to administrators)
+network    its availability zone, when it is one  its physical networks (shown to administrators)
 port       that of its network                    those of its network
 =========  =====================================  ==============================================
 """
@@ -22,16 +22,16 @@ from valence_sched.model.proximity import Place
 
 @dataclass(frozen=True, slots=True)
 class OpenStackResolver:
-    """The things of the cloud behind an ``openstack.connection.Connection``."""
+    """The resources of the cloud behind an ``openstack.connection.Connection``."""
 
     connection: Any
     where: str = "OpenStack (volume, port, network)"
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Ask where a thing is; None for one that the cloud does not have or has no word for.
+        """Return the location of a resource, None for one that the cloud does not have.
 
         Raises:
-            CloudError: the cloud cannot be reached, or refuses to tell.
+            CloudError: the cloud cannot be reached, or refuses the request.
         """
         from keystoneauth1.exceptions import ClientException
         from openstack.exceptions import SDKException
@@ -55,10 +55,10 @@ class OpenStackResolver:
 
 
 def things(source: Any) -> OpenStackResolver:
-    """Return the things behind an SDK connection.
+    """Return the resolver of an SDK connection.
 
     Raises:
-        UsageError: it is a text, as after ``--near-map openstack:``.
+        UsageError: the source is a text, as after ``--near-map openstack:``.
     """
     if isinstance(source, str):
         raise UsageError("openstack is no map to name: within openstack its cloud is asked anyway")

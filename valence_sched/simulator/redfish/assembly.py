@@ -19,7 +19,7 @@ COLLECTIONS = {
     "NetworkInterfaces": "NetworkInterfaceCollection",
 }
 
-#: What a client may say of a system when it composes it.
+#: The properties of a system that a client may set when it composes one.
 CLIENT_PROPERTIES = ("Description", "HostName", "Boot", "AssetTag")
 
 Devices = dict[str, dict[str, Json]]

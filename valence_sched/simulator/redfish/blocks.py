@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource blocks of a simulated pod manager: which are free, and how their state changes."""
+"""Resource blocks of a simulated pod manager and their state changes."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def detach(documents: DocumentTree, uri: str, system: str) -> None:
     if status.get("Reserved"):
         status["Reserved"] = False
     links = {**object_of(json, "Links")}
-    kept = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
-    links["ComputerSystems"] = kept
+    others = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
+    links["ComputerSystems"] = others
     changed = {**json, "CompositionStatus": status, "Links": links}
     documents.put(uri, changed)
     if not count:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the capabilities of a simulated pod manager ask of a composition, and in which zones."""
+"""The capabilities that a simulated pod manager states: required properties, limits, zones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _stated(
 
 
 def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
-    """Check that a body says all that every capability of a use case requires.
+    """Check that a body has every property that the capabilities of a use case require.
 
     Raises:
         Refused: a property is missing.
@@ -70,7 +70,7 @@ def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Js
 def limit_violation(
     every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
 ) -> str:
-    """Return what is wrong with the number of blocks of a type in a zone, empty for nothing."""
+    """Return the fault of the number of blocks of a type in a zone, empty for none."""
     counts: dict[str, int] = {}
     for types in kinds:
         for kind in map(str, types):

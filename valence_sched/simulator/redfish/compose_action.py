@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Compose action: a manifest of stanzas, all of them or none (DSP2050)."""
+"""The Compose action: a manifest of stanzas, applied as a whole or not at all (DSP2050)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
 
 
 class ComposeAction:
-    """What ``#CompositionService.Compose`` does on the documents of a pod manager."""
+    """The action ``#CompositionService.Compose`` on the documents of a pod manager."""
 
     def __init__(
         self, documents: DocumentTree, composition: Composition, reservations: Reservations
@@ -39,8 +39,8 @@ class ComposeAction:
         kind, reservation = body["RequestType"], body.get("ReservationId")
         manifest = body.get("Manifest")
         if reservation is not None:
-            kept = self._reservations.get(str(reservation))
-            manifest = manifest or kept.get("Manifest")
+            reserved = self._reservations.get(str(reservation))
+            manifest = manifest or reserved.get("Manifest")
         stanzas = _stanzas(manifest)
         assert isinstance(manifest, dict)  # or there were no stanzas
         before, claims = self._documents.copy(), dict(self._composition.owners)
@@ -65,9 +65,9 @@ class ComposeAction:
             try:
                 response = self._response(stanza, manifest, client, reservation, blocks)
             except RequestRefused as refused:
-                said = [_undone_error(str(one.get("StanzaId"))) for one in stanzas]
-                said[number] = refused.answer.body or {}
-                pairs = zip(stanzas, said, strict=True)
+                responses = [_undone_error(str(one.get("StanzaId"))) for one in stanzas]
+                responses[number] = refused.answer.body or {}
+                pairs = zip(stanzas, responses, strict=True)
                 return [{**one, "Response": answer} for one, answer in pairs], False
             done.append({**stanza, "Response": response})
         return done, True

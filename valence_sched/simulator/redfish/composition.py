@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing by POST to Systems, and decomposing by DELETE, on the documents of a pod manager."""
+"""Composes by POST to Systems and decomposes by DELETE."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from valence_sched.simulator.server.errors import RequestRefused, not_found
 
 
 class CompositionPlan(NamedTuple):
-    """A composition that can be done: the blocks, and what was said of the system."""
+    """A composition that can be done: the blocks, and the properties of the system."""
 
     blocks: tuple[str, ...]
     body: Json
@@ -40,8 +40,8 @@ class CompositionPlan(NamedTuple):
 class Composition:
     """Nodes that come and go.
 
-    ``owners`` says which client set ``Reserved`` of a block here; a block that was reserved
-    before is somebody else's. ``reservations`` is block to reservation.
+    ``owners`` is the client that set ``Reserved`` of each block here; a block that was reserved
+    before belongs to another client. ``reservations`` is block to reservation.
     """
 
     def __init__(self, documents: DocumentTree, *, double_book: bool = False) -> None:
@@ -131,7 +131,7 @@ class Composition:
         """Check that a client may have a block.
 
         Raises:
-            Refused: it is unknown, unsound, busy, reserved by somebody else.
+            RequestRefused: it is unknown, invalid, busy, or reserved by another client.
         """
         json = self._documents.get(uri)
         if json is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constrained composition: the pod manager chooses blocks that have the devices asked for.
+"""Constrained composition: a greedy choice of blocks that hold the requested devices.
 
 It is greedy: shapes in their order, and for each the first blocks of the zone that have such
 devices. A search could find blocks where this does not; pod managers do not search either.
@@ -36,15 +36,15 @@ class DeviceRequest(NamedTuple):
 
 
 def device_requests(body: Json) -> list[DeviceRequest]:
-    """Return the devices that a body asks for.
+    """Return the devices that a body requests.
 
     Raises:
         Refused: a count is no number.
     """
     found: list[DeviceRequest] = []
     for kind in COLLECTIONS:
-        asked = body.get(kind)
-        rows = asked.get("Members") if isinstance(asked, dict) else asked
+        requested = body.get(kind)
+        rows = requested.get("Members") if isinstance(requested, dict) else requested
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict):
                 found += _device_requests(kind, row)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations of blocks: made by PreviewReserve, kept by an Apply, and dying of age."""
+"""Reservations of blocks: created by PreviewReserve, consumed by Apply, expired by age."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Reservations:
 
 
 def parse_duration_s(duration: str) -> float:
-    """Return an ISO 8601 duration without years and months; three hours for what is none."""
+    """Return an ISO 8601 duration without years and months; three hours for any other text."""
     found = _DURATION.fullmatch(duration)
     if not found or not any(found.groups()):
         return DEFAULT_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stand in an Allocate body, and what is wrong with one."""
+"""Validates Allocate bodies, and the error replies of a rack's pod manager."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from valence_sched.simulator.server.documents import Json, SimulatedReply
 
-#: Says what is expected instead of a value; None when nothing is.
+#: Returns the expectation that a value does not meet, None for a value that is valid.
 Check = Callable[[Any], str | None]
 
 
 def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
-    """Return all that is wrong with a body, a line each; ``knows`` tells whether a URI is here."""
+    """Return the faults of a body, a line each; ``knows`` returns whether a URI exists here."""
     if not isinstance(body, dict):
         return ["The body: expected an object"]
     return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
 
 
 def requested_resources(body: Json) -> dict[str, list[str]]:
-    """Return the URIs that the elements of each list of a valid body ask for by name."""
+    """Return the URIs that the elements of each list of a valid body name."""
     return {
         key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
         for key in LISTS
@@ -156,7 +156,7 @@ def invalid_reply(violations: Iterable[str]) -> SimulatedReply:
 
 
 def missing_reply(uri: str) -> SimulatedReply:
-    """Return 404 for what is no composed node."""
+    """Return 404 for a URI that is no composed node."""
     return _refusal(404, "InvalidEndpoint", "No such composed node", [f"{uri} is not here"])
 
 

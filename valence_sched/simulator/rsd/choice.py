@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which system an Allocate body gets: those that are left after each filter, and of them the first.
+"""Chooses the system of an Allocate body by a sequence of filters.
 
-The counts after each filter are what a client is told when none is left.
+When no system is left, the reply states the counts after each filter.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ class SystemChooser:
         }
 
     def choose(self, body: Json) -> tuple[ChosenSystem | None, str]:
-        """Return what a valid body gets, None for nothing, and the counts after each filter."""
+        """Return the system of a valid body, None for none, and the counts after each filter."""
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
         for name, keeps in self._filters(body):
             there = [system for system in there if keeps(system)]
             counts.append(f"{name}: {len(there)}")
-        told = f"Available assets count after applying filters: [{' -> '.join(counts)}]"
+        counts_text = f"Available assets count after applying filters: [{' -> '.join(counts)}]"
         if not there:
-            return None, told
+            return None, counts_text
         system = there[0]
         taken = [*(self._processors(system, body) or ()), *(self._drives(system, body) or ())]
         pooled = [device.uri for device in taken if device.uri in self._pooled]
-        return ChosenSystem(system, self._devices[system.uri], pooled), told
+        return ChosenSystem(system, self._devices[system.uri], pooled), counts_text
 
     def _filters(self, body: Json) -> Iterable[tuple[str, Callable[[RackSystem], bool]]]:
         return (
@@ -107,13 +107,13 @@ class SystemChooser:
         return all(uri in reachable for key in named if key != "RemoteDrives" for uri in named[key])
 
     def _is_in_chassis(self, system: RackSystem, body: Json) -> bool:
-        asked = {
+        enclosures = {
             item["Chassis"]["@odata.id"]
             for key in ("Processors", "Memory", "LocalDrives", "EthernetInterfaces")
             for item in body.get(key) or ()
             if item.get("Chassis")
         }
-        return asked <= self._enclosures(system)
+        return enclosures <= self._enclosures(system)
 
     def _enclosures(self, system: RackSystem) -> set[str]:
         """Return the chassis of a system and all that these stand in."""
@@ -131,10 +131,10 @@ class SystemChooser:
         there = self._own(system, ProcessorDevice)
         pooled = [o.device for o in self._free(system) if not o.is_drive]
         remote = [ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
-        asks = body.get("Processors") or []
-        # What the system has itself is taken before what a fabric would have to bring.
+        wanted = body.get("Processors") or []
+        # Devices of the system are taken before those that a fabric would attach.
         return greedy.match_devices(
-            asks,
+            wanted,
             [*there, *remote],
             greedy.processor_matches,
             lambda it: (it.uri in self._pooled, greedy.processor_size(it)),
@@ -150,15 +150,15 @@ class SystemChooser:
         pooled = [o.device for o in self._free(system) if o.is_drive]
         remote = [DriveDevice(it.uri, it.json, it.notes) for it in pooled]
         there = [it for it in self._own(system, DriveDevice) if it.uri not in self._pooled]
-        asks = body.get("LocalDrives") or []
+        wanted = body.get("LocalDrives") or []
         return greedy.match_devices(
-            asks, [*there, *remote], greedy.drive_matches, greedy.drive_size
+            wanted, [*there, *remote], greedy.drive_matches, greedy.drive_size
         )
 
     def _interfaces(self, system: RackSystem, body: Json) -> list[EthernetInterface] | None:
         there = self._own(system, EthernetInterface)
-        asks = body.get("EthernetInterfaces") or []
-        return greedy.match_devices(asks, there, greedy.interface_matches, greedy.interface_size)
+        wanted = body.get("EthernetInterfaces") or []
+        return greedy.match_devices(wanted, there, greedy.interface_matches, greedy.interface_size)
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
         cores = sum(

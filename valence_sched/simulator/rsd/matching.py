@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of a system an Allocate body takes: greedily, the smallest that suits each ask.
+"""Matches the devices of a system to an Allocate body, greedily, the smallest first.
 
-An ask that names its device comes first; then each, in its order, takes the smallest that is
+A wanted device that is named by its URI comes first; then each, in its order, gets the smallest
 left. Greedy is how these pod managers work, so a body may be refused that could be served.
 """
 
@@ -17,8 +17,7 @@ from valence_sched.drivers.redfish.device_schema import (
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.simulator.rsd.tree import value_at
-from valence_sched.simulator.server.documents import Json
+from valence_sched.simulator.server.documents import Json, value_at
 
 GIB = 2**30
 
@@ -27,15 +26,15 @@ Matches = Callable[[D, Json], bool]
 
 
 def match_devices(
-    asks: Iterable[Json], there: Sequence[D], suits: Matches[D], size: Callable[[D], object]
+    requested: Iterable[Json], there: Sequence[D], matches: Matches[D], size: Callable[[D], object]
 ) -> list[D] | None:
-    """Return the device that each ask takes, the named ones first; None when one gets none."""
+    """Return the device of each wanted one, the named ones first; None when one gets none."""
     left = sorted(there, key=size)  # type: ignore[arg-type]
     found: list[D] = []
-    for ask in sorted(asks, key=lambda ask: not ask.get("Resource")):
-        named = (ask.get("Resource") or {}).get("@odata.id")
+    for wanted in sorted(requested, key=lambda one: not one.get("Resource")):
+        named = (wanted.get("Resource") or {}).get("@odata.id")
         one = next(
-            (it for it in left if suits(it, ask) and (named is None or it.uri == named)), None
+            (it for it in left if matches(it, wanted) and (named is None or it.uri == named)), None
         )
         if one is None:
             return None
@@ -44,21 +43,21 @@ def match_devices(
     return found
 
 
-def processor_matches(device: ProcessorDevice, ask: Json) -> bool:
-    """Return whether a processor suits; its type is CPU unless the ask names another."""
-    oem = ask.get("Oem") or {}
-    asked: Json = oem.get("Intel_RackScale") or oem
+def processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
+    """Return whether a processor matches; its type is CPU unless another is wanted."""
+    oem = wanted.get("Oem") or {}
+    detail: Json = oem.get("Intel_RackScale") or oem
     own = value_at(device.json, "Oem", "Intel_RackScale")
-    told = value_at(own, "Capabilities")
-    told = told if isinstance(told, list) else []
+    capabilities = value_at(own, "Capabilities")
+    capabilities = capabilities if isinstance(capabilities, list) else []
     return (
-        _equals(device.type or "CPU", ask.get("ProcessorType") or "CPU")
-        and _equals(device.model, ask.get("Model"))
-        and _equals(device.instruction_set, ask.get("InstructionSet"))
-        and _at_least(device.cores, ask.get("TotalCores"))
-        and _at_least(device.speed_mhz, ask.get("AchievableSpeedMHz"))
-        and _equals(value_at(own, "Brand"), asked.get("Brand"))
-        and all(word in told for word in asked.get("Capabilities") or ())
+        _equals(device.type or "CPU", wanted.get("ProcessorType") or "CPU")
+        and _equals(device.model, wanted.get("Model"))
+        and _equals(device.instruction_set, wanted.get("InstructionSet"))
+        and _at_least(device.cores, wanted.get("TotalCores"))
+        and _at_least(device.speed_mhz, wanted.get("AchievableSpeedMHz"))
+        and _equals(value_at(own, "Brand"), detail.get("Brand"))
+        and all(word in capabilities for word in detail.get("Capabilities") or ())
     )
 
 
@@ -67,15 +66,15 @@ def processor_size(device: ProcessorDevice) -> tuple[str, int, int]:
     return (device.model or "", device.cores or 0, device.speed_mhz or 0)
 
 
-def module_matches(device: MemoryDevice, ask: Json) -> bool:
-    """Return whether a memory module suits."""
+def module_matches(device: MemoryDevice, wanted: Json) -> bool:
+    """Return whether a memory module matches."""
     return (
-        _at_least(device.capacity_mib, ask.get("CapacityMiB"))
-        and _equals(device.device_type, ask.get("MemoryDeviceType"))
-        and _equals(device.type, ask.get("MemoryType"))
-        and _at_least(device.speed_mhz, ask.get("SpeedMHz"))
-        and _equals(device.json.get("Manufacturer"), ask.get("Manufacturer"))
-        and _at_least(device.json.get("DataWidthBits"), ask.get("DataWidthBits"))
+        _at_least(device.capacity_mib, wanted.get("CapacityMiB"))
+        and _equals(device.device_type, wanted.get("MemoryDeviceType"))
+        and _equals(device.type, wanted.get("MemoryType"))
+        and _at_least(device.speed_mhz, wanted.get("SpeedMHz"))
+        and _equals(device.json.get("Manufacturer"), wanted.get("Manufacturer"))
+        and _at_least(device.json.get("DataWidthBits"), wanted.get("DataWidthBits"))
     )
 
 
@@ -84,16 +83,16 @@ def module_size(device: MemoryDevice) -> int:
     return device.capacity_mib or 0
 
 
-def drive_matches(device: DriveDevice, ask: Json) -> bool:
-    """Return whether a drive suits; one behind a switch has endpoints."""
-    gib = ask.get("CapacityGiB")
-    behind = ask.get("FabricSwitch")
+def drive_matches(device: DriveDevice, wanted: Json) -> bool:
+    """Return whether a drive matches; one behind a switch has endpoints."""
+    gib = wanted.get("CapacityGiB")
+    behind = wanted.get("FabricSwitch")
     return (
         _at_least(device.capacity_bytes, None if gib is None else gib * GIB)
-        and _equals(device.media, ask.get("Type"))
-        and _equals(device.protocol, ask.get("Interface"))
-        and _at_least(device.rpm, ask.get("MinRPM"))
-        and _equals(device.json.get("SerialNumber"), ask.get("SerialNumber"))
+        and _equals(device.media, wanted.get("Type"))
+        and _equals(device.protocol, wanted.get("Interface"))
+        and _at_least(device.rpm, wanted.get("MinRPM"))
+        and _equals(device.json.get("SerialNumber"), wanted.get("SerialNumber"))
         and (behind is None or behind == bool(device.endpoints))
     )
 
@@ -103,9 +102,9 @@ def drive_size(device: DriveDevice) -> int:
     return device.capacity_bytes or 0
 
 
-def interface_matches(device: EthernetInterface, ask: Json) -> bool:
-    """Return whether a network interface suits."""
-    return _at_least(device.speed_mbps, ask.get("SpeedMbps"))
+def interface_matches(device: EthernetInterface, wanted: Json) -> bool:
+    """Return whether a network interface matches."""
+    return _at_least(device.speed_mbps, wanted.get("SpeedMbps"))
 
 
 def interface_size(device: EthernetInterface) -> int:
@@ -113,9 +112,9 @@ def interface_size(device: EthernetInterface) -> int:
     return device.speed_mbps or 0
 
 
-def _equals(found: str | None, asked: str | None) -> bool:
-    return asked is None or found == asked
+def _equals(value: str | None, wanted: str | None) -> bool:
+    return wanted is None or value == wanted
 
 
-def _at_least(found: Any, asked: float | None) -> bool:
-    return asked is None or (isinstance(found, int | float) and found >= asked)
+def _at_least(value: Any, wanted: float | None) -> bool:
+    return wanted is None or (isinstance(value, int | float) and value >= wanted)

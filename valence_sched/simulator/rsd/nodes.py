@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document of a composed node, and what of a rack it holds."""
+"""The document of a composed node, and the assets it links."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from valence_sched.drivers.redfish.device_schema import (
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.simulator.rsd import tree
 from valence_sched.simulator.rsd.choice import ChosenSystem
-from valence_sched.simulator.server.documents import Json
+from valence_sched.simulator.server.documents import Json, value_at
 
 RESETS = (
     "On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn",
@@ -53,12 +52,12 @@ def node_document(
 
 
 def assets(node: Json) -> list[str]:
-    """Return what a node cannot be without: its system, and the devices outside of it."""
-    systems = [uri for uri in links(tree.value_at(node, "Links", "ComputerSystem")) if uri]
+    """Return the assets that a node cannot be without: its system, and devices outside of it."""
+    systems = [uri for uri in links(value_at(node, "Links", "ComputerSystem")) if uri]
     rest = [
         uri
         for key in ("Processors", "LocalDrives")
-        for uri in links(tree.value_at(node, "Links", key))
+        for uri in links(value_at(node, "Links", key))
         if uri and not any(uri.startswith(f"{system}/") for system in systems)
     ]
     return list(dict.fromkeys([*systems, *rest]))
@@ -66,7 +65,7 @@ def assets(node: Json) -> list[str]:
 
 def volumes(node: Json) -> list[str]:
     """Return the volumes and targets that a node links."""
-    return [uri for uri in links(tree.value_at(node, "Links", "RemoteDrives")) if uri]
+    return [uri for uri in links(value_at(node, "Links", "RemoteDrives")) if uri]
 
 
 def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes service of a rack's pod manager: it allocates, assembles and deletes composed nodes.
+"""The Nodes service of a rack's pod manager: allocates, assembles, resets and deletes nodes.
 
 It changes documents and nothing else. One node is the first system that is left after all
 filters; what is asynchronous happens in :meth:`Rsd.tick` by the clock.
@@ -15,7 +15,7 @@ from valence_sched.simulator.rsd import nodes, tree
 from valence_sched.simulator.rsd import volumes as rsd_volumes
 from valence_sched.simulator.rsd.bodies import requested_resources, violations
 from valence_sched.simulator.rsd.choice import AWAY, SystemChooser
-from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply
+from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, value_at
 
 _POWER = {
     "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
@@ -72,7 +72,7 @@ class NodesService:
     def reply(self, method: str, uri: str, body: Any = None) -> SimulatedReply | None:
         """Answer a request, None when it is not for the Nodes service.
 
-        Actions are told by the last part of their URI, so targets are found as documents name
+        Actions are found by the last part of their URI, so targets are as documents name
         them.
         """
         uri, _, action = uri.rstrip("/").partition("/Actions/")
@@ -108,12 +108,13 @@ class NodesService:
             none = "There are no computer systems available for this allocation request."
             return replies.conflict_reply("Conflict during allocation", [none, counts])
         volumes: list[str] = []
-        for asked in body.get("RemoteDrives") or ():
-            uri = rsd_volumes.cut(self._documents, asked)
+        for wanted in body.get("RemoteDrives") or ():
+            uri = rsd_volumes.cut(self._documents, wanted)
             if uri is None:
                 for volume in volumes:
                     rsd_volumes.give_back(self._documents, volume)
-                what = f"{asked['CapacityGiB']} GiB over {asked.get('Protocol') or 'any protocol'}"
+                protocol = wanted.get("Protocol") or "any protocol"
+                what = f"{wanted['CapacityGiB']} GiB over {protocol}"
                 reason = f"There is no storage pool with room for {what}."
                 return replies.conflict_reply("Conflict during allocation", [reason])
             volumes.append(uri)
@@ -225,7 +226,7 @@ class NodesService:
                 self._power(uri, "On")
 
     def _is_away(self, uri: str) -> bool:
-        state = tree.value_at(self._documents.get(uri), "Status", "State")
+        state = value_at(self._documents.get(uri), "Status", "State")
         return uri not in self._documents or str(state or "").casefold() in AWAY
 
     def _power(self, uri: str, power: Any) -> None:
@@ -243,7 +244,7 @@ class NodesService:
 
     def _version(self) -> str:
         root = self._documents.get(tree.ROOT)
-        return str(tree.value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
+        return str(value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
 
 
 def _node_uri(uri: str) -> str:
@@ -256,8 +257,8 @@ def _status(health: str) -> Json:
 
 
 def _erase(device: Json) -> None:
-    """Erase a pooled device, unless it says that it keeps what is on it."""
-    rack = tree.value_at(device, "Oem", "Intel_RackScale")
+    """Erase a pooled device, unless its document says that it is not erased."""
+    rack = value_at(device, "Oem", "Intel_RackScale")
     if not isinstance(rack, dict):
         return
     erased = rack.get("EraseOnDetach") is not False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes to the documents of a rack: members of collections, links, zones."""
+"""Changes to the documents of a rack: collection members, links, fabric zones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from functools import partial
 from typing import Any
 
 from valence_sched.drivers.fields import links, objects
-from valence_sched.simulator.server.documents import DocumentTree, Json
+from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
 ROOT = "/redfish/v1"
-
-
-def value_at(json: Json | None, *keys: str) -> Any:
-    """Return what stands below these keys, None where nothing does."""
-    value: Any = json
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def link(json: Json | None, *keys: str) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of storage services: cut from the first pool with room and the right protocol.
+"""Volumes of storage services: created for a node and removed with it.
 
 A RemoteDrive becomes a volume of a storage pool, or in services of the older kind a logical
 drive of a group with an iSCSI target. It is cut when the node is allocated, so that what is
@@ -18,14 +18,14 @@ from valence_sched.drivers.rsd.schema import StoragePool, StorageService
 from valence_sched.drivers.rsd.stocks import GIB, stocks
 from valence_sched.model.stock import free_amount
 from valence_sched.simulator.rsd import tree
-from valence_sched.simulator.server.documents import DocumentTree, Json
+from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
 WELL = {"State": "Enabled", "Health": "OK"}
 
 
-def cut(documents: DocumentTree, asked: Json) -> str | None:
-    """Cut what a RemoteDrive asks for; return what a node links, None where no pool has room."""
-    size_gib, protocol = asked["CapacityGiB"], asked.get("Protocol")
+def cut(documents: DocumentTree, wanted: Json) -> str | None:
+    """Create the volume of a RemoteDrive; return the link of the node, None without room."""
+    size_gib, protocol = wanted["CapacityGiB"], wanted.get("Protocol")
     for storage in _storages(documents):
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         for stock in stocks(service, [storage], ()):
@@ -41,7 +41,7 @@ def cut(documents: DocumentTree, asked: Json) -> str | None:
 
 
 def give_back(documents: DocumentTree, uri: str) -> None:
-    """Remove a volume, or a target with its logical drives; what they held is free again."""
+    """Remove a volume, or a target with its logical drives; their capacity is free again."""
     json = documents.get(uri)
     if json is None:
         return
@@ -65,7 +65,7 @@ def _storages(documents: DocumentTree) -> Iterator[StorageService]:
 
 
 def _protocol(documents: DocumentTree, storage: StorageService) -> str:
-    """Return what a storage service speaks: the type of the fabric where its endpoints are."""
+    """Return the protocol of a storage service: the type of the fabric of its endpoints."""
     ends = tree.link(storage.json, "Endpoints")
     for fabric in tree.fabrics(documents):
         if ends and tree.link(fabric, "Endpoints") == ends:
@@ -142,7 +142,7 @@ def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) 
 def _end_target(documents: DocumentTree, storage: StorageService, target: Json) -> None:
     drives = tree.link(storage.json, "LogicalDrives") or ""
     for address in objects(target.get("Addresses")):
-        for unit in objects(tree.value_at(address, "iSCSI", "TargetLUN")):
+        for unit in objects(value_at(address, "iSCSI", "TargetLUN")):
             for uri in links(unit.get("LogicalDrive")):
                 tree.remove_member(documents, drives, uri)
                 for group in tree.members(documents, drives):
@@ -150,15 +150,13 @@ def _end_target(documents: DocumentTree, storage: StorageService, target: Json) 
 
 
 def _consume(pool: Json, size: int) -> None:
-    data = tree.value_at(pool, "Capacity", "Data")
+    data = value_at(pool, "Capacity", "Data")
     if isinstance(data, dict):
         used = StoragePool.used_bytes.of(StoragePool("", pool, NO_NOTES))
         data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 
 def _forget(drive: Json, uri: str) -> None:
-    used = tree.value_at(drive, "Links", "UsedBy")
+    used = value_at(drive, "Links", "UsedBy")
     if isinstance(used, list):
-        drive["Links"]["UsedBy"] = [
-            link for link in used if tree.value_at(link, "@odata.id") != uri
-        ]
+        drive["Links"]["UsedBy"] = [link for link in used if value_at(link, "@odata.id") != uri]

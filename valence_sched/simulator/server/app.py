@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated pod manager as a web application, with the faults that only a network has."""
+"""A simulated pod manager as a web application, with the faults of a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """What came in: how many requests, the last of them, and how many at once."""
+    """The requests that came in: how many, the last of them, and how many at once."""
 
     requests: int = 0
     writes: int = 0
@@ -71,17 +71,17 @@ class SimulatorApp:
         """Return the response, None when the connection is to be cut."""
         body = await request.read() if request.can_read_body else b""
         headers = {name.lower(): value for name, value in request.headers.items()}
-        ask = HttpRequest(request.method, request.path, dict(request.query), headers, body)
-        if self._is_dead(ask):
+        http_request = HttpRequest(request.method, request.path, dict(request.query), headers, body)
+        if self._is_dead(http_request):
             return None
-        await self._wait(ask, request.path_qs)
-        if (broken := await self._fault_response(ask, request)) is not None:
-            return broken
-        reply = self.podm.reply(ask)
-        if self._takes_fault("drop-reply", ask, request.path_qs):
+        await self._wait(http_request, request.path_qs)
+        if (faulty := await self._fault_response(http_request, request)) is not None:
+            return faulty
+        reply = self.podm.reply(http_request)
+        if self._takes_fault("drop-reply", http_request, request.path_qs):
             return None
         content = reply.body
-        if self._takes_fault("malformed", ask, request.path_qs):
+        if self._takes_fault("malformed", http_request, request.path_qs):
             content = content[: max(1, len(content) // 2)]
         return web.Response(status=reply.status, body=content, headers=reply.headers)
 
@@ -137,7 +137,7 @@ def _response(reply: EncodedReply) -> web.Response:
 
 
 def _cut(request: web.BaseRequest) -> web.Response:
-    """Cut the connection; what is returned goes nowhere."""
+    """Cut the connection; the returned response is never sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of one simulated pod manager, by URI, and the answers it gives."""
+"""The document tree of a simulated pod manager, its links and collections."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DocumentTree:
         return self._documents.get(_key(uri))
 
     def put(self, uri: str, json: Json) -> None:
-        """Put a document in place of what stood there."""
+        """Put a document at a URI, in place of an earlier one."""
         self._documents[_key(uri)] = json
         self.changes += 1
 
@@ -65,7 +65,7 @@ class DocumentTree:
         return dict(self._documents)
 
     def restore(self, copy: Mapping[str, Json]) -> None:
-        """Make the documents what they were when the copy was taken."""
+        """Restore the documents of a copy."""
         self._documents = dict(copy)
         self.changes += 1
 
@@ -152,6 +152,6 @@ def _change(documents: DocumentTree, collection: str, uri: str, more: Iterable[s
     json = documents.get(collection)
     if json is None:
         return
-    kept = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
-    now = [*kept, *({"@odata.id": one} for one in more)]
+    others = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
+    now = [*others, *({"@odata.id": one} for one in more)]
     documents.put(collection, {**json, "Members": now, "Members@odata.count": len(now)})

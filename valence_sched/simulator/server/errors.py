@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod manager says no with: errors of the Redfish message registries."""
+"""Error replies with messages of the Redfish registries."""
 
 from __future__ import annotations
 

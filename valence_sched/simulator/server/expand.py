@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``$expand``: documents in place of the links that lead to them (DSP0266, 7.3)."""
+"""``$expand``: replaces links by the documents they lead to (DSP0266, 7.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_LEVELS = 6
 #: Links that one answer replaces at most; the rest stay links.
 MAX_DOCUMENTS = 20_000
 
-#: What this service says of itself in its root.
+#: The features of this service, as its root states them.
 EXPAND_FEATURES: Json = {
     "ExpandAll": True,
     "Levels": True,
@@ -27,14 +27,14 @@ _FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
 
 
 class ExpandQuery(NamedTuple):
-    """What an ``$expand`` asks for: ``.`` no Links, ``~`` only Links, ``*`` both; how deep."""
+    """The meaning of an ``$expand``: ``.`` no Links, ``~`` only Links, ``*`` both; how deep."""
 
     kind: str
     levels: int
 
 
 def parse_expand(value: str, offered: Json) -> ExpandQuery:
-    """Return what the value of ``$expand`` asks for, as far as the root offers it.
+    """Return the meaning of a value of ``$expand``, as far as the root offers it.
 
     Raises:
         Refused: it is no such value, or not offered.

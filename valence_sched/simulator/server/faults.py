@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault rules: what a simulated pod manager does wrong, one literal table of all there are.
+"""Fault rules: the table of faults a simulated pod manager can have, and their parser.
 
 A rule is words with colons between them: ``status:503:/redfish/v1/Systems*:2``. What a rule
 applies to is a path, where ``*`` stands for anything, with a method and a colon before it if it
@@ -79,8 +79,8 @@ class Fault:
         """Return whether a request is one that the fault is about, and it still applies."""
         if self.times <= 0 or (self.method and method != self.method):
             return False
-        asked = path_qs if "?" in self.path else path.rstrip("/") or "/"
-        return _pattern(self.path).match(asked) is not None
+        target = path_qs if "?" in self.path else path.rstrip("/") or "/"
+        return _pattern(self.path).match(target) is not None
 
 
 class Faults:
@@ -198,5 +198,5 @@ def _path(words: list[str]) -> str:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the pattern of a path in which ``*`` alone is special; re keeps what it compiled."""
+    """Return the pattern of a path in which ``*`` alone is special; re caches compiled patterns."""
     return re.compile(".*".join(re.escape(part) for part in path.split("*")) + r"\Z", re.DOTALL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording lacks to be a service: a root, a collection of systems, what $expand offers."""
+"""Loads the documents of recorded pod managers and completes them to a service."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from valence_sched.simulator.server.documents import (
 from valence_sched.simulator.server.expand import EXPAND_FEATURES
 from valence_sched.simulator.server.faults import Faults
 
-#: What the root links when the tree has it and no root of its own.
+#: The documents that the root links in a tree that has them and no root of its own.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
 def complete(documents: DocumentTree, faults: Faults) -> None:
-    """Complete the documents of a pod manager, and put in them what a fault rule puts there."""
+    """Complete the documents of a pod manager, and add the faults of the fault rules."""
     root = documents.get(ROOT) or _root(documents)
     features = dict(object_of(root, "ProtocolFeaturesSupported"))
     features.setdefault("ExpandQuery", EXPAND_FEATURES)
@@ -82,7 +82,7 @@ def _blocks_collection(documents: DocumentTree) -> str:
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:
-    """Add a member without a second look: this one is meant to be wrong."""
+    """Add a member without any check: this one is meant to be wrong."""
     json = documents.get(collection)
     if json is not None:
         members = [*array_of(json, "Members"), {"@odata.id": link}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PATCH: which properties of which document a client may change."""
+"""PATCH: the writable properties of each kind of document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from valence_sched.simulator.server.errors import RequestRefused, not_found
 
 POOLS = ("Free", "Active", "Unassigned")
 
-#: What may be written, by what kind of document it is.
+#: The writable properties, by the kind of document.
 WRITABLE = {
     "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
     "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
@@ -38,7 +38,7 @@ def patch_document(
     *,
     replaces: bool = False,
 ) -> SimulatedReply:
-    """Change a document: 200 with what it is now. ``replaces`` loses what was not sent.
+    """Change a document: 200 with its new content. ``replaces`` drops what was not sent.
 
     Raises:
         Refused: a property cannot be written, or not like that; nothing is changed.
@@ -73,7 +73,7 @@ def _kind(json: Json) -> str:
 
 
 def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
-    """Return what a change of a block makes of its properties."""
+    """Return the properties of a block after a change."""
     if "Pool" in change and change["Pool"] not in POOLS:
         text = f"Pool is {change['Pool']}, expected one of {', '.join(POOLS)}."
         raise RequestRefused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
@@ -105,7 +105,7 @@ def _check_status(name: str, value: Any, status: Json) -> None:
 
 
 def _keep_owner(composition: Composition, uri: str, json: Json, change: Json, client: str) -> None:
-    """Remember who reserved a block; it stays with whom reserved it first."""
+    """Remember the client that reserved a block first."""
     now = value_at(change, "CompositionStatus", "Reserved")
     if "CompositionStatus" not in change or now == json["CompositionStatus"].get("Reserved"):
         return

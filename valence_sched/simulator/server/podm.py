@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One simulated pod manager: a request in, an answer out, no network."""
+"""One simulated pod manager: takes a request, returns a reply, uses no network."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from valence_sched.simulator.server.documents import DocumentTree, SimulatedRepl
 from valence_sched.simulator.server.errors import RequestRefused, error_body, method_not_allowed
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.load import complete
-from valence_sched.simulator.server.reads import HttpRequest, Reads
-from valence_sched.simulator.server.sessions import Account, Sessions
-from valence_sched.simulator.server.sessions import add_session_service as furnish_sessions
+from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
+from valence_sched.simulator.server.sessions import Account, Sessions, add_session_service
 
-#: Documents that nobody must log in for.
+#: Documents that can be read without a login.
 PUBLIC_PATHS = ("/redfish", "/redfish/v1")
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatorSettings:
-    """How a simulated pod manager behaves where its recording says nothing."""
+    """The behaviour of a simulated pod manager that its recording does not determine."""
 
     login: Account = field(default_factory=Account)
     page_size: int = 0
@@ -64,16 +63,16 @@ class SimulatedPodm:
             settings.login,
             limit=settings.session_limit if limit is None else limit,
             timeout_s=settings.session_timeout_s,
-            collection=furnish_sessions(documents, settings.session_timeout_s),
+            collection=add_session_service(documents, settings.session_timeout_s),
         )
-        self.writes = writes.Writes(documents, self.faults, settings.clock, settings.task_s)
-        self._reads = Reads(documents, self.faults, self.writes.tasks, settings.page_size)
+        self.writes = writes.DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
+        self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
         self._cached_changes = -1
 
     @property
     def composition(self) -> Composition:
-        """Return the composing part, which knows who reserved what."""
+        """Return the composing part, which knows the owners of reservations."""
         return self.writes.composition
 
     def reply(self, http_request: HttpRequest) -> EncodedReply:
@@ -87,11 +86,11 @@ class SimulatedPodm:
             if http_request.method in ("GET", "HEAD"):
                 return self._read(http_request)
             return encode_reply(self._write(http_request, user))
-        except RequestRefused as no:
-            return encode_reply(no.answer)
+        except RequestRefused as refused:
+            return encode_reply(refused.answer)
 
     def _user(self, http_request: HttpRequest) -> str | None:
-        """Return who asks; nobody in particular for what is open to all, None for a stranger."""
+        """Return the user of a request; empty for public documents, None for an unknown user."""
         user = self.sessions.user(http_request.headers)
         if user is not None:
             return user
@@ -104,7 +103,7 @@ class SimulatedPodm:
         return "" if read and not closed else None
 
     def _read(self, http_request: HttpRequest) -> EncodedReply:
-        """Answer a read; what does not name the sessions is kept while only they change."""
+        """Answer a read; a reply without sessions is cached while only sessions change."""
         changes = self.documents.changes - self.sessions.changes
         if self._cached_changes != changes:
             self._cache.clear()
@@ -144,7 +143,7 @@ class SimulatedPodm:
         """Check ``If-Match``.
 
         Raises:
-            Refused: the document has changed, or the header is wanted and missing.
+            RequestRefused: the document has changed, or the header is required and missing.
         """
         wanted = http_request.headers.get("if-match")
         if wanted is None and http_request.method != "POST" and "if-match" in self.faults:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET of a simulated pod manager: a document, a page of it, with what it links if asked."""
+"""GET of a simulated pod manager: a document, a page of a collection, ``$expand``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from valence_sched.simulator.server.tasks import Tasks
 
 
 def page_number(query: Mapping[str, str], size: int) -> int:
-    """Return which page, from 1, a query asks for where a page has this many members."""
+    """Return the number, from 1, of the page of a query, where a page has this many members."""
     return query_number(query, "$skip", 0) // size + 1 if size else 1
 
 
 def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
-    """Return the page of a collection that a query asks for; 0 members a page is all of them.
+    """Return the page of a collection that a query names; with 0 members a page all of them.
 
     Raises:
         Refused: ``$skip`` or ``$top`` is no number, or leads past the end.
@@ -71,8 +71,8 @@ class HttpRequest:
     body: bytes = field(default=b"", repr=False)
 
 
-class Reads:
-    """What is read of the documents of one pod manager."""
+class DocumentReads:
+    """Answers the reads of one pod manager."""
 
     def __init__(
         self, documents: DocumentTree, faults: Faults, tasks: Tasks, page_size: int
@@ -84,7 +84,7 @@ class Reads:
         """Answer a GET.
 
         Raises:
-            Refused: the query asks for what is not there.
+            RequestRefused: the query names a page that does not exist.
         """
         if http_request.path.rstrip("/") == "/redfish":
             return SimulatedReply(200, {"v1": "/redfish/v1/"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm serve``: pod managers of an inventory, from their records to listening ports."""
+"""``podm serve``: serves recorded pod managers on loopback ports."""
 
 from __future__ import annotations
 
@@ -63,16 +63,9 @@ def serve(
             raise
         text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
         raise SchedulerError(text) from None
-    found = dict(load_documents(records, diagnostics))
-    if not found:
-        raise InputError("the inventory", "$", "no pod manager", "at least one")
-    for id_ in options.podms:
-        if id_ not in found:
-            raise UnknownName("pod manager", id_, found)
-    if options.podms:
-        found = {id_: found[id_] for id_ in dict.fromkeys(options.podms)}
-    faults = faults_of(options.fail, list(found))
-    _check_blocks(found, faults)
+    podms = _select_podms(dict(load_documents(records, diagnostics)), options.podms)
+    faults = faults_of(options.fail, list(podms))
+    _check_blocks(podms, faults)
     settings = SimulatorSettings(
         login=options.login,
         page_size=options.page_size,
@@ -83,7 +76,7 @@ def serve(
         app.SimulatorApp(
             SimulatedPodm(id_, documents, settings, faults[id_]), options.latency_ms / 1000
         )
-        for id_, documents in found.items()
+        for id_, documents in podms.items()
     ]
     sockets = bind_sockets(len(apps), options.port)
     named = [
@@ -93,10 +86,27 @@ def serve(
     asyncio.run(run(apps, sockets, lambda: ready(named)))
 
 
-def _check_blocks(found: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
-    """Refuse a block in a fault rule that none of the pod managers has whom the rule is for."""
+def _select_podms(
+    podms: Mapping[str, DocumentTree], names: Sequence[str]
+) -> Mapping[str, DocumentTree]:
+    """Return the pod managers of these names, all without names.
+
+    Raises:
+        InputError: there is no pod manager.
+        UnknownName: there is none of a name.
+    """
+    if not podms:
+        raise InputError("the inventory", "$", "no pod manager", "at least one")
+    for name in names:
+        if name not in podms:
+            raise UnknownName("pod manager", name, podms)
+    return {name: podms[name] for name in dict.fromkeys(names)} if names else podms
+
+
+def _check_blocks(podms: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
+    """Refuse a block in a fault rule that none of the pod managers of the rule has."""
     for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
-        meant = [found[id_] for id_, one in faults.items() if name in one.paths("steal")]
+        meant = [podms[id_] for id_, one in faults.items() if name in one.paths("steal")]
         uris = [uri for documents in meant for uri, _ in blocks(documents)]
         ids = [uri.rpartition("/")[2] for uri in uris]
         if name not in uris and name not in ids:
@@ -130,8 +140,8 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
         except OSError as error:
             for one in found:
                 one.close()
-            said = (error.strerror or "no reason told").lower()
-            text = f"{HOST}:{port + number}: {said}: name another --port, or 0 for free ones"
+            reason = (error.strerror or "no reason told").lower()
+            text = f"{HOST}:{port + number}: {reason}: name another --port, or 0 for free ones"
             raise PodmError(text) from None
     return found
 
@@ -141,13 +151,13 @@ async def listen(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
 ) -> AsyncIterator[None]:
     """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
-    from aiohttp import web  # an extra: only for those who serve
+    from aiohttp import web  # an extra, needed only to serve
 
     runners = []
     try:
         for app, sock in zip(apps, sockets, strict=True):
             if "refuse" in app.podm.faults:
-                continue  # bound and not listening: the port is kept, and refuses
+                continue  # bound and not listening: the port stays ours, and refuses
             runner = web.ServerRunner(
                 web.Server(app.handle, access_log=None), shutdown_timeout=0.5, access_log=None
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask: sessions with a limit and an end, and basic authentication."""
+"""Sessions and basic authentication of a simulated pod manager."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who may log in; without a name anybody may, and nobody must."""
+    """The account that can log in; without a name a login is possible and not required."""
 
     username: str = ""
     password: str = field(default="", repr=False)
@@ -75,7 +75,7 @@ class Sessions:
         return len(self._open)
 
     def user(self, headers: Mapping[str, str]) -> str | None:
-        """Return who sends a request, None for nobody we know; headers in lower case."""
+        """Return the user of a request, None for an unknown one; headers in lower case."""
         if token := headers.get("x-auth-token"):
             for session in self._open.values():
                 if hmac.compare_digest(session.token.encode(), token.encode()):

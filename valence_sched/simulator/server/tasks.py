@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Task monitors: a composition that is answered with 202 and done a little later."""
+"""Task monitors: compositions answered with 202 and finished later."""
 
 from __future__ import annotations
 

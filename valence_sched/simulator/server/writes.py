@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POST, PATCH and DELETE of a simulated pod manager: each goes to who knows how."""
+"""Dispatches POST, PATCH and DELETE of a simulated pod manager."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from valence_sched.simulator.server.patch import patch_document
 from valence_sched.simulator.server.tasks import Tasks
 
 
-class Writes:
-    """What changes the documents of one pod manager."""
+class DocumentWrites:
+    """Answers the writes of one pod manager."""
 
     def __init__(
         self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
@@ -137,12 +137,12 @@ class Writes:
             raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", action)
         gone = named if action == "RemoveResourceBlock" else []
         come = named if action == "AddResourceBlock" else []
-        kept = [block for block in had if block not in gone]
-        self.composition.change(system, list(dict.fromkeys([*kept, *come])), user)
+        others = [block for block in had if block not in gone]
+        self.composition.change(system, list(dict.fromkeys([*others, *come])), user)
         return SimulatedReply(204)
 
     def _steal(self) -> None:
-        """Let somebody else take the blocks that a fault rule names, once."""
+        """Let another client compose the blocks that a fault rule names, once."""
         for name in self._faults.once("steal"):
             for uri, json in blocks.blocks(self._documents):
                 if name in (uri, json.get("Id"), uri.rpartition("/")[2]):

@@ -8,7 +8,7 @@ answers: no request, and refused as one.
 import unittest
 from pathlib import Path
 
-from valence_sched import files
+from valence_sched.config import parsers
 from valence_sched.errors import SchedulerError
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
@@ -49,7 +49,7 @@ class ValenceSamplesTest(unittest.TestCase):
     def read(self, name: str) -> list[Flavor]:
         data = {"name": "known", "uuid": VIA, "properties": {"memory": {"capacity_mib": 2048}}}
         known = {"known": convert(data, Flavor, "known")}
-        return files.parse_flavors((SAMPLES / name).read_bytes(), name, lambda: known)
+        return parsers.parse_flavors((SAMPLES / name).read_bytes(), name, lambda: known)
 
     def test_requests_are_read_exactly_as_they_are(self):
         for name, flavors in REQUESTS.items():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from valence_sched.core.explain import near_misses
+from valence_sched.core.explain.explain import explain
 from valence_sched.model.explanation import NearMiss
 from valence_sched.testing import request
 
@@ -33,16 +34,16 @@ def pod(**words: Any) -> dict[str, Any]:
             **words}  # fmt: skip
 
 
-def misses(*podms: dict[str, Any], **words: Any) -> tuple[NearMiss, ...]:
+def near_misses_of(*podms: dict[str, Any], **words: Any) -> tuple[NearMiss, ...]:
     decision = engine_of(*podms).select_destinations(request(ASKED, **words))
-    return decision.explanation.nearest_misses
+    return explain(decision).nearest_misses
 
 
 class TestHardware(unittest.TestCase):
     """Where free hardware is all that is missing."""
 
     def test_the_sentence_of_the_issue(self):
-        (found,) = misses(pod())
+        (found,) = near_misses_of(pod())
         self.assertEqual("pod-2 lacks 1 GPU A100; freeing node 7 would do", found.text)
         self.assertEqual("/redfish/v1/Systems/7", found.freeing.uri)
         self.assertEqual((2, 2), (found.nodes, found.tried))
@@ -56,17 +57,17 @@ class TestHardware(unittest.TestCase):
         )  # fmt: skip
         either = [{"accelerators": [{"kind": "GPU", "model": "A100"}]}, {"nics": [{}]}]
         asked = request({"processor": {"total_cores": 16}}, first_of=either)
-        (found,) = engine_of(*site).select_destinations(asked).explanation.nearest_misses
+        (found,) = explain(engine_of(*site).select_destinations(asked)).nearest_misses
         self.assertEqual("p lacks 8 cores; it has no node to free", found.text)
 
     def test_a_node_is_called_by_its_name_where_it_has_one(self):
         nodes = [{**node("7", "c2", "g2"), "name": "train-1"}]
-        (found,) = misses(pod(nodes=nodes))
+        (found,) = near_misses_of(pod(nodes=nodes))
         self.assertEqual("train-1", found.freeing.node)
 
     def test_of_nodes_that_would_do_the_one_of_fewest_blocks_is_named(self):
         nodes = [node("big", "c2", "c3", "g2"), node("small", "g2")]
-        (found,) = misses(pod(nodes=nodes))
+        (found,) = near_misses_of(pod(nodes=nodes))
         self.assertEqual("small", found.freeing.node)
 
     def test_a_block_that_stays_out_of_use_does_not_help(self):
@@ -75,22 +76,22 @@ class TestHardware(unittest.TestCase):
                        {"state": "Composed", "enabled": False}):  # fmt: skip
             with self.subTest(status=status):
                 blocks = [*pod()["blocks"][:3], gpu("g2", status=status)]
-                (found,) = misses(pod(blocks=blocks))
+                (found,) = near_misses_of(pod(blocks=blocks))
                 self.assertIsNone(found.freeing)
                 self.assertIn("freeing any one of its nodes would not do", found.text)
 
     def test_a_block_shared_with_another_node_gives_back_one_slot(self):
         shared = {"state": "Composed", "shareable": True, "max_compositions": 2, "compositions": 2}
         blocks = [*pod()["blocks"][:3], gpu("g2", status=shared)]
-        (found,) = misses(pod(blocks=blocks))
+        (found,) = near_misses_of(pod(blocks=blocks))
         self.assertEqual("7", found.freeing.node)
 
     def test_a_block_listed_twice_or_unknown_is_no_trouble(self):
-        (found,) = misses(pod(nodes=[node("7", "g2", "g2", "nowhere")]))
+        (found,) = near_misses_of(pod(nodes=[node("7", "g2", "g2", "nowhere")]))
         self.assertEqual("7", found.freeing.node)
 
     def test_without_nodes_there_is_none_to_free(self):
-        (found,) = misses(pod(nodes=[]))
+        (found,) = near_misses_of(pod(nodes=[]))
         self.assertEqual("pod-2 lacks 1 GPU A100; it has no node to free", found.text)
 
     def test_a_block_of_another_pool_does_not_help(self):
@@ -98,52 +99,54 @@ class TestHardware(unittest.TestCase):
         pools = [{"id": "p"}, {"id": "q"}]
         blocks = [{**block, "pools": ["q" if block["uri"] == "g2" else "p"]}
                   for block in pod()["blocks"]]  # fmt: skip
-        (found,) = misses(pod(pools=pools, blocks=blocks))
+        (found,) = near_misses_of(pod(pools=pools, blocks=blocks))
         self.assertIsNone(found.freeing)
 
     def test_limits_of_the_pool_count(self):
         """All that is needed would be free, but the pool lets a node have one such block."""
         pools = [{"id": "p", "limits": {"Expansion": {"max": 1}}}]
         blocks = [{**block, "pools": ["p"]} for block in pod()["blocks"]]
-        (found,) = misses(pod(pools=pools, blocks=blocks))
+        (found,) = near_misses_of(pod(pools=pools, blocks=blocks))
         self.assertIsNone(found.freeing)
 
     def test_the_nearest_comes_first_and_those_that_freeing_mends_before_them(self):
         far = {"id": "far", "blocks": [cpu("c", 1)]}
         near = {"id": "near", "blocks": [cpu("c", 8), gpu("g")]}
-        self.assertEqual(["pod-2", "near", "far"], [one.podm for one in misses(far, near, pod())])
+        self.assertEqual(
+            ["pod-2", "near", "far"], [one.podm for one in near_misses_of(far, near, pod())]
+        )
 
     def test_a_podm_that_takes_the_node_misses_nothing(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
-        self.assertEqual([], [one for one in misses(able) if one.podm == "able"])
+        self.assertEqual([], [one for one in near_misses_of(able) if one.podm == "able"])
 
     def test_after_a_short_batch_it_is_about_the_node_that_no_longer_fits(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2), cpu("c2", 8, **COMPOSED),
                 gpu("g2", 2, **COMPOSED)], "nodes": [node("9", "c2", "g2")]}  # fmt: skip
-        (found,) = misses(able, count=2)
+        (found,) = near_misses_of(able, count=2)
         self.assertEqual(("able", "9"), (found.podm, found.freeing.node))
 
     def test_only_so_many_nodes_are_tried_and_it_says_how_many(self):
         with mock.patch.object(near_misses, "MOST_NODES", 1):
-            (found,) = misses(pod())
+            (found,) = near_misses_of(pod())
         self.assertEqual("pod-2 lacks 1 GPU A100; freeing one of 1 of its 2 nodes would not do",
                          found.text)  # fmt: skip
 
     def test_only_so_many_podms_are_looked_at(self):
         podms = [pod(id=f"p{n}") for n in range(near_misses.MOST_PODMS + 3)]
-        self.assertEqual(near_misses.MOST_PODMS, len(misses(*podms)))
+        self.assertEqual(near_misses.MOST_PODMS, len(near_misses_of(*podms)))
 
     def test_when_the_tries_of_fits_run_out_the_notes_say_so(self):
         able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
         with mock.patch.object(near_misses, "MOST_FITS", 1):
             site = (able, {**able, "id": "able, too"}, pod())
             decision = engine_of(*site).select_destinations(request(ASKED))
-            self.assertIn("only 1 pools was tried", " ".join(decision.explanation.notes))
+            self.assertIn("only 1 pools was tried", " ".join(explain(decision).notes))
 
     def test_the_view_is_untouched(self):
         decision = engine_of(pod()).select_destinations(request(ASKED))
         before = decision.view.block_counts.free.copy(), list(decision.view.block_tables[0].slots)
-        _ = decision.explanation
+        _ = explain(decision)
         self.assertEqual(before[0].tolist(), decision.view.block_counts.free.tolist())
         self.assertEqual(before[1], decision.view.block_tables[0].slots)
 
@@ -155,20 +158,22 @@ class TestWords(unittest.TestCase):
         return {"id": "pod-3", "blocks": [cpu("c", 8), gpu("g", 2)], **words}
 
     def test_another_zone(self):
-        (found,) = misses(self.fit_pod(zone="b"), zone="a")
+        (found,) = near_misses_of(self.fit_pod(zone="b"), zone="a")
         self.assertEqual("word", found.kind)
         self.assertEqual("pod-3 would do but for zone: needs a, has b (filter zone)", found.text)
 
     def test_two_words_against_it_are_no_near_miss(self):
-        self.assertEqual((), misses(self.fit_pod(zone="b", enabled=False), zone="a"))
+        self.assertEqual((), near_misses_of(self.fit_pod(zone="b", enabled=False), zone="a"))
 
     def test_a_word_and_missing_hardware_are_no_near_miss(self):
-        self.assertEqual((), misses(pod(zone="b"), zone="a"))
+        self.assertEqual((), near_misses_of(pod(zone="b"), zone="a"))
 
     def test_what_has_no_fit_would_not_do_in_the_right_zone_either(self):
         pools = [{"id": "p", "limits": {"Expansion": {"max": 0}}}]
         blocks = [{**block, "pools": ["p"]} for block in self.fit_pod()["blocks"]]
-        self.assertEqual((), misses(self.fit_pod(zone="b", pools=pools, blocks=blocks), zone="a"))
+        self.assertEqual(
+            (), near_misses_of(self.fit_pod(zone="b", pools=pools, blocks=blocks), zone="a")
+        )
 
 
 @st.composite
@@ -200,9 +205,9 @@ class TestFreeing(unittest.TestCase):
         asked = request(properties)
         decision = engine_of(podm).select_destinations(asked)
         if decision.outcome == "placed":
-            self.assertEqual((), decision.explanation.nearest_misses)
+            self.assertEqual((), explain(decision).nearest_misses)
             return
-        (found,) = decision.explanation.nearest_misses
+        (found,) = explain(decision).nearest_misses
         would = {
             one["uri"]: engine_of(without(podm, one)).select_destinations(asked).outcome == "placed"
             for one in podm["nodes"]
@@ -230,7 +235,7 @@ class TestServed(unittest.TestCase):
         blocks = [cpu("c1", 8), cpu("c2", 8), gpu("g1", 2), gpu("g2", 2)]
         site = [{"id": name, "blocks": blocks} for name in "ab"]
         group = {"name": "g", "anti_affinity": ["podm"]}
-        self.assertEqual((), misses(*site, count=2, group=group))
-        self.assertEqual((), misses(*site, count=4))
-        found = misses(*site, count=3, min_count=1, group=group)
+        self.assertEqual((), near_misses_of(*site, count=2, group=group))
+        self.assertEqual((), near_misses_of(*site, count=4))
+        found = near_misses_of(*site, count=3, min_count=1, group=group)
         self.assertEqual({"a", "b"}, {one.podm for one in found})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would flip a choice: the least change of one weight, and of one need."""
+"""The least change of one weight, and of one need, that changes the choice."""
 
 import dataclasses
 import unittest
@@ -15,6 +15,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain import weight_sensitivity
 from valence_sched.core.explain.amount_sensitivity import AmountSearch
+from valence_sched.core.explain.explain import explain
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
@@ -44,8 +45,8 @@ def decided(policy: Policy, asked: Request, *podms: dict[str, Any]) -> Decision:
     return engine(view(*podms), policy).select_destinations(asked)
 
 
-def of(decision: Decision, sort: str) -> list[Sensitivity]:
-    return [flip for flip in decision.explanation.flips if flip.of == sort]
+def changes_of(decision: Decision, kind: str) -> list[Sensitivity]:
+    return [change for change in explain(decision).flips if change.of == kind]
 
 
 def with_weight(policy: Policy, name: str, weight: float) -> Policy:
@@ -82,28 +83,28 @@ class TestWeights(unittest.TestCase):
         """0.9 w + 0.1 against 0.4 w + 0.5 are equal at a weight of room of 0.8."""
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
         self.assertEqual("a", decision.placements[0].chosen.podm)
-        found = {flip.name: flip for flip in of(decision, "weight")}
+        found = {change.name: change for change in changes_of(decision, "weight")}
         self.assertIn(found["room"].becomes, (0.8, 0.799))  # at 0.8 lots decide
         self.assertIn(found["failures"].becomes, (1.25, 1.251))
-        flip = found["failures"]
-        self.assertEqual(("b", "a"), (flip.podm, flip.instead_of))
-        self.assertRegex(flip.text, r"^weight of failures from 1 to 1\.251?: b instead of a")
+        change = found["failures"]
+        self.assertEqual(("b", "a"), (change.podm, change.instead_of))
+        self.assertRegex(change.text, r"^weight of failures from 1 to 1\.251?: b instead of a")
 
     def test_the_smallest_change_comes_first(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
-        sizes = [weight_sensitivity.relative_size(flip) for flip in decision.explanation.flips]
+        sizes = [weight_sensitivity.relative_size(change) for change in explain(decision).flips]
         self.assertEqual(sorted(sizes), sizes)
 
     def test_a_weight_that_counts_for_nothing_may_be_raised_from_0(self):
         decision = decided(two_wishes(1, 0), request(CORES), *self.podms)
-        found = {flip.name: flip for flip in of(decision, "weight")}
+        found = {change.name: change for change in changes_of(decision, "weight")}
         self.assertEqual(0, found["failures"].was)
         self.assertIn(found["failures"].becomes, (1.25, 1.251))
 
     def test_a_pool_that_is_best_in_everything_cannot_be_outweighed(self):
         decision = decided(two_wishes(1, 1), request(CORES),
                            podm("a", 10, 0, 0.9), podm("b", 5, 5, 0.5))  # fmt: skip
-        rises = [flip for flip in of(decision, "weight") if flip.becomes]
+        rises = [change for change in changes_of(decision, "weight") if change.becomes]
         self.assertEqual([], rises)
 
     def test_what_does_not_fit_flips_nothing(self):
@@ -112,23 +113,25 @@ class TestWeights(unittest.TestCase):
         for block in only["blocks"]:
             block["pools"] = ["p"]
         decision = decided(two_wishes(1, 0.1), request(CORES), self.podms[0], only)
-        self.assertEqual([], of(decision, "weight"))
+        self.assertEqual([], changes_of(decision, "weight"))
 
     def test_a_flip_that_does_not_verify_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
-        case = decision.context
+        context = decision.context
         mine = decision.batch.nodes[0].chosen.row
-        self.assertIsNone(weight_sensitivity._verify(case, mine, 0, case.bound.weighers[0].weight))
+        self.assertIsNone(
+            weight_sensitivity._verify(context, mine, 0, context.bound.weighers[0].weight)
+        )
 
     def test_drawn_lots_are_told_and_no_weight_is_blamed(self):
         decision = decided(two_wishes(1, 1, pick=Pick(2)), request(CORES), *self.podms)
-        self.assertEqual((), decision.explanation.flips)
-        self.assertIn("by lot among the best 2", decision.explanation.notes[0])
-        self.assertIsNone(decision.explanation.runner_up)
+        self.assertEqual((), explain(decision).flips)
+        self.assertIn("by lot among the best 2", explain(decision).notes[0])
+        self.assertIsNone(explain(decision).runner_up)
 
     def test_chance_says_that_lots_decide(self):
         asked = msgspec.structs.replace(request(CORES), policy="chance")
-        explanation = engine(view(*self.podms)).select_destinations(asked).explanation
+        explanation = explain(engine(view(*self.podms)).select_destinations(asked))
         self.assertEqual(((), None), (explanation.flips, explanation.runner_up))
         self.assertIn("does not go by weights", explanation.notes[0])
 
@@ -139,7 +142,7 @@ class TestRunnerUp(unittest.TestCase):
     def test_the_differences_add_up_to_the_margin(self):
         decision = decided(two_wishes(3, 1), request(CORES), podm("a", 10, 0, 0.1),
                            podm("b", 5, 5, 0.5), podm("c", 2, 8, 0.2))  # fmt: skip
-        runner_up = decision.explanation.runner_up
+        runner_up = explain(decision).runner_up
         self.assertEqual("b", runner_up.podm)
         by = {one.weigher: one.difference for one in runner_up.differences}
         self.assertEqual({"room": 0.375, "failures": -0.1}, by)
@@ -150,7 +153,7 @@ class TestRunnerUp(unittest.TestCase):
     def test_the_parts_of_every_candidate_add_up_to_its_score(self):
         decision = decided(two_wishes(3, 1), request(CORES), podm("a", 10, 0, 0.1),
                            podm("b", 5, 5, 0.5), podm("c", 2, 8, 0.2))  # fmt: skip
-        candidates = decision.explanation.candidates
+        candidates = explain(decision).candidates
         self.assertEqual(["a", "b", "c"], [one.podm for one in candidates])
         for one in candidates:
             self.assertAlmostEqual(one.score, sum(part.part for part in one.parts), 5)
@@ -158,11 +161,11 @@ class TestRunnerUp(unittest.TestCase):
 
     def test_equals_are_said_to_be_equal(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0), podm("b", 2, 0, 0))
-        self.assertIn("equally good: lots decided", decision.explanation.runner_up.text)
+        self.assertIn("equally good: lots decided", explain(decision).runner_up.text)
 
     def test_a_single_candidate_has_none(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0))
-        self.assertIsNone(decision.explanation.runner_up)
+        self.assertIsNone(explain(decision).runner_up)
 
 
 class TestAmounts(unittest.TestCase):
@@ -171,7 +174,7 @@ class TestAmounts(unittest.TestCase):
     def test_one_core_more_than_the_chosen_has_goes_elsewhere(self):
         decision = decided(two_wishes(0, 1), request({"processor": {"total_cores": 16}}),
                            podm("a", 2, 0, 0.9), podm("b", 5, 0, 0.1))  # fmt: skip
-        texts = [flip.text for flip in of(decision, "need")]
+        texts = [change.text for change in changes_of(decision, "need")]
         self.assertEqual(["17 cores instead of 16: b instead of a"], texts)
 
     def test_when_nothing_fits_the_least_that_is_given_up_is_named(self):
@@ -179,23 +182,25 @@ class TestAmounts(unittest.TestCase):
                            podm("a", 2, 0, 0.9), podm("b", 3, 1, 0.1))  # fmt: skip
         self.assertEqual("nothing_fits", decision.outcome)
         self.assertEqual(["24 cores instead of 32: b would do"],
-                         [flip.text for flip in of(decision, "need")])  # fmt: skip
+                         [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_a_need_may_have_to_go_altogether(self):
         asked = request({**CORES, "accelerators": [{"kind": "GPU", "count": 2}]})
         decision = decided(two_wishes(1, 1), asked, podm("a", 2, 0, 0.9))
-        self.assertEqual(["without GPU: a would do"], [f.text for f in of(decision, "need")])
+        self.assertEqual(
+            ["without GPU: a would do"], [f.text for f in changes_of(decision, "need")]
+        )
 
     def test_a_need_that_others_are_bound_to_stays(self):
         groups = [{"kind": "GPU", "count": 2, "name": "cards", "same": "switch"}]
         asked = request({**CORES, "accelerators": groups})
         decision = decided(two_wishes(1, 1), asked, podm("a", 2, 0, 0.9))
-        self.assertEqual([], of(decision, "need"))
+        self.assertEqual([], changes_of(decision, "need"))
 
     def test_too_much_for_everybody_is_a_flip_too(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         self.assertEqual(["17 cores instead of 8: nothing fits"],
-                         [flip.text for flip in of(decision, "need")])  # fmt: skip
+                         [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_devices_are_counted_one_by_one(self):
         rich = {
@@ -207,7 +212,7 @@ class TestAmounts(unittest.TestCase):
         asked = request({**CORES, "accelerators": [{"kind": "GPU", "count": 1}]})
         decision = decided(two_wishes(0, 1), asked, rich, poor)
         self.assertIn("2 GPU instead of 1: rich instead of poor",
-                      [flip.text for flip in of(decision, "need")])  # fmt: skip
+                      [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_memory_moves_by_whole_gib(self):
         small = {"id": "small", "blocks": [cpu("c", 8, 4096)]}
@@ -215,7 +220,7 @@ class TestAmounts(unittest.TestCase):
         asked = request({"memory": {"capacity_mib": 2048}})
         decision = decided(two_wishes(0, 1), asked, small, large)
         self.assertEqual(["5,120 MiB memory instead of 2,048: large instead of small"],
-                         [flip.text for flip in of(decision, "need")])  # fmt: skip
+                         [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_of_alternatives_all_are_decided_on_again(self):
         card = {
@@ -237,27 +242,32 @@ class TestAmounts(unittest.TestCase):
             asked = request({"processor": {"total_cores": cores}}, first_of=either)
             decision = decided(two_wishes(1, 0), asked, *podms)
             self.assertEqual(place, chosen(decision)[0])
-            found = {(flip.name, flip.becomes, flip.podm) for flip in of(decision, "need")}
-            self.assertEqual(expected, {flip for flip in found if flip[1]})
+            found = {
+                (change.name, change.becomes, change.podm)
+                for change in changes_of(decision, "need")
+            }
+            self.assertEqual(expected, {change for change in found if change[1]})
 
     def test_where_no_alternative_fits_the_least_that_helps_any_is_named(self):
         podms = ({"id": "a", "blocks": [cpu("a", 8)]}, {"id": "b", "blocks": [cpu("b", 15)]})
         either = [{"nics": [{}]}, {"processor": {"sockets": 1}}]
         asked = request({"processor": {"total_cores": 16}}, first_of=either)
-        (flip,) = of(decided(two_wishes(1, 0), asked, *podms), "need")
-        self.assertEqual(("cores", 15, "b"), (flip.name, flip.becomes, flip.podm))
+        (change,) = changes_of(decided(two_wishes(1, 0), asked, *podms), "need")
+        self.assertEqual(("cores", 15, "b"), (change.name, change.becomes, change.podm))
 
     def test_where_a_group_that_stays_together_begins_nothing_is_blamed(self):
         podms = ({**podm("a", 0, 0, 0.5), "blocks": [cpu("a1", 64)], "zone": "x"},
                  {**podm("b", 2, 0, 0.4), "zone": "y"})  # fmt: skip
         together, policy = {"name": "g", "affinity": ["zone"]}, two_wishes(1, 1)
         policy = msgspec.structs.replace(policy, filters=(*FILTERS, FilterUse("spread")))
-        for count, place, flips_ in ((2, "b", False), (1, "a", True)):
+        for count, place, has_changes in ((2, "b", False), (1, "a", True)):
             asked = request({"processor": {"total_cores": 4}}, count=count, group=together)
             decision = decided(policy, asked, *podms)
             self.assertEqual(place, chosen(decision)[0])
-            self.assertEqual(flips_, bool(decision.explanation.flips))
-            self.assertEqual(not flips_, "all of its group fit" in str(decision.explanation.notes))
+            self.assertEqual(has_changes, bool(explain(decision).flips))
+            self.assertEqual(
+                not has_changes, "all of its group fit" in str(explain(decision).notes)
+            )
 
     def test_the_tries_are_counted_and_what_is_cut_short_is_not_reported(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
@@ -268,7 +278,7 @@ class TestAmounts(unittest.TestCase):
     def test_the_view_forgets_what_was_tried(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         before = set(decision.view._memo)
-        _ = decision.explanation
+        _ = explain(decision)
         self.assertEqual(before, set(decision.view._memo) & before)
         self.assertLess(len(decision.view._memo) - len(before), 4)
 
@@ -276,7 +286,7 @@ class TestAmounts(unittest.TestCase):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         asked = msgspec.structs.replace(decision.request, count=99)
         many = Attempt(dataclasses.replace(decision.context, request=asked), decision.batch)
-        explanation = Decision([many]).explanation
+        explanation = explain(Decision([many]))
         self.assertEqual((), explanation.flips)
         self.assertIn("one node would fit", explanation.notes[0])
 
@@ -306,15 +316,15 @@ class TestEveryFlip(unittest.TestCase):
         policy = two_wishes(room, liking)
         asked = request({"processor": {"total_cores": cores}}, seed=seed, policy="two")
         decision = decided(policy, asked, *podms)
-        for flip in decision.explanation.flips:
-            if flip.of == "weight":
-                changed, again = with_weight(policy, flip.name, flip.becomes), asked
+        for change in explain(decision).flips:
+            if change.of == "weight":
+                changed, again = with_weight(policy, change.name, change.becomes), asked
             else:
-                changed, again = policy, with_amount(asked, flip.name, flip.becomes)
+                changed, again = policy, with_amount(asked, change.name, change.becomes)
             fresh = Decider(view(*podms), [changed]).select_destinations(again)
-            here = None if flip.podm is None else (flip.podm, flip.pool)
-            self.assertEqual(here, chosen(fresh), flip)
-            self.assertNotEqual(chosen(decision), chosen(fresh), flip)
+            here = None if change.podm is None else (change.podm, change.pool)
+            self.assertEqual(here, chosen(fresh), change)
+            self.assertNotEqual(chosen(decision), chosen(fresh), change)
 
     @settings(deadline=None, max_examples=40)
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(0, 3))
@@ -325,7 +335,10 @@ class TestEveryFlip(unittest.TestCase):
         decision = decided(policy, asked, *podms)
         if not decision.placements:
             return
-        found = {flip.name: abs(flip.becomes - flip.was) for flip in of(decision, "weight")}
+        found = {
+            change.name: abs(change.becomes - change.was)
+            for change in changes_of(decision, "weight")
+        }
         site = view(*podms)
         for use in policy.weighers:
             least = found.get(use.name)
@@ -342,11 +355,11 @@ class TestEveryFlip(unittest.TestCase):
     def test_a_step_before_a_flip_of_a_need_changes_nothing(self, podms, cores):
         asked = request({"processor": {"total_cores": cores}}, policy="two")
         decision = decided(two_wishes(1, 1), asked, *podms)
-        for flip in of(decision, "need"):
-            before = flip.becomes - (1 if flip.becomes > flip.was else -1)
+        for change in changes_of(decision, "need"):
+            before = change.becomes - (1 if change.becomes > change.was else -1)
             fresh = Decider(view(*podms), [two_wishes(1, 1)])
-            again = fresh.select_destinations(with_amount(asked, flip.name, before))
-            self.assertEqual(chosen(decision), chosen(again), flip)
+            again = fresh.select_destinations(with_amount(asked, change.name, before))
+            self.assertEqual(chosen(decision), chosen(again), change)
 
 
 class TestOverrides(unittest.TestCase):
@@ -363,7 +376,7 @@ class TestOverrides(unittest.TestCase):
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)
         podms = [{**podm(str(n), free, 2, 0.7 / (n + 1)), "zone": zone, "aggregates": aggregates}
                  for n, (free, zone, aggregates) in enumerate(drawn)]  # fmt: skip
-        explanation = decided(policy, request(CORES), *podms).explanation
+        explanation = explain(decided(policy, request(CORES), *podms))
         for one in explanation.candidates:
             self.assertAlmostEqual(one.score, sum(part.part for part in one.parts), 5)
         if explanation.runner_up:
@@ -375,6 +388,6 @@ class TestOverrides(unittest.TestCase):
         uses = (WeigherUse("room", 1.0), WeigherUse("failures", 1.0, overrides=other))
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)
         decision = decided(policy, request(CORES), podm("a", 9, 0, 0.1), podm("b", 1, 8, 0.9))
-        self.assertEqual([], of(decision, "weight"))
+        self.assertEqual([], changes_of(decision, "weight"))
         self.assertIn("flips: weights differ by aggregate or zone: no other weight was tried",
-                      decision.explanation.notes)  # fmt: skip
+                      explain(decision).notes)  # fmt: skip

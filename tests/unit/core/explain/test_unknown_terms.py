@@ -4,6 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import cpus, engine_of
+from valence_sched.core.explain.report import decision_warnings
 from valence_sched.testing import request
 
 TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
@@ -13,7 +14,7 @@ TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
 
 def warnings(**words) -> list[str]:
     asked = request({"processor": {"sockets": 1}}, **words)
-    return engine_of(TOLD).select_destinations(asked).warnings
+    return decision_warnings(engine_of(TOLD).select_destinations(asked))
 
 
 class TestUntold(unittest.TestCase):
@@ -33,8 +34,8 @@ class TestUntold(unittest.TestCase):
 
     def test_each_is_said_once_and_what_is_told_not_at_all(self):
         self.assertEqual([], warnings())
-        told = {"attributes": {"year": ">= 1", "zone": "z"}, "capabilities": {"os": ("linux",)}}
-        self.assertEqual([], warnings(**told, where=["=", "$facts.year", "$free.cores"]))
+        reported = {"attributes": {"year": ">= 1", "zone": "z"}, "capabilities": {"os": ("linux",)}}
+        self.assertEqual([], warnings(**reported, where=["=", "$facts.year", "$free.cores"]))
         named = {"zone": "z", "aggregates": ["gold"], "traits": {"any_of": [["T"]]}}
         self.assertEqual([], warnings(**named))
         twice = warnings(attributes={"rack": "1"}, where=["=", "$facts.rack", 1])

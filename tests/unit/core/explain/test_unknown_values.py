@@ -4,6 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
+from valence_sched.core.explain.report import decision_warnings
 from valence_sched.testing import request
 
 DRIVE = {"uri": "d", "devices": {"drives": [{"media": "SSD", "remote": False}]}}
@@ -14,7 +15,7 @@ SITE = {"id": "a", "blocks": [
 
 def warnings(properties, *podms, **words) -> list[str]:
     asked = request(properties, **words)
-    return engine_of(*podms or [SITE]).select_destinations(asked).warnings
+    return decision_warnings(engine_of(*podms or [SITE]).select_destinations(asked))
 
 
 class TestUnmade(unittest.TestCase):

@@ -24,14 +24,14 @@ GROUPS = {
 
 def passes(test: Test, device: Any, unknown: str) -> bool:
     """Read a test on a device the way request.py words it."""
-    told = getattr(device, test.attribute)
-    if told is None:
+    reported = getattr(device, test.attribute)
+    if reported is None:
         return unknown == "allow"
     if test.operator == "at_least":
-        return told >= test.value
+        return reported >= test.value
     if test.operator == "equal":
-        return str(told).lower() == str(test.value).lower()
-    text = " ".join(told.lower().replace("-", " ").split())
+        return str(reported).lower() == str(test.value).lower()
+    text = " ".join(reported.lower().replace("-", " ").split())
     words = " ".join(str(test.value).lower().replace("-", " ").split())
     return f" {words} " in f" {text} "
 
@@ -50,11 +50,11 @@ def total(need: Need, blocks: Sequence[Devices]) -> int:
             if need.measure == "sockets":
                 found += device.count
                 continue
-            told = getattr(device, need.measure)
-            if told is None:
+            reported = getattr(device, need.measure)
+            if reported is None:
                 found += int(need.amount) if need.unknown == "allow" else 0
             else:
-                found += device.count * told
+                found += device.count * reported
     return found
 
 

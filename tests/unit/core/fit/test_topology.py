@@ -37,10 +37,10 @@ def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyCo
         names = random.sample(sorted(makes), some([1, 1, 2, 3]))
         devices = {name: [makes[name]() for _ in range(some([1, 1, 1, 2]))] for name in names}
         kinds.append({"type": [some(["Compute", "Expansion"])], "devices": devices})
-    told = some([0.0, 0.15])
+    reported = some([0.0, 0.15])
     blocks = []
     for number in range(random.randint(3, 7)):
-        where = {p: some("abc") for p in PLACES if random.random() >= told}
+        where = {p: some("abc") for p in PLACES if random.random() >= reported}
         where |= {"rack": where["root"] * 2} if some([0, 1]) and "root" in where else {}
         blocks.append({**some(kinds), "uri": f"b{number}", **({"places": where} if where else {})})
     limit = some([{}, {}, {"Compute": {"max": 2}}, {"Expansion": {"min": 1, "max": 3}}])
@@ -195,11 +195,11 @@ class TestPlaces(unittest.TestCase):
         asked = request(TWO)
         plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         first = plan.fit(seen, 0)
-        shelf = seen.block_tables[0].allocate(first.blocks, ())
-        seen.block_tables[0] = shelf
+        table = seen.block_tables[0].allocate(first.blocks, ())
+        seen.block_tables[0] = table
         second = plan.fit(seen, 0)
         self.assertEqual({0, 1, 2, 3}, {*first.blocks, *second.blocks})
-        seen.block_tables[0] = shelf.allocate(second.blocks, ())
+        seen.block_tables[0] = table.allocate(second.blocks, ())
         self.assertIsNone(plan.fit(seen, 0))
 
     def test_pools_that_differ_in_names_only_share_one_search(self):

@@ -133,8 +133,8 @@ class FaultsTest(LiveTest):
         self.assertIsNone(reading.failure)
         blocks = len(BLOCKS) - 1 if blocks is None else blocks
         self.assertEqual(blocks, len(reading.podm.blocks), reading.diagnostics)
-        said = [one for one in reading.diagnostics if all(word in one.text for word in words)]
-        self.assertEqual(1, len(said), reading.diagnostics)
+        matches = [one for one in reading.diagnostics if all(word in one.text for word in words)]
+        self.assertEqual(1, len(matches), reading.diagnostics)
         return reading
 
 
@@ -214,11 +214,11 @@ class LoginTest(FaultsTest):
                     return handler.reply(201, body, {"X-Auth-Token": f"{TOKEN}-1"})
 
                 server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
-                with self.assertLogs("valence_sched.drivers.http.login", "WARNING") as said:
+                with self.assertLogs("valence_sched.drivers.http.login", "WARNING") as logs:
                     (reading,) = self.read(server)
                 self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
-                self.assertIn(f"{SESSIONS}: does not say where its session is", said.output[0])
-                self.assertNotIn(TOKEN, "".join(said.output))
+                self.assertIn(f"{SESSIONS}: does not say where its session is", logs.output[0])
+                self.assertNotIn(TOKEN, "".join(logs.output))
 
     def test_a_wrong_password_is_unknown_and_tried_once(self):
         server = self.serve(TREE, login=(USER, "other"))
@@ -465,9 +465,9 @@ class DocumentsTest(FaultsTest):
         self.assertEqual([], evil.log)
 
     def test_a_redirect_on_this_host_is_followed(self):
-        there = {"/moved": TREE[BLOCKS[0]]}
+        moved = {"/moved": TREE[BLOCKS[0]]}
         rule = on(f"{BLOCKS[0]}$", status(308, Location="/moved"))
-        (reading,) = self.read(self.serve(TREE | there, rules=[rule]))
+        (reading,) = self.read(self.serve(TREE | moved, rules=[rule]))
         self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
 
 
@@ -536,8 +536,8 @@ class SecretsTest(FaultsTest):
                         *(one.text for one in reading.diagnostics),
                     ]
         basic = "b3BlcmF0b3I6"
-        said = [line for line in lines if any(s in line for s in (PASSWORD, TOKEN, basic))]
-        self.assertEqual([], said)
+        matches = [line for line in lines if any(s in line for s in (PASSWORD, TOKEN, basic))]
+        self.assertEqual([], matches)
         self.assertTrue(any("POST /redfish/v1/SessionService" in line for line in lines))
 
 

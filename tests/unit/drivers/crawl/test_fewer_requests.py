@@ -76,16 +76,16 @@ class ExpandTest(LiveTest):
         for code in (400, 404, 405, 500, 501):
             with self.subTest(code):
                 server = self.both(TREE, on("expand", status(code)))
-                asked = [path for path in server.gets() if "expand" in path]
-                self.assertLessEqual(len(asked), 3)
+                expanded = [path for path in server.gets() if "expand" in path]
+                self.assertLessEqual(len(expanded), 3)
 
     def test_a_promise_that_is_ignored_is_not_asked_for_again_and_again(self):
         def ignore(handler):
             handler.path = handler.path.partition("?")[0]
 
         server = self.both(TREE, on("expand", ignore))
-        asked = [path for path in server.gets() if "expand" in path]
-        self.assertIn(len(asked), (1, 2, 3))
+        expanded = [path for path in server.gets() if "expand" in path]
+        self.assertIn(len(expanded), (1, 2, 3))
 
     def test_answers_that_are_no_json_or_never_come_are_read_plain(self):
         for act in (status(200, b"<html>"), status(200, b'{"a":' * 100_000), hang):

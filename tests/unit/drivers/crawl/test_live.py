@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live pod managers say the same as their recorded trees, and are asked no more than needed."""
+"""Live pod managers say the same as their recorded trees, with no more requests than needed."""
 
 import re
 import threading
@@ -100,11 +100,11 @@ class IdentityTest(LiveTest):
                 server = self.serve({})
                 self.at_home(documents, server)
                 (reading,) = self.read(server)
-                asked = [path_of(path) for path in server.gets()]
-                self.assertEqual(sorted(set(asked)), sorted(asked))
-                there = {fold_uri(uri) for uri in asked if is_object(server.document(uri))}
-                self.assertEqual({fold_uri(uri) for uri in reading.documents}, there)
-                self.assertEqual(len(asked), reading.requests)
+                requested = [path_of(path) for path in server.gets()]
+                self.assertEqual(sorted(set(requested)), sorted(requested))
+                readable = {fold_uri(uri) for uri in requested if is_object(server.document(uri))}
+                self.assertEqual({fold_uri(uri) for uri in reading.documents}, readable)
+                self.assertEqual(len(requested), reading.requests)
 
     def test_all_that_the_reader_wants_is_declared(self):
         for name, documents in TREES.items():
@@ -114,9 +114,9 @@ class IdentityTest(LiveTest):
                 known = Registration(name="podm", url=server.url)
                 with Connection(known, None, Deadline(20)) as connection:
                     root = connection.get("/redfish/v1").json("/redfish/v1")
-                    kept = DocumentCache(None, server.url, None, 0)
+                    cache = DocumentCache(None, server.url, None, 0)
                     crawl = Crawler(
-                        ExpandReader(connection), kept, connection.host, 1, lambda *_: False
+                        ExpandReader(connection), cache, connection.host, 1, lambda *_: False
                     )
                     read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", connection.host)
                 self.assertEqual(0, crawl.unplanned)
@@ -131,10 +131,10 @@ class SiteTest(LiveTest):
 
         slow = self.serve(TREES["states"], rules=[wait])
         fast = [self.serve(TREES["shared-blocks"], rules=[lambda _: None]) for _ in range(3)]
-        said = []
+        calls = []
 
         def progress(done, of):
-            said.append((done, of))
+            calls.append((done, of))
             if done == len(fast):
                 gate.set()
 
@@ -144,7 +144,7 @@ class SiteTest(LiveTest):
         ]
         found = [r.podm.id for r in read(targets, DIALECTS, ReadSettings(), progress)]
         self.assertEqual(list("zyxw"), found)
-        self.assertEqual([(1, 4), (2, 4), (3, 4), (4, 4)], said)
+        self.assertEqual([(1, 4), (2, 4), (3, 4), (4, 4)], calls)
 
     def test_no_more_than_the_allowed_requests_are_under_way(self):
         for most in (1, 2, 4):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection: writes are sent once, tasks are waited for, and nothing outlives its deadline."""
 
-import datetime as dt
 import re
 import socket
 import unittest
@@ -9,13 +8,13 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.drivers.crawl.test_faults import LOGIN, TREE, hang, on, once, status
+from tests.unit.drivers.crawl.test_faults import LOGIN, TREE, hang, on, status
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.errors import Deadline, Unreachable
 from valence_sched.drivers.http.proxy import base_url
 from valence_sched.drivers.http.retry import retry_after_s
-from valence_sched.errors import InputError, PodmError
+from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 
 SYSTEMS, TASK = "/redfish/v1/Systems", "/redfish/v1/TaskService/TaskMonitors/1"
@@ -71,7 +70,7 @@ class ConnectionTest(unittest.TestCase):
     def test_a_write_to_one_that_is_down_had_no_effect(self):
         connection = self.connect()
         self.server.close()
-        connection._long_way._connector._session.close()
+        connection.transports.writes.close()
         with self.assertRaises(Unreachable) as caught:
             connection.post(SYSTEMS, {})
         self.assertFalse(caught.exception.sent)
@@ -83,38 +82,6 @@ class ConnectionTest(unittest.TestCase):
         self.assertEqual({"a": 1}, answer.json(SYSTEMS))
         self.assertEqual("*", self.server.headers[-1]["If-Match"])
         self.assertEqual("keep-alive", self.server.headers[-1]["Connection"])
-
-    def test_a_task_is_waited_for(self):
-        soon = (dt.datetime.now(dt.UTC) - dt.timedelta(days=3)).strftime(
-            "%a, %d %b %Y %H:%M:%S GMT"
-        )
-        for wait in ("0", soon, "soon", None):
-            with self.subTest(wait):
-                more = {"Retry_After": wait} if wait else {}
-                first = status(202, b"{}", Location=TASK, **more)
-                connection = self.connect(
-                    on("Systems", first, "POST"),
-                    once(on("TaskMonitors", first)),
-                    once(on("TaskMonitors", status(200, b'{"TaskState": "Running"}'))),
-                    on("TaskMonitors", status(201, b'{"@odata.id": "/made"}')),
-                )
-                answer = connection.wait_for_task(connection.post(SYSTEMS, {}), poll_s=0.01)
-                self.assertEqual((201, {"@odata.id": "/made"}), (answer.status, answer.json("x")))
-
-    def test_a_task_without_end_ends_at_the_deadline(self):
-        for wait in ("0", "3600"):
-            on_and_on = status(202, b"{}", Location=TASK, Retry_After=wait)
-            connection = self.connect(
-                on("Systems", on_and_on, "POST"), on("TaskMonitors", on_and_on), timeout_s=0.6
-            )
-            with self.assertRaisesRegex(Unreachable, "within 0.6 s"):
-                connection.wait_for_task(connection.post(SYSTEMS, {}), poll_s=0.01)
-
-    def test_a_task_that_is_nowhere_or_elsewhere_is_refused(self):
-        for location in ({}, {"Location": "http://evil.example/task"}):
-            connection = self.connect(on("Systems", status(202, b"{}", **location), "POST"))
-            with self.assertRaises((PodmError, InputError)):
-                connection.wait_for_task(connection.post(SYSTEMS, {}))
 
     def test_it_is_closed_with_its_session_and_can_be_closed_twice(self):
         connection = self.connect()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP over lines that stay open, against a server that sends just the bytes it is told to."""
+"""HTTP over connections that stay open, against a server that sends given bytes."""
 
 from __future__ import annotations
 
@@ -12,93 +12,94 @@ import threading
 import zlib
 from unittest import TestCase, mock
 
-from valence_sched.drivers.http.errors import Slow, TlsContexts, Unreachable, unreachable_error
+from valence_sched.drivers.http.errors import Slow, Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
+from valence_sched.drivers.http.tls import TlsContexts, unreachable_error
 
 
 def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
     """Return the bytes of an answer; ``length`` is the one that it claims."""
-    lines = ("HTTP/1.1 200 OK", f"Content-Length: {len(body) if length is None else length}")
-    return "\r\n".join([*lines, *headers, "", ""]).encode() + body
+    head = ("HTTP/1.1 200 OK", f"Content-Length: {len(body) if length is None else length}")
+    return "\r\n".join([*head, *headers, "", ""]).encode() + body
 
 
-class LinesTest(TestCase):
+class StdlibTransportTest(TestCase):
     def serve(self, *connections: list[bytes]) -> StdlibTransport:
         """Serve each connection its answers, then close it."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
-        self.asked: list[bytes] = []
+        self.received: list[bytes] = []
         self.closed = [threading.Event() for _ in connections]
 
         def run() -> None:
             for answers, closed in zip(connections, self.closed, strict=True):
                 with contextlib.suppress(OSError), listener.accept()[0] as sock:
                     for one in answers:
-                        self.asked.append(sock.recv(1 << 16))
+                        self.received.append(sock.recv(1 << 16))
                         sock.sendall(one)
                 closed.set()
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        lines = StdlibTransport(
+        transport = StdlibTransport(
             f"http://127.0.0.1:{listener.getsockname()[1]}", True, TlsContexts()
         )
         self.addCleanup(thread.join, 5)
-        self.addCleanup(lines.close)
-        return lines
+        self.addCleanup(transport.close)
+        return transport
 
     def ask(
-        self, lines: StdlibTransport, path: str = "/a", most: int = 1000, timeout_s: float = 5
+        self, transport: StdlibTransport, path: str = "/a", most: int = 1000, timeout_s: float = 5
     ) -> bytes:
-        return lines.ask("GET", path, {"Accept": "*/*"}, timeout_s, most).body
+        return transport.ask("GET", path, {"Accept": "*/*"}, timeout_s, most).body
 
     def test_one_line_serves_several_requests(self) -> None:
-        lines = self.serve([answer(b"one"), answer(b"two")])
-        self.assertEqual([b"one", b"two"], [self.ask(lines), self.ask(lines)])
+        transport = self.serve([answer(b"one"), answer(b"two")])
+        self.assertEqual([b"one", b"two"], [self.ask(transport), self.ask(transport)])
 
     def test_a_line_that_was_closed_meanwhile_is_not_asked(self) -> None:
-        lines = self.serve([answer(b"one")], [answer(b"two")])
-        self.assertEqual(b"one", self.ask(lines))
+        transport = self.serve([answer(b"one")], [answer(b"two")])
+        self.assertEqual(b"one", self.ask(transport))
         self.closed[0].wait(5)
-        self.assertEqual(b"two", self.ask(lines))
+        self.assertEqual(b"two", self.ask(transport))
 
     def test_a_line_of_which_the_server_says_that_it_ends_is_not_asked(self) -> None:
-        lines = self.serve([answer(b"one", "Connection: close")], [answer(b"two")])
-        self.assertEqual([b"one", b"two"], [self.ask(lines), self.ask(lines)])
+        transport = self.serve([answer(b"one", "Connection: close")], [answer(b"two")])
+        self.assertEqual([b"one", b"two"], [self.ask(transport), self.ask(transport)])
 
     def test_chunks_are_one_body(self) -> None:
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        lines = self.serve([head + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n", answer(b"three")])
-        self.assertEqual([b"onetwo", b"three"], [self.ask(lines), self.ask(lines)])
+        transport = self.serve([head + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n", answer(b"three")])
+        self.assertEqual([b"onetwo", b"three"], [self.ask(transport), self.ask(transport)])
 
     def test_half_a_body_is_none_and_may_come_whole_the_next_time(self) -> None:
-        lines = self.serve([answer(b"half", length=8)])
+        transport = self.serve([answer(b"half", length=8)])
         with self.assertRaises(Unreachable) as caught:
-            self.ask(lines)
+            self.ask(transport)
         self.assertTrue(caught.exception.retryable)
         self.assertTrue(caught.exception.sent)
 
     def test_of_too_long_a_body_one_byte_too_many_is_read_and_the_line_is_closed(self) -> None:
-        lines = self.serve([answer(b"x" * 2000)], [answer(b"two")])
-        self.assertEqual(1001, len(self.ask(lines)))
-        self.assertEqual(b"two", self.ask(lines))
+        transport = self.serve([answer(b"x" * 2000)], [answer(b"two")])
+        self.assertEqual(1001, len(self.ask(transport)))
+        self.assertEqual(b"two", self.ask(transport))
 
     def test_a_body_that_is_packed_unasked_is_unpacked_within_its_bound(self) -> None:
         plain = b"x" * 100_000
         for name, packed in (("gzip", gzip.compress(plain)), ("deflate", zlib.compress(plain))):
-            lines = self.serve([answer(packed, f"Content-Encoding: {name}")] * 2)
-            self.assertEqual(plain, self.ask(lines, most=1 << 20))
-            self.assertEqual(1001, len(self.ask(lines)))
+            transport = self.serve([answer(packed, f"Content-Encoding: {name}")] * 2)
+            self.assertEqual(plain, self.ask(transport, most=1 << 20))
+            self.assertEqual(1001, len(self.ask(transport)))
 
     def test_a_body_that_cannot_be_unpacked_is_none(self) -> None:
-        lines = self.serve([answer(b"no gzip", "Content-Encoding: gzip")])
+        transport = self.serve([answer(b"no gzip", "Content-Encoding: gzip")])
         with self.assertRaises(Unreachable):
-            self.ask(lines)
+            self.ask(transport)
 
     def test_who_does_not_answer_in_time_is_slow_and_may_have_heard(self) -> None:
-        lines = self.serve([b"", b""])
+        transport = self.serve([b"", b""])
         with self.assertRaises(Slow) as caught:
-            self.ask(lines, timeout_s=0.2)
+            self.ask(transport, timeout_s=0.2)
         self.assertTrue(caught.exception.sent)
 
     def test_where_nobody_listens_nothing_was_sent(self) -> None:
@@ -124,34 +125,34 @@ class LinesTest(TestCase):
         self.assertIn("eof in violation of protocol (is it up", str(error))
 
     def test_what_is_under_way_is_cut(self) -> None:
-        lines = self.serve([b"", b""])
-        timer = threading.Timer(0.1, lines.cut)
+        transport = self.serve([b"", b""])
+        timer = threading.Timer(0.1, transport.cut)
         timer.start()
         self.addCleanup(timer.join)
         with self.assertRaises(Unreachable):
-            self.ask(lines, timeout_s=30)
+            self.ask(transport, timeout_s=30)
 
     def test_after_a_cut_a_new_line_is_asked_and_no_line_from_before(self) -> None:
-        lines = self.serve([answer(b"one")], [answer(b"two")])
-        self.ask(lines)
+        transport = self.serve([answer(b"one")], [answer(b"two")])
+        self.ask(transport)
         with mock.patch(
             "valence_sched.drivers.http.stdlib_transport.shut", lambda _: self.found.append(ask())
         ):
-            ask, self.found = (lambda: self.ask(lines)), list[bytes]()
-            lines.cut()
+            ask, self.found = (lambda: self.ask(transport)), list[bytes]()
+            transport.cut()
         self.assertEqual([b"two"], self.found)
 
     def test_a_path_is_quoted_as_far_as_it_must_be(self) -> None:
-        lines = self.serve([answer(b"")] * 3)
+        transport = self.serve([answer(b"")] * 3)
         for path in ("/a?$expand=.($levels=6)", "/a b", "/a%20b"):
-            self.ask(lines, path)
-        paths = [line.split(b" ")[1] for line in self.asked]
+            self.ask(transport, path)
+        paths = [line.split(b" ")[1] for line in self.received]
         self.assertEqual([b"/a?$expand=.($levels=6)", b"/a%20b", b"/a%20b"], paths)
 
     def test_requests_are_logged_without_their_headers(self) -> None:
-        lines = self.serve([answer(b"one")])
+        transport = self.serve([answer(b"one")])
         with self.assertLogs("valence_sched.drivers.http.stdlib_transport", logging.DEBUG) as logs:
-            self.ask(lines)
+            self.ask(transport)
         self.assertRegex(
             logs.output[0], r'http://127\.0\.0\.1:\d+ "GET /a HTTP/1\.1" 200, 3 bytes$'
         )

@@ -30,14 +30,14 @@ def quiet(_state: str) -> None:
 
 
 class Bench:
-    """One served pod manager and the hands on it."""
+    """One served pod manager and the composer on it."""
 
     def __init__(self, served_: ServedPodm, connection: Connection) -> None:
         self.podm, self.connection = served_, connection
-        self.hands = RedfishComposer(HttpSession(connection), lambda: Patience(2))
+        self.composer = RedfishComposer(HttpSession(connection), lambda: Patience(2))
 
     def compose(self, wanted: CompositionRequest = NODE) -> CompositionResult:
-        return self.hands.compose(wanted, quiet)
+        return self.composer.compose(wanted, quiet)
 
     def state(self, block: str) -> str:
         return str(self.podm.documents.get(block)["CompositionStatus"]["CompositionState"])
@@ -57,61 +57,63 @@ def bench(*fail: str) -> Iterator[Bench]:
             yield Bench(podm, connection)
 
 
-class TestRedfishHands(unittest.TestCase):
+class TestRedfishComposer(unittest.TestCase):
     """Nothing goes wrong."""
 
     def test_a_node_is_made_of_the_very_blocks(self):
-        with bench() as here:
-            outcome = here.compose()
-            self.assertEqual(("composed", NODE.blocks), (outcome.state, outcome.blocks))
-            self.assertEqual(["Composed"] * 2, [here.state(uri) for uri in NODE.blocks])
+        with bench() as site:
+            result = site.compose()
+            self.assertEqual(("composed", NODE.blocks), (result.state, result.blocks))
+            self.assertEqual(["Composed"] * 2, [site.state(uri) for uri in NODE.blocks])
 
     def test_a_node_that_is_removed_leaves_nothing_behind(self):
-        with bench() as here:
-            node = here.compose().node
-            self.assertEqual("absent", here.hands.remove(NODE, node, quiet).state)
-            self.assertEqual(["Unused"] * 2, [here.state(uri) for uri in NODE.blocks])
-            self.assertEqual([], here.hands.conflicts(NODE))
+        with bench() as site:
+            node = site.compose().node
+            self.assertEqual("absent", site.composer.remove(NODE, node, quiet).state)
+            self.assertEqual(["Unused"] * 2, [site.state(uri) for uri in NODE.blocks])
+            self.assertEqual([], site.composer.conflicts(NODE))
 
     def test_what_is_free_is_told_block_by_block(self):
-        with bench() as here:
-            self.assertEqual([], here.hands.conflicts(NODE))
-            here.compose()
-            first, _ = here.hands.conflicts(NODE)
+        with bench() as site:
+            self.assertEqual([], site.composer.conflicts(NODE))
+            site.compose()
+            first, _ = site.composer.conflicts(NODE)
             self.assertIn("Compute-02: found Composed", first)
             self.assertIn("by /redfish/v1/Systems/", first)
 
     def test_a_block_that_is_not_there_is_taken(self):
-        with bench() as here:
+        with bench() as site:
             wanted = CompositionRequest(name="n", blocks=(f"{BLOCKS}/None",))
-            self.assertEqual([f"{BLOCKS}/None: found no such block"], here.hands.conflicts(wanted))
+            self.assertEqual(
+                [f"{BLOCKS}/None: found no such block"], site.composer.conflicts(wanted)
+            )
 
     def test_reserved_blocks_are_seen_by_others_and_can_be_let_go(self):
-        with bench() as here:
-            self.assertTrue(here.hands.reserve(NODE))
-            self.assertIn("reserved", here.hands.conflicts(NODE)[0])
-            here.hands.unreserve(NODE)
-            self.assertEqual([], here.hands.conflicts(NODE))
+        with bench() as site:
+            self.assertTrue(site.composer.reserve(NODE))
+            self.assertIn("reserved", site.composer.conflicts(NODE)[0])
+            site.composer.unreserve(NODE)
+            self.assertEqual([], site.composer.conflicts(NODE))
 
     def test_a_write_is_sent_once(self):
-        with bench() as here:
-            here.compose()
-            writes = [seen for seen in here.podm.requests if seen.method == "POST"]
+        with bench() as site:
+            site.compose()
+            writes = [seen for seen in site.podm.requests if seen.method == "POST"]
             self.assertEqual(1, len(writes))
 
     def test_without_a_compose_action_there_is_no_preview(self):
-        with bench() as here, self.assertRaisesRegex(PodmError, "offers no Compose action"):
-            here.hands.preview(NODE)
+        with bench() as site, self.assertRaisesRegex(PodmError, "offers no Compose action"):
+            site.composer.preview(NODE)
 
 
 class TestFaults(unittest.TestCase):
     """Pod managers that say one thing and do another."""
 
     def check(self, rule: str, state: str, reason: str = "^") -> None:
-        with bench(rule) as here:
-            outcome = here.compose()
-            self.assertEqual(state, outcome.state, outcome)
-            self.assertRegex(outcome.reason, reason)
+        with bench(rule) as site:
+            result = site.compose()
+            self.assertEqual(state, result.state, result)
+            self.assertRegex(result.reason, reason)
 
     def test_a_reply_that_is_lost_after_the_effect_is_a_node(self):
         self.check("drop-reply:POST:/redfish/v1/Systems", "composed")
@@ -141,27 +143,27 @@ class TestFaults(unittest.TestCase):
         self.check("die-after:0", "unknown", "could not be read back")
 
     def test_a_busy_block_composed_again_is_not_our_node(self):
-        with bench("double-book") as here:
-            here.compose()
-            outcome = here.compose(
+        with bench("double-book") as site:
+            site.compose()
+            result = site.compose(
                 CompositionRequest(name="node-2", pool="row-a", blocks=NODE.blocks)
             )
-            self.assertEqual("left", outcome.state)
-            self.assertRegex(outcome.reason, "part of .*node-1")
+            self.assertEqual("left", result.state)
+            self.assertRegex(result.reason, "part of .*node-1")
 
     def test_a_node_that_stays_after_its_removal_is_a_ghost(self):
-        with bench("ghost") as here:
-            node = here.compose().node
-            gone = here.hands.remove(NODE, node, quiet)
+        with bench("ghost") as site:
+            node = site.compose().node
+            gone = site.composer.remove(NODE, node, quiet)
             self.assertEqual("left", gone.state)
             self.assertRegex(gone.reason, "still there: it answered that the node is gone")
 
     def test_a_reply_that_is_lost_after_a_removal_is_a_removal(self):
-        with bench("drop-reply:DELETE:/redfish/v1/Systems*") as here:
-            node = here.compose().node
-            self.assertEqual("absent", here.hands.remove(NODE, node, quiet).state)
+        with bench("drop-reply:DELETE:/redfish/v1/Systems*") as site:
+            node = site.compose().node
+            self.assertEqual("absent", site.composer.remove(NODE, node, quiet).state)
 
     def test_a_patch_that_replaces_whole_objects_loses_no_state(self):
-        with bench("patch-replaces") as here:
-            self.assertTrue(here.hands.reserve(NODE))
-            self.assertEqual("Unused", here.state(NODE.blocks[0]))
+        with bench("patch-replaces") as site:
+            self.assertTrue(site.composer.reserve(NODE))
+            self.assertEqual("Unused", site.state(NODE.blocks[0]))

@@ -22,8 +22,8 @@ class TestAlike(TestCase):
         self.seen.append(drive.json)
         return drive.capacity_bytes
 
-    def _of(self, uri: str, **said: Any) -> int | None:
-        return self.alike.of(DriveDevice(uri, said, self.notes))
+    def _of(self, uri: str, **content: Any) -> int | None:
+        return self.alike.of(DriveDevice(uri, content, self.notes))
 
     def test_what_says_the_same_is_understood_once(self) -> None:
         self.assertEqual([5, 5], [self._of(uri, CapacityBytes=5) for uri in "ab"])
@@ -46,8 +46,8 @@ class TestAlike(TestCase):
     def test_what_is_noted_is_noted_for_each(self) -> None:
         for uri in "ab":
             self.assertIsNone(self._of(uri, CapacityBytes="much"))
-        told = "CapacityBytes: found 'much', expected a number"
-        self.assertEqual([f"{uri}: {told}" for uri in "ab"], self.notes.lines())
+        note = "CapacityBytes: found 'much', expected a number"
+        self.assertEqual([f"{uri}: {note}" for uri in "ab"], self.notes.lines())
 
     def test_a_number_that_cannot_be_written_is_read_and_refused(self) -> None:
         self.assertIsNone(self._of("a", CapacityBytes=2**80))

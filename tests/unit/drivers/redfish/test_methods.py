@@ -57,15 +57,15 @@ class TestRequired(WithTree):
     """RequiredOnCreate and AllowableValues of the capabilities."""
 
     def sent(self, **rules) -> dict:
-        with self.bench(self.ruled(**rules)) as here:
-            outcome = here.compose()
+        with self.bench(self.ruled(**rules)) as site:
+            outcome = site.compose()
             self.assertEqual("composed", outcome.state, outcome)
-            return here.podm.documents.get(outcome.node)
+            return site.podm.documents.get(outcome.node)
 
     def test_what_is_required_is_sent_with_a_value_that_is_allowed(self):
         rules = {f"PowerPolicy{REQUIRED}": True, f"PowerPolicy{ALLOWED}": ["Eco", "Full"]}
-        with self.bench(self.ruled(**rules)) as here:
-            self.assertEqual("composed", here.compose().state)
+        with self.bench(self.ruled(**rules)) as site:
+            self.assertEqual("composed", site.compose().state)
 
     def test_a_name_for_the_host_is_that_of_the_node(self):
         self.assertEqual("node-1", self.sent(**{f"HostName{REQUIRED}": True})["HostName"])
@@ -76,14 +76,14 @@ class TestRequired(WithTree):
         self.sent(**{f"Boot{REQUIRED}": True, "Boot": boot})
 
     def test_what_nobody_has_a_value_for_is_refused_before_any_effect(self):
-        with self.bench(self.ruled(**{f"Tenant{REQUIRED}": True})) as here:
-            self.assertRegex(here.hands.refusal(NODE), "requires 'Tenant' to compose")
-            self.assertEqual("absent", here.compose().state)
-            self.assertEqual({"GET"}, {seen.method for seen in here.podm.requests})
+        with self.bench(self.ruled(**{f"Tenant{REQUIRED}": True})) as site:
+            self.assertRegex(site.composer.refusal(NODE), "requires 'Tenant' to compose")
+            self.assertEqual("absent", site.compose().state)
+            self.assertEqual({"GET"}, {seen.method for seen in site.podm.requests})
 
     def test_one_capability_that_cannot_be_read_keeps_nobody_from_composing(self):
-        with self.bench(self.ruled(), f"status:500:GET:{RULES}") as here:
-            self.assertEqual("composed", here.compose().state)
+        with self.bench(self.ruled(), f"status:500:GET:{RULES}") as site:
+            self.assertEqual("composed", site.compose().state)
 
 
 class TestRefused(WithTree):
@@ -93,79 +93,79 @@ class TestRefused(WithTree):
         wanted = CompositionRequest(
             name="n", blocks=NODE.blocks, grants=(Grant(f"{V}/Chassis/1/Domain", 8),)
         )
-        with self.bench(self.tree) as here:
-            self.assertRegex(here.hands.refusal(wanted), "only whole blocks are composed")
+        with self.bench(self.tree) as site:
+            self.assertRegex(site.composer.refusal(wanted), "only whole blocks are composed")
 
     def test_an_amount_that_an_operator_declares_is_counted_and_not_composed(self):
         wanted = CompositionRequest(
             name="n", blocks=NODE.blocks, grants=(Grant("declared:watts", 8),)
         )
-        with self.bench(self.tree) as here:
-            self.assertIsNone(here.hands.refusal(wanted))
+        with self.bench(self.tree) as site:
+            self.assertIsNone(site.composer.refusal(wanted))
 
 
 class TestManifest(WithTree):
     """The Compose action, where nothing else is offered."""
 
     def test_a_reservation_is_used_up_by_the_node(self):
-        with self.bench(with_action(self.copy())) as here:
-            self.assertTrue(here.hands.reserve(NODE))
-            self.assertEqual("composed", here.compose().state)
+        with self.bench(with_action(self.copy())) as site:
+            self.assertTrue(site.composer.reserve(NODE))
+            self.assertEqual("composed", site.compose().state)
 
     def test_a_reservation_that_ended_before_the_node_is_none(self):
-        with self.bench(with_action(self.copy())) as here:
-            self.assertTrue(here.hands.reserve(NODE))
-            here.hands._reservation = "ended-long-ago"
-            reservations = here.podm.app.podm.writes.reservations
-            for uri in list(here.podm.documents):
+        with self.bench(with_action(self.copy())) as site:
+            self.assertTrue(site.composer.reserve(NODE))
+            site.composer._reservation = "ended-long-ago"
+            reservations = site.podm.app.podm.writes.reservations
+            for uri in list(site.podm.documents):
                 if uri.startswith(f"{reservations.collection}/"):
                     reservations.delete(uri)
-            self.assertEqual("composed", here.compose().state)
-            self.assertEqual(3, sum(seen.method == "POST" for seen in here.podm.requests))
+            self.assertEqual("composed", site.compose().state)
+            self.assertEqual(3, sum(seen.method == "POST" for seen in site.podm.requests))
 
     def test_a_preview_says_why_not(self):
-        with self.bench(with_action(self.copy())) as here:
-            self.assertIsNone(here.hands.preview(NODE))
-            here.compose()
-            self.assertRegex(here.hands.preview(NODE), "in use")
+        with self.bench(with_action(self.copy())) as site:
+            self.assertIsNone(site.composer.preview(NODE))
+            site.compose()
+            self.assertRegex(site.composer.preview(NODE), "in use")
 
 
 class TestMarks(WithTree):
     """The flag Reserved."""
 
-    def reserved(self, here: Bench) -> list[bool]:
-        documents = here.podm.documents
+    def reserved(self, site: Bench) -> list[bool]:
+        documents = site.podm.documents
         return [documents.get(uri)["CompositionStatus"]["Reserved"] for uri in NODE.blocks]
 
-    def set(self, here: Bench, uri: str) -> None:
-        documents = here.podm.documents
+    def set(self, site: Bench, uri: str) -> None:
+        documents = site.podm.documents
         json = documents.get(uri)
         status = {**json["CompositionStatus"], "Reserved": True}
         documents.put(uri, {**json, "CompositionStatus": status})
 
     def test_a_block_that_somebody_else_reserved_meanwhile_ends_it(self):
-        with self.bench(self.tree) as here:
-            self.set(here, NODE.blocks[1])
+        with self.bench(self.tree) as site:
+            self.set(site, NODE.blocks[1])
             with self.assertRaisesRegex(ClaimLost, "found Unused, reserved"):
-                here.hands.reserve(NODE)
-            self.assertEqual([False, True], self.reserved(here))
+                site.composer.reserve(NODE)
+            self.assertEqual([False, True], self.reserved(site))
 
     def test_a_flag_that_cannot_be_set_leaves_none_set(self):
-        with self.bench(self.tree, f"status:403:PATCH:{NODE.blocks[1]}") as here:
-            self.assertFalse(here.hands.reserve(NODE))
-            self.assertEqual([False, False], self.reserved(here))
+        with self.bench(self.tree, f"status:403:PATCH:{NODE.blocks[1]}") as site:
+            self.assertFalse(site.composer.reserve(NODE))
+            self.assertEqual([False, False], self.reserved(site))
 
     def test_a_composed_node_reserves_nothing_any_more(self):
-        with self.bench(self.tree) as here:
-            here.hands.reserve(NODE)
-            node = here.compose().node
-            self.assertEqual([False, False], self.reserved(here))
-            here.hands.remove(NODE, node, quiet)
-            self.assertEqual([], here.hands.conflicts(NODE))
+        with self.bench(self.tree) as site:
+            site.composer.reserve(NODE)
+            node = site.compose().node
+            self.assertEqual([False, False], self.reserved(site))
+            site.composer.remove(NODE, node, quiet)
+            self.assertEqual([], site.composer.conflicts(NODE))
 
     def test_an_etag_that_is_refused_for_nothing_is_left_out(self):
-        with self.bench(self.tree, f"status:412:PATCH:{NODE.blocks[0]}:1") as here:
-            self.assertTrue(here.hands.reserve(NODE))
+        with self.bench(self.tree, f"status:412:PATCH:{NODE.blocks[0]}:1") as site:
+            self.assertTrue(site.composer.reserve(NODE))
 
 
 class TestFound(WithTree):
@@ -173,16 +173,16 @@ class TestFound(WithTree):
 
     def located(self, location: str) -> str:
         """Compose, with the header Location as this; return the state."""
-        with self.bench(self.copy()) as here:
-            compose = here.podm.app.podm.writes._compose
+        with self.bench(self.copy()) as site:
+            compose = site.podm.app.podm.writes._compose
 
             def answer(*words):
                 found = compose(*words)
                 where = location.replace("NODE", found.headers["Location"].rpartition("/")[2])
                 return type(found)(found.status, None, {"Location": where})
 
-            here.podm.app.podm.writes._compose = answer
-            outcome = here.compose()
+            site.podm.app.podm.writes._compose = answer
+            outcome = site.compose()
             self.assertTrue(outcome.node is None or outcome.node.endswith("node-1"), outcome)
             return outcome.state
 
@@ -200,34 +200,34 @@ class TestFound(WithTree):
                 self.assertEqual("composed", self.located(location))
 
     def test_another_system_is_never_taken_for_ours(self):
-        with self.bench(self.copy()) as here:
+        with self.bench(self.copy()) as site:
             other = CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks[:1])
-            uri = here.compose(other).node
-            self.assertEqual("absent", here.hands.remove(NODE, uri, quiet).state)
-            self.assertEqual("composed", here.hands.read_node(other, uri).state)
+            uri = site.compose(other).node
+            self.assertEqual("absent", site.composer.remove(NODE, uri, quiet).state)
+            self.assertEqual("composed", site.composer.read_node(other, uri).state)
 
     def test_blocks_that_name_no_system_are_found_by_the_systems(self):
-        with self.bench(self.copy()) as here:
-            here.compose(CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks))
+        with self.bench(self.copy()) as site:
+            site.compose(CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks))
             for uri in NODE.blocks:
-                json = here.podm.documents.get(uri)
+                json = site.podm.documents.get(uri)
                 links = {**json.get("Links", {}), "ComputerSystems": []}
-                here.podm.documents.put(uri, {**json, "Links": links})
+                site.podm.documents.put(uri, {**json, "Links": links})
             wanted = CompositionRequest(name="node-1", blocks=NODE.blocks[:1])
-            self.assertEqual("absent", here.hands.read_node(wanted).state)
+            self.assertEqual("absent", site.composer.read_node(wanted).state)
 
     def test_the_very_blocks_under_another_name_leave_it_to_a_person(self):
-        with self.bench(self.copy()) as here:
-            here.compose(CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks))
-            found = here.hands.read_node(NODE)
+        with self.bench(self.copy()) as site:
+            site.compose(CompositionRequest(name="node-other", pool="row-a", blocks=NODE.blocks))
+            found = site.composer.read_node(NODE)
             self.assertEqual("unknown", found.state)
             self.assertRegex(found.reason, "under the name 'node-other'")
 
     def test_a_task_that_outlives_all_patience_goes_on(self):
-        with self.bench(self.copy(), "async", task_s=60.0) as here:
-            outcome = here.compose()
+        with self.bench(self.copy(), "async", task_s=60.0) as site:
+            outcome = site.compose()
             self.assertEqual(("unknown", True), (outcome.state, outcome.works))
 
     def test_a_monitor_that_answers_later_is_waited_for(self):
-        with self.bench(self.copy(), "async", f"status:503:GET:{V}/TaskService/*:6") as here:
-            self.assertEqual("composed", here.compose().state)
+        with self.bench(self.copy(), "async", f"status:503:GET:{V}/TaskService/*:6") as site:
+            self.assertEqual("composed", site.compose().state)

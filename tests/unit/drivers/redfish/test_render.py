@@ -28,7 +28,7 @@ from valence_sched.model.inventory import (
     Status,
     Stock,
 )
-from valence_sched.testing import strategies as drawn
+from valence_sched.testing import random_podms as drawn
 
 SITE = Path(__file__).parents[4] / "examples" / "site.json"
 UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
@@ -37,7 +37,7 @@ MEMORY = ("cxl_memory_mib", "cxl_pmem_mib")
 B = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 
-def told(podm: FullPodm) -> FullPodm:
+def expressible(podm: FullPodm) -> FullPodm:
     """Return a podm with only what Redfish has words for, as a driver words it."""
     blank = msgspec.structs.asdict(FullPodm(id="x", driver="redfish"))
     used = {block.uri: 0 for block in podm.blocks}
@@ -89,7 +89,7 @@ class SamePodm(unittest.TestCase):
         documents = documents_of(podm)
         diagnostics = Diagnostics()
         found = read_back(documents, podm.id, diagnostics)
-        want = told(podm)
+        want = expressible(podm)
         self.assertEqual([self.bound(pool, want) for pool in want.pools],
                          [self.bound(pool, found) for pool in found.pools])  # fmt: skip
         self.assertEqual(replace(want, pools=()), replace(found, pools=()))

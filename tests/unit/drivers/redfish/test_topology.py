@@ -26,36 +26,36 @@ notes: list[str] = []
 class TestPlaces(unittest.TestCase):
     """Chassis, fabric, switch."""
 
-    def told(self, *devices: Device, **links) -> dict[str, str] | None:
+    def topology(self, *devices: Device, **links) -> dict[str, str] | None:
         service = LinkedDocuments(lambda uri: None, notes.append)
         block = ResourceBlock("/b", {"Links": links}, notes.append)
         return block_topology(service, block, list(devices))
 
     def test_nothing_linked_is_nothing_told(self):
-        self.assertIsNone(self.told(device(1)))
+        self.assertIsNone(self.topology(device(1)))
 
     def test_the_chassis_of_the_block_goes_before_those_of_its_devices(self):
         card = device(1, Chassis=link("/c/2"))
-        self.assertEqual({"chassis": "/c/1"}, self.told(card, Chassis=link("/c/1")))
-        self.assertEqual({"chassis": "/c/2"}, self.told(card))
+        self.assertEqual({"chassis": "/c/1"}, self.topology(card, Chassis=link("/c/1")))
+        self.assertEqual({"chassis": "/c/2"}, self.topology(card))
 
     def test_what_several_values_are_told_of_is_not_told(self):
-        self.assertIsNone(self.told(Chassis=link("/c/1", "/c/2")))
+        self.assertIsNone(self.topology(Chassis=link("/c/1", "/c/2")))
         pair = [device(n, Chassis=link(f"/c/{n}")) for n in (1, 2)]
-        self.assertIsNone(self.told(*pair))
+        self.assertIsNone(self.topology(*pair))
 
     def test_fabric_and_switch_are_read_from_the_uris_of_links(self):
         at_switch = device(1, ConnectedSwitchPorts=link(f"{FABRICS}/F/Switches/S/Ports/3"))
         in_fabric = device(2, Endpoints=link(f"{FABRICS}/F/Endpoints/E"))
         expected = {"fabric": f"{FABRICS}/F", "switch": f"{FABRICS}/F/Switches/S"}
-        self.assertEqual(expected, self.told(at_switch, in_fabric))
+        self.assertEqual(expected, self.topology(at_switch, in_fabric))
         other = device(3, Endpoints=link(f"{FABRICS}/G/Endpoints/E"))
-        self.assertEqual({"switch": f"{FABRICS}/F/Switches/S"}, self.told(at_switch, other))
+        self.assertEqual({"switch": f"{FABRICS}/F/Switches/S"}, self.topology(at_switch, other))
 
     def test_a_device_that_is_absent_says_nothing(self):
         gone = device(1, Chassis=link("/c/2"))
         gone.json["Status"] = {"State": "Absent"}
-        self.assertIsNone(self.told(gone))
+        self.assertIsNone(self.topology(gone))
 
 
 class TestRemote(unittest.TestCase):

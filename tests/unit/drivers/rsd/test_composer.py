@@ -21,15 +21,15 @@ V = "/redfish/v1"
 
 
 class Bench:
-    """One served rack and the hands on it."""
+    """One served rack and the composer on it."""
 
     def __init__(self, served_: ServedPodm, connection: Connection) -> None:
         self.podm = served_
         self.states: list[str] = []
-        self.hands = RsdComposer(HttpSession(connection, 10), lambda: Patience(2))
+        self.composer = RsdComposer(HttpSession(connection, 10), lambda: Patience(2))
 
     def free(self) -> list[str]:
-        blocks = self.hands._podm().blocks
+        blocks = self.composer._podm().blocks
         return [block.uri for block in blocks if block.status.slots]
 
     def wanted(self, number: int = -1, name: str = "vs-1") -> CompositionRequest:
@@ -38,10 +38,10 @@ class Bench:
         return CompositionRequest(name=name, blocks=(systems[number],))
 
     def compose(self, wanted: CompositionRequest) -> CompositionResult:
-        return self.hands.compose(wanted, self.states.append)
+        return self.composer.compose(wanted, self.states.append)
 
     def remove(self, wanted: CompositionRequest, node: str) -> CompositionResult:
-        return self.hands.remove(wanted, node, self.states.append)
+        return self.composer.remove(wanted, node, self.states.append)
 
     @property
     def names(self) -> list[str]:
@@ -68,78 +68,78 @@ class TestRsdHands(unittest.TestCase):
     """Nothing goes wrong."""
 
     def test_allocate_is_kept_to_the_very_system(self):
-        with rack() as here:
+        with rack() as site:
             for number in (-1, 0):
-                wanted = here.wanted(number, f"vs-{number}")
-                outcome = here.compose(wanted)
-                self.assertEqual(("composed", wanted.blocks), (outcome.state, outcome.blocks))
+                wanted = site.wanted(number, f"vs-{number}")
+                result = site.compose(wanted)
+                self.assertEqual(("composed", wanted.blocks), (result.state, result.blocks))
 
     def test_pooled_drives_and_cards_are_named(self):
         for name, place in ((PCIE, BAYS), (NETWORK, FPGAS)):
-            with self.subTest(place), rack(name=name) as here:
-                device = next(uri for uri in here.free() if uri.startswith(place))
-                wanted = CompositionRequest(name="vs-d", blocks=(*here.wanted(0).blocks, device))
-                outcome = here.compose(wanted)
-                self.assertEqual(("composed", wanted.blocks), (outcome.state, outcome.blocks))
-                self.assertEqual("absent", here.remove(wanted, outcome.node).state)
+            with self.subTest(place), rack(name=name) as site:
+                device = next(uri for uri in site.free() if uri.startswith(place))
+                wanted = CompositionRequest(name="vs-d", blocks=(*site.wanted(0).blocks, device))
+                result = site.compose(wanted)
+                self.assertEqual(("composed", wanted.blocks), (result.state, result.blocks))
+                self.assertEqual("absent", site.remove(wanted, result.node).state)
 
     def test_the_states_of_the_assembly_are_shown(self):
-        with rack() as here:
-            here.compose(here.wanted())
-            self.assertEqual(["allocating", "answered", "assembling", "answered"], here.states[:4])
-            self.assertEqual(("assembling", "assembled"), (here.states[4], here.states[-1]))
+        with rack() as site:
+            site.compose(site.wanted())
+            self.assertEqual(["allocating", "answered", "assembling", "answered"], site.states[:4])
+            self.assertEqual(("assembling", "assembled"), (site.states[4], site.states[-1]))
 
     def test_each_write_is_sent_once(self):
-        with rack() as here:
-            here.compose(here.wanted())
-            self.assertEqual((1, 1), (here.sent("POST", "Allocate"), here.sent("POST", "Assemble")))
+        with rack() as site:
+            site.compose(site.wanted())
+            self.assertEqual((1, 1), (site.sent("POST", "Allocate"), site.sent("POST", "Assemble")))
 
     def test_what_is_composed_is_taken_and_free_again_once_removed(self):
-        with rack() as here:
-            wanted = here.wanted()
-            self.assertEqual([], here.hands.conflicts(wanted))
-            node = here.compose(wanted).node
-            self.assertRegex(here.hands.conflicts(wanted)[0], "found Composed")
-            self.assertEqual("absent", here.remove(wanted, node).state)
-            self.assertEqual([], here.hands.conflicts(wanted))
+        with rack() as site:
+            wanted = site.wanted()
+            self.assertEqual([], site.composer.conflicts(wanted))
+            node = site.compose(wanted).node
+            self.assertRegex(site.composer.conflicts(wanted)[0], "found Composed")
+            self.assertEqual("absent", site.remove(wanted, node).state)
+            self.assertEqual([], site.composer.conflicts(wanted))
 
     def test_a_node_is_found_by_its_name(self):
-        with rack() as here:
-            wanted = here.wanted()
-            node = here.compose(wanted).node
-            self.assertEqual(node, here.hands.read_node(wanted).node)
+        with rack() as site:
+            wanted = site.wanted()
+            node = site.compose(wanted).node
+            self.assertEqual(node, site.composer.read_node(wanted).node)
 
     def test_a_node_at_its_uri_that_is_another_is_left_alone(self):
-        with rack() as here:
-            wanted = here.wanted()
-            node = here.compose(wanted).node
+        with rack() as site:
+            wanted = site.wanted()
+            node = site.compose(wanted).node
             other = CompositionRequest(name="vs-2", blocks=("/redfish/v1/Systems/none",))
-            self.assertEqual("absent", here.remove(other, node).state)
-            self.assertEqual(0, here.sent("DELETE"))
+            self.assertEqual("absent", site.remove(other, node).state)
+            self.assertEqual(0, site.sent("DELETE"))
 
     def test_there_is_nothing_to_reserve_and_nothing_to_ask(self):
-        with rack() as here:
-            self.assertFalse(here.hands.reserve(here.wanted()))
+        with rack() as site:
+            self.assertFalse(site.composer.reserve(site.wanted()))
             with self.assertRaisesRegex(PodmError, "offers no preview"):
-                here.hands.preview(here.wanted())
+                site.composer.preview(site.wanted())
 
 
 class TestRsdFaults(unittest.TestCase):
     """Racks that refuse, lie, or lose what they had."""
 
     def check(self, rule: str, state: str, reason: str = "^") -> None:
-        with rack(rule) as here:
-            outcome = here.compose(here.wanted())
-            self.assertEqual(state, outcome.state, outcome)
-            self.assertRegex(outcome.reason, reason)
+        with rack(rule) as site:
+            result = site.compose(site.wanted())
+            self.assertEqual(state, result.state, result)
+            self.assertRegex(result.reason, reason)
 
     def test_the_counts_of_a_conflict_are_the_reason(self):
-        with rack() as here:
-            wanted = here.wanted()
-            here.compose(wanted)
-            outcome = here.compose(CompositionRequest(name="vs-2", blocks=wanted.blocks))
-            self.assertEqual("absent", outcome.state)
-            self.assertRegex(outcome.reason, r"HTTP 409: .*available: \d+ -> .*processors: 0")
+        with rack() as site:
+            wanted = site.wanted()
+            site.compose(wanted)
+            result = site.compose(CompositionRequest(name="vs-2", blocks=wanted.blocks))
+            self.assertEqual("absent", result.state)
+            self.assertRegex(result.reason, r"HTTP 409: .*available: \d+ -> .*processors: 0")
 
     def test_a_lost_reply_to_allocate_is_a_node(self):
         self.check(f"drop-reply:POST:{V}/Nodes/Actions/Allocate", "composed")
@@ -152,56 +152,56 @@ class TestRsdFaults(unittest.TestCase):
 
     def test_an_assembly_that_is_refused_leaves_what_must_be_taken_back(self):
         """semantics.md, trap 9: Allocate and Assemble are two calls, and the second may fail."""
-        with rack(f"status:409:POST:{V}/Nodes/*/Actions/ComposedNode.Assemble") as here:
-            wanted = here.wanted()
-            outcome = here.compose(wanted)
-            self.assertEqual("left", outcome.state)
-            self.assertRegex(outcome.reason, "HTTP 409.*is Allocated and no further")
-            self.assertEqual("absent", here.remove(wanted, outcome.node).state)
+        with rack(f"status:409:POST:{V}/Nodes/*/Actions/ComposedNode.Assemble") as site:
+            wanted = site.wanted()
+            result = site.compose(wanted)
+            self.assertEqual("left", result.state)
+            self.assertRegex(result.reason, "HTTP 409.*is Allocated and no further")
+            self.assertEqual("absent", site.remove(wanted, result.node).state)
 
     def test_a_node_that_stays_failed_must_be_taken_back(self):
         self.check("failed-node", "left", "is Failed and no further")
 
     def test_a_failed_node_that_returns_by_itself_is_a_node(self):
-        with rack("failed-node") as here:
-            wanted, podm = here.wanted(), here.podm
+        with rack("failed-node") as site:
+            wanted, podm = site.wanted(), site.podm
 
             def watch(state: str) -> None:
                 if state == "failed":
                     podm.app.podm.writes._rack.bring_back(wanted.blocks[0])
 
-            outcome = here.hands.compose(wanted, watch)
-            self.assertEqual("composed", outcome.state, outcome)
+            result = site.composer.compose(wanted, watch)
+            self.assertEqual("composed", result.state, result)
 
     def test_a_removal_that_breaks_is_done_by_force(self):
-        with rack(f"status:500:DELETE:{V}/Nodes/*") as here:
-            here.podm.documents.get(V)["Oem"]["Intel_RackScale"]["ApiVersion"] = "2.5.0"
-            wanted = here.wanted()
-            node = here.compose(wanted).node
-            self.assertEqual("absent", here.remove(wanted, node).state)
-            self.assertIn("deleting by force", here.states)
+        with rack(f"status:500:DELETE:{V}/Nodes/*") as site:
+            site.podm.documents.get(V)["Oem"]["Intel_RackScale"]["ApiVersion"] = "2.5.0"
+            wanted = site.wanted()
+            node = site.compose(wanted).node
+            self.assertEqual("absent", site.remove(wanted, node).state)
+            self.assertIn("deleting by force", site.states)
 
     def test_a_removal_that_breaks_without_force_leaves_the_node(self):
-        with rack(f"status:500:DELETE:{V}/Nodes/*") as here:
-            wanted = here.wanted()
-            outcome = here.remove(wanted, here.compose(wanted).node)
-            self.assertEqual("left", outcome.state)
-            self.assertRegex(outcome.reason, "is still there: HTTP 500")
+        with rack(f"status:500:DELETE:{V}/Nodes/*") as site:
+            wanted = site.wanted()
+            result = site.remove(wanted, site.compose(wanted).node)
+            self.assertEqual("left", result.state)
+            self.assertRegex(result.reason, "is still there: HTTP 500")
 
     def test_a_lost_reply_to_a_removal_is_a_removal(self):
-        with rack(f"drop-reply:DELETE:{V}/Nodes/*") as here:
-            wanted = here.wanted()
-            node = here.compose(wanted).node
-            self.assertEqual("absent", here.remove(wanted, node).state)
+        with rack(f"drop-reply:DELETE:{V}/Nodes/*") as site:
+            wanted = site.wanted()
+            node = site.compose(wanted).node
+            self.assertEqual("absent", site.remove(wanted, node).state)
 
     def test_one_bad_document_does_not_keep_others_from_being_composed(self):
-        with rack() as here:
-            wanted, other = here.wanted(), here.wanted(0).blocks[0]
-        with rack(f"status:500:GET:{other}") as here:
-            self.assertEqual("composed", here.compose(wanted).state)
+        with rack() as site:
+            wanted, other = site.wanted(), site.wanted(0).blocks[0]
+        with rack(f"status:500:GET:{other}") as site:
+            self.assertEqual("composed", site.compose(wanted).state)
 
     def test_nodes_that_cannot_be_read_leave_it_unknown(self):
-        with rack() as here:
-            wanted = here.wanted()
-        with rack(f"status:500:GET:{V}/Nodes/*") as here:
-            self.assertEqual("unknown", here.compose(wanted).state)
+        with rack() as site:
+            wanted = site.wanted()
+        with rack(f"status:500:GET:{V}/Nodes/*") as site:
+            self.assertEqual("unknown", site.compose(wanted).state)

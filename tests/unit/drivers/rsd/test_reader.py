@@ -26,7 +26,7 @@ from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.fields import NO_NOTES, Link, Parts
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.rsd.reader import rsd
+from valence_sched.drivers.rsd.dialect import rsd
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
     Accelerator,

@@ -150,8 +150,8 @@ class TestAllocate(Case):
     def test_brand_and_capabilities_are_looked_at_in_both_places(self):
         cpu = self.documents.get(f"{SYSTEMS}/host-3/Processors/CPU1")
         cpu["Oem"] = {"Intel_RackScale": {"Brand": "Gold", "Capabilities": ["avx", "sse"]}}
-        asked = {"Brand": "Gold", "Capabilities": ["sse"]}
-        for oem in (asked, {"Intel_RackScale": asked}):
+        wanted_processor = {"Brand": "Gold", "Capabilities": ["sse"]}
+        for oem in (wanted_processor, {"Intel_RackScale": wanted_processor}):
             with self.subTest(oem):
                 uri = self.allocate(Processors=[{"Oem": oem}])
                 self.assertIn(f"{SYSTEMS}/host-3", str(self.documents.get(uri)["Links"]))
@@ -256,8 +256,8 @@ class TestOlderRack(Case):
 
     def test_drives_of_a_fabric_are_not_for_systems_that_it_does_not_reach(self):
         body = {"Processors": [{"TotalCores": 16}], "LocalDrives": [{"Interface": "NVMe"}]}
-        told = self.refused(409, self.rsd.allocate(body))[1]
-        self.assertIn("processors: 1 -> memory: 1 -> local drives: 0", told)
+        text = self.refused(409, self.rsd.allocate(body))[1]
+        self.assertIn("processors: 1 -> memory: 1 -> local drives: 0", text)
 
     def test_assembling_connects_and_deleting_disconnects_and_erases(self):
         before = self.read()

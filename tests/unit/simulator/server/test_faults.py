@@ -6,7 +6,7 @@ import unittest
 import requests
 
 from tests.unit.simulator.server.test_podm import SESSIONS, Case
-from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, said
+from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, message_key
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
 from valence_sched.simulator.server.sessions import Account
@@ -117,7 +117,7 @@ class TestFaults(Case):
     def test_lie_is_200_with_an_error_and_nothing_done(self):
         client = self.serve(f"lie:POST:{SYSTEMS}")
         answer = client.compose("C1")
-        self.assertEqual((200, "InternalError"), (answer.status_code, said(answer)))
+        self.assertEqual((200, "InternalError"), (answer.status_code, message_key(answer)))
         self.assertEqual("Unused", client.state("C1"))
 
     def test_die_after_cuts_everything_after_so_many_writes(self):
@@ -140,7 +140,7 @@ class TestFaults(Case):
         body = {"UserName": "a", "Password": "b"}
         first = client.post(SESSIONS, body)
         second = client.post(SESSIONS, body)
-        self.assertEqual((503, "SessionLimitExceeded"), (second.status_code, said(second)))
+        self.assertEqual((503, "SessionLimitExceeded"), (second.status_code, message_key(second)))
         client.ask("DELETE", first.headers["Location"])
         self.assertEqual(201, client.post(SESSIONS, body).status_code)
 
@@ -206,7 +206,7 @@ class TestFaults(Case):
     def test_steal_takes_the_block_just_before_and_only_once(self):
         client = self.serve("steal:C1")
         self.assertEqual("Unused", client.state("C1"))
-        self.assertEqual("ResourceBlockInUse", said(client.compose("C1", "D1")))
+        self.assertEqual("ResourceBlockInUse", message_key(client.compose("C1", "D1")))
         (thief,) = client.get(SYSTEMS).json()["Members"]
         client.ask("DELETE", thief["@odata.id"])
         self.assertEqual(201, client.compose("C1").status_code)

@@ -26,13 +26,13 @@ class TestServed(unittest.TestCase):
             with self.subTest(path.stem), served(str(path)) as podms:
                 (podm,) = podms.values()
                 client = Client(podm)
-                for uri, told in recorded.items():
-                    if not isinstance(told, dict) or "Session" in uri or "Systems" in told:
+                for uri, document in recorded.items():
+                    if not isinstance(document, dict) or "Session" in uri or "Systems" in document:
                         continue
                     found = client.get(uri).json()
                     for key in own:
-                        found.pop(key, None), told.pop(key, None)
-                    self.assertEqual(told, found, uri)
+                        found.pop(key, None), document.pop(key, None)
+                    self.assertEqual(document, found, uri)
 
     def test_all_of_an_inventory_is_served_each_on_its_own_port(self):
         with served(str(HERE / "examples" / "site.json")) as podms:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served pod manager, asked over a socket: reading, sessions, composing, reserving."""
+"""A served pod manager, uris over a socket: reading, sessions, composing, reserving."""
 
 import contextlib
 import unittest
@@ -16,7 +16,7 @@ from tests.unit.simulator.site import (
     documents,
     link,
     links,
-    said,
+    message_key,
 )
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.sessions import Account
@@ -152,14 +152,14 @@ class TestSessions(Case):
 
     def test_what_shows_sessions_is_never_old_however_it_is_asked_for(self):
         client = self.serve()
-        asked = (SESSIONS, f"{SESSIONS}?$expand=.", f"{ROOT}?$expand=*($levels=3)")
+        uris = (SESSIONS, f"{SESSIONS}?$expand=.", f"{ROOT}?$expand=*($levels=3)")
         for _ in range(2):
             where = self.login().headers["Location"]
-            for uri in asked:
+            for uri in uris:
                 self.assertIn(where, client.get(uri).text)
                 self.assertEqual(200, client.get(BLOCKS).status_code)
         client.ask("DELETE", where)
-        for uri in asked:
+        for uri in uris:
             self.assertNotIn(where, client.get(uri).text)
 
     def test_the_password_stands_in_no_repr(self):
@@ -220,12 +220,12 @@ class TestSpecificComposition(Case):
         ):
             with self.subTest(names):
                 answer = client.compose(*names)
-                self.assertEqual((status, reason), (answer.status_code, said(answer)))
+                self.assertEqual((status, reason), (answer.status_code, message_key(answer)))
         self.assertEqual(before, self.podm.documents.copy())
 
     def test_blocks_without_a_zone_in_common_are_refused(self):
         client = self.serve()
-        self.assertEqual("IncompatibleZone", said(client.compose("C1", "G1")))
+        self.assertEqual("IncompatibleZone", message_key(client.compose("C1", "G1")))
         self.assertEqual(201, client.compose("C2", "G1").status_code)
 
     def test_blocks_join_and_leave_a_node(self):
@@ -249,7 +249,7 @@ class TestSpecificComposition(Case):
         self.assertEqual((202, "1"), (answer.status_code, answer.headers["Retry-After"]))
         monitor = answer.headers["Location"]
         self.assertEqual("Composing", client.state("C1"))
-        self.assertEqual("ResourceBlockInUse", said(client.compose("C1")))
+        self.assertEqual("ResourceBlockInUse", message_key(client.compose("C1")))
         self.assertEqual(202, client.get(monitor).status_code)
         clock.now_s += 5
         done = client.get(monitor)
@@ -272,14 +272,14 @@ class TestConstrainedComposition(Case):
         self.assertEqual(links(f"{BLOCKS}/C2"), answer.json()["Links"]["ResourceBlocks"])
 
     def test_more_than_asked_is_given_only_to_who_allows_it(self):
-        self.assertEqual("NoResourceMatch", said(self.serve().post(SYSTEMS, self.shape())))
+        self.assertEqual("NoResourceMatch", message_key(self.serve().post(SYSTEMS, self.shape())))
 
     def test_blocks_that_are_named_may_not_bring_more_either(self):
         client = self.serve()
         named = {"ResourceBlocks": links(f"{BLOCKS}/C2", f"{BLOCKS}/G1")}
         shape = {"@Redfish.RequestedCount": 1}
         body = {"Name": "node", "Links": named, "Processors": {"Members": [shape]}}
-        self.assertEqual("NoResourceMatch", said(client.post(SYSTEMS, body)))
+        self.assertEqual("NoResourceMatch", message_key(client.post(SYSTEMS, body)))
         shape["@Redfish.AllowOverprovisioning"] = True
         self.assertEqual(201, client.post(SYSTEMS, body).status_code)
 
@@ -287,7 +287,7 @@ class TestConstrainedComposition(Case):
         client = self.serve()
         body = self.shape(TotalCores=8)
         wrong = client.post(SYSTEMS, {**body, "@Redfish.ZoneAffinity": "B"})
-        self.assertEqual("NoResourceMatch", said(wrong))
+        self.assertEqual("NoResourceMatch", message_key(wrong))
         right = client.post(SYSTEMS, {**body, "@Redfish.ZoneAffinity": "A"})
         self.assertEqual(201, right.status_code)
 
@@ -302,7 +302,7 @@ class TestReserved(Case):
             client.session.auth = (name, "x")
             answer = self.patch("C1", {"CompositionStatus": {"Reserved": True}})
             self.assertEqual(200, answer.status_code)
-        self.assertEqual("ResourceBlockInUse", said(client.compose("C1")))
+        self.assertEqual("ResourceBlockInUse", message_key(client.compose("C1")))
         client.session.auth = ("ann", "x")
         where = client.compose("C1").headers["Location"]
         client.ask("DELETE", where)
@@ -317,9 +317,9 @@ class TestReserved(Case):
         whole = {"CompositionStatus": {**status, "Reserved": False}}
         self.assertEqual(200, self.patch("D1", whole).status_code)
         state = {"CompositionStatus": {"CompositionState": "Composed"}}
-        self.assertEqual("PropertyNotWritable", said(self.patch("D1", state)))
+        self.assertEqual("PropertyNotWritable", message_key(self.patch("D1", state)))
         text = {"CompositionStatus": {"Reserved": "yes"}}
-        self.assertEqual("PropertyValueTypeError", said(self.patch("D1", text)))
+        self.assertEqual("PropertyValueTypeError", message_key(self.patch("D1", text)))
 
     def test_pool_client_and_name_can_be_written_and_a_type_cannot(self):
         client = self.serve()
@@ -383,7 +383,7 @@ class TestComposeAction(Case):
         self.assertEqual(links(f"{RESERVATIONS}/{id_}"),
                          client.get(RESERVATIONS).json()["Members"])  # fmt: skip
         self.assertTrue(client.get(f"{BLOCKS}/C1").json()["CompositionStatus"]["Reserved"])
-        self.assertEqual("SpecifiedResourceAlreadyReserved", said(client.compose("C1")))
+        self.assertEqual("SpecifiedResourceAlreadyReserved", message_key(client.compose("C1")))
         body = {"RequestFormat": "Manifest", "RequestType": "Apply", "ReservationId": id_}
         self.assertEqual(200, client.post(COMPOSE, body).status_code)
         self.assertEqual("Composed", client.state("C1"))
@@ -401,7 +401,7 @@ class TestComposeAction(Case):
 
     def test_requests_that_are_none_are_refused(self):
         self.serve()
-        self.assertEqual("EmptyManifest", said(self.act("Apply")))
+        self.assertEqual("EmptyManifest", message_key(self.act("Apply")))
         self.assertEqual(400, self.act("Try", self.stanza("n1", "C1")).status_code)
         self.assertEqual(400, self.act("Apply", self.stanza("n1", "C1"), ReservationId="7")
                          .status_code)  # fmt: skip

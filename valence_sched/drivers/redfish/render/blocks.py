@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks and their devices as Redfish documents, each device with a document of its own."""
+"""Renders blocks and their devices as Redfish documents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 
 
 def write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str | None) -> str:
-    """Write a block and its devices; return its URI, at which it was kept."""
+    """Write a block and its devices; return its URI."""
     devices = noun.devices or NO_DEVICES
     places = noun.places or {}
     ends = _ends(places)
@@ -95,10 +95,10 @@ def _ends(places: dict[str, str]) -> Json:
 
 
 def _oem_places(places: dict[str, str], ends: Json, devices: Devices, chassis: str | None) -> Json:
-    said = {"chassis"} if chassis else set()
+    linked = {"chassis"} if chassis else set()
     if ends and devices != NO_DEVICES:
-        said |= {"fabric", "switch"}
-    return {name: value for name, value in places.items() if name not in said}
+        linked |= {"fabric", "switch"}
+    return {name: value for name, value in places.items() if name not in linked}
 
 
 def _status(status: Status) -> Json:

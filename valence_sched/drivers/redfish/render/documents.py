@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish documents in the making: each at a URI of its own, with what every document has."""
+"""The document writer: Redfish documents at unique URIs, with the properties each must have."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OEM = "ValenceSched"
 
 
 class DocumentWriter:
-    """Documents by URI. A URI is kept before anything is written there."""
+    """Documents by URI. A URI is reserved before its document is written."""
 
     def __init__(self) -> None:
         self.documents: dict[str, Json] = {}
@@ -46,7 +46,7 @@ class DocumentWriter:
     def inventory_uri(self, uri: str) -> str:
         """Keep a URI that the inventory gives; return it as a reader of links spells it.
 
-        One that is kept already is extended, so that no two things share a document.
+        One that is reserved already is extended, so that no two resources share a document.
         """
         return self._unique(path_of(uri), self._uris)
 
@@ -55,7 +55,7 @@ class DocumentWriter:
         return self._unique(uri, self._folded)
 
     def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
-        """Write the document of a kept URI; without a name it is called by its Id."""
+        """Write the document of a reserved URI; its name is its Id where none is given."""
         last = uri.rpartition("/")[2]
         version = _TYPES.get(type_)
         kind = f"#{type_}.{version}.{type_}" if version else f"#{type_}.{type_}"
@@ -64,7 +64,7 @@ class DocumentWriter:
         return uri
 
     def collection(self, uri: str, type_: str, members: Iterable[str], **body: object) -> str:
-        """Write a collection of these members at a kept URI."""
+        """Write a collection of these members at a reserved URI."""
         kind = _COLLECTIONS.get(type_, f"{type_}Collection")
         found = links(members)
         tail = {"Members@odata.count": len(found), "Members": found, **body}
@@ -72,9 +72,9 @@ class DocumentWriter:
         self.documents[uri] = head | tail
         return uri
 
-    def _unique(self, uri: str, kept: set[str]) -> str:
+    def _unique(self, uri: str, reserved: set[str]) -> str:
         number, found = 1, uri
-        while (_fold(found) if kept is self._folded else found) in kept:
+        while (_fold(found) if reserved is self._folded else found) in reserved:
             number += 1
             found = f"{uri}-{number}"
         self._uris.add(found)
@@ -98,7 +98,7 @@ def is_set(value: object) -> bool:
 
 
 def oem(**facts: object) -> Json | None:
-    """Return an ``Oem`` object with what Redfish has no word for, None where nothing is told."""
+    """Return an ``Oem`` object with what Redfish has no word for, None without any."""
     found = {key: _json(value) for key, value in facts.items() if is_set(value)}
     kind = {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"}
     return {OEM: kind | found} if found else None

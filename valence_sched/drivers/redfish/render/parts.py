@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stocks that are memory as Redfish memory domains, with a chunk for what is in use."""
+"""Renders memory stocks, pool limits, chassis and fabrics as Redfish documents."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def is_memory(stock: Stock, podm: FullPodm) -> bool:
 
 
 def domain_chassis(uri: str) -> str | None:
-    """Return the chassis that the URI of a memory domain stands below, if it tells one."""
+    """Return the chassis that the URI of a memory domain is below, None without one."""
     found = _IN_CHASSIS.fullmatch(uri)
     return found["chassis"] if found else None
 
 
 def write_domain(writer: DocumentWriter, uri: str, stock: Stock) -> str:
-    """Write a memory domain and its chunk; return its URI, at which it was kept."""
+    """Write a memory domain and its chunk; return its URI."""
     chunks = [_chunk(writer, uri, stock)] if stock.used else []
     body = {
         "Status": {"State": "Enabled", "Health": "OK"},
@@ -71,7 +71,7 @@ def _chunk(writer: DocumentWriter, uri: str, stock: Stock) -> str:
 
 
 def _sets(writer: DocumentWriter, uri: str, stock: Stock) -> list[Json] | None:
-    """Return the modules of a persistent domain: without chunks they alone tell what it is."""
+    """Return the modules of a persistent domain: without chunks only they show that it is."""
     if stock.resource != PERSISTENT:
         return None
     module = {"MemoryType": "NVDIMM_P", "CapacityMiB": _mib(stock.total)}
@@ -89,7 +89,7 @@ def write_capabilities(
     zones: Sequence[tuple[str, Pool]],
     blocks: Sequence[FullBlock],
 ) -> Json:
-    """Return what the collection of systems says of composing, and write what that links.
+    """Return the composition properties of the collection of systems, and write their documents.
 
     Pools of equal limits share a capability; without pools it is for all there is.
     """
@@ -157,9 +157,9 @@ CHASSIS, FABRICS = f"{ROOT}/Chassis", f"{ROOT}/Fabrics"
 def write_chassis(
     writer: DocumentWriter, chassis_uris: Mapping[str, str], domains: Sequence[tuple[str, Stock]]
 ) -> str | None:
-    """Write the chassis that are told, by where they are kept, and the memory they hold.
+    """Write the chassis of places and the memory that they hold; return their collection.
 
-    Memory of which no chassis is told stands in one of its own. None where there is nothing.
+    Memory without a chassis gets one of its own. None where there is no chassis at all.
     """
     if not chassis_uris and not domains:
         return None
@@ -171,12 +171,12 @@ def write_chassis(
     members = []
     known = set(chassis_uris.values())
     for holder, memory in below.items():
-        kept = holder if holder in known else writer.new_uri(holder)
+        place = holder if holder in known else writer.new_uri(holder)
         body: Json = {"ChassisType": "Other", "Status": {"State": "Enabled", "Health": "OK"}}
         if memory:
-            place = writer.new_uri(f"{kept}/MemoryDomains")
-            body["MemoryDomains"] = link(writer.collection(place, "MemoryDomain", memory))
-        members.append(writer.put(kept, "Chassis", None, body))
+            inside = writer.new_uri(f"{place}/MemoryDomains")
+            body["MemoryDomains"] = link(writer.collection(inside, "MemoryDomain", memory))
+        members.append(writer.put(place, "Chassis", None, body))
     return writer.collection(uri, "Chassis", members)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager of an inventory as the Redfish documents that its driver would read.
+"""Renders a pod manager of an inventory as the Redfish documents that its driver reads.
 
 Reading the documents with the ``redfish`` driver gives the pod manager back. URIs of blocks,
 nodes, stocks and pools stay what they are as far as links can spell them. What Redfish has no
@@ -12,11 +12,11 @@ word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not
 - stocks that are no memory, that some pools cannot reach, that have a largest grant or parts of a
   MiB (a memory domain would promise more than there is).
 
-What is read back otherwise: a name that nobody told becomes the Id; whether a drive is remote
+What is read back otherwise: a missing name becomes the Id; whether a drive is remote
 follows from its protocol; a block that nodes link is composed at least as often as they do; a
 pool that states no largest number of Compute or ComputerSystem blocks gets one that does not
-bind, because a driver would assume 1; a memory module of 0 MiB is none. ``lost`` tells it of
-one pod manager.
+bind, because a driver would assume 1; a memory module of 0 MiB is none. ``round_trip_losses``
+lists the differences of one pod manager.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 
 from valence_sched.drivers.fields import NO_NOTES, Json, Notes
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.reader import redfish
+from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.render import blocks as render_blocks
 from valence_sched.drivers.redfish.render import parts
 from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
@@ -39,7 +39,7 @@ SYSTEMS = f"{ROOT}/Systems"
 
 
 class _RenderUris:
-    """The URIs at which the things of a pod manager are kept, in its order."""
+    """The URIs of the documents of a pod manager, in its order."""
 
     def __init__(self, writer: DocumentWriter, podm: FullPodm) -> None:
         writer.inventory_uri(ROOT)
@@ -50,8 +50,8 @@ class _RenderUris:
         self.domains = [writer.inventory_uri(stock.uri) for stock in self.memory]
         self.zones = [writer.inventory_uri(_zone_uri(pool)) for pool in podm.pools]
         self.chassis: dict[str, str] = {}
-        told = [render_blocks.chassis_of(block) for block in podm.blocks]
-        for uri in [*map(parts.domain_chassis, self.domains), *told]:
+        holders = [render_blocks.chassis_of(block) for block in podm.blocks]
+        for uri in [*map(parts.domain_chassis, self.domains), *holders]:
             if uri and uri not in self.chassis:
                 self.chassis[uri] = writer.inventory_uri(uri)
 
@@ -90,7 +90,7 @@ def round_trip_losses(podm: FullPodm) -> list[str]:
 
 def read_back(documents: Mapping[str, Json], id_: str, notes: Notes = NO_NOTES) -> FullPodm:
     """Return the pod manager that documents show to the ``redfish`` driver."""
-    return redfish().read(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
+    return read_podm(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
 
 
 def _loss_lines(name: str, was: object, is_: object) -> Iterable[str]:
@@ -100,11 +100,11 @@ def _loss_lines(name: str, was: object, is_: object) -> Iterable[str]:
         for item in was:
             other = now.get(getattr(item, key))
             if item != other:
-                told = "none" if other is None else msgspec.json.encode(other).decode()
-                yield f"{name}: {msgspec.json.encode(item).decode()}, {told}"
+                now_json = "none" if other is None else msgspec.json.encode(other).decode()
+                yield f"{name}: {msgspec.json.encode(item).decode()}, {now_json}"
     else:
-        told = msgspec.json.encode(is_).decode()
-        yield f"{name}: {msgspec.json.encode(was).decode()}, {told}"
+        now_json = msgspec.json.encode(is_).decode()
+        yield f"{name}: {msgspec.json.encode(was).decode()}, {now_json}"
 
 
 _KEYS = {"pools": "id", "blocks": "uri", "stocks": "uri", "nodes": "uri"}

@@ -3,15 +3,21 @@
 
 import unittest
 
-from valence_sched.config.foreign import placement
 from valence_sched.model.compile import GIB
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import ProcessorSpec, Properties
 from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
+from valence_sched.model.resource_classes import (
+    REFUSED,
+    STANDARD,
+    add_needs,
+    compile_amounts,
+    resource_class_problem,
+)
 
 
 def needs(**amounts: int) -> list[tuple]:
-    flavor = Flavor(name="f", properties=placement.compile_amounts(amounts))
+    flavor = Flavor(name="f", properties=compile_amounts(amounts))
     return [
         (need.kind, need.measure, need.resource or need.amount,
          *(test.value for test in need.tests))
@@ -44,25 +50,25 @@ class TestClasses(unittest.TestCase):
                 self.assertEqual([expected], needs(**amounts))
 
     def test_every_class_that_is_known_asks_for_something_or_says_why_not(self):
-        for name in placement.STANDARD:
+        for name in STANDARD:
             with self.subTest(name):
-                self.assertIsNone(placement.resource_class_problem(name))
+                self.assertIsNone(resource_class_problem(name))
                 self.assertEqual(1, len(needs(**{name: 1})))
-        for name, hint in placement.REFUSED.items():
+        for name, hint in REFUSED.items():
             with self.subTest(name):
-                self.assertIn(hint, placement.resource_class_problem(name))
+                self.assertIn(hint, resource_class_problem(name))
 
     def test_other_names_are_refused_with_the_nearest(self):
         for name, nearest in (("VCPUS", "VCPU"), ("vcpu", "VCPU"), ("DISK", "DISK_GB")):
             with self.subTest(name):
-                self.assertIn(f"did you mean {nearest!r}?", placement.resource_class_problem(name))
+                self.assertIn(f"did you mean {nearest!r}?", resource_class_problem(name))
         for name in ("", "CUSTOM_", "X", "pci_device", "CUSTOM_x", "CUSTOM_A B", "CUSTOM_A-B",
                      "custom_x", "cxl memory", "a,b", "a:b", "CUSTOM_" + "A" * 249):  # fmt: skip
             with self.subTest(name):
-                self.assertIn("no resource class named", placement.resource_class_problem(name))
+                self.assertIn("no resource class named", resource_class_problem(name))
         for name in ("CUSTOM_A_1", "CUSTOM_" + "A" * 248, "cxl_memory_mib", "power.watts", "x-1"):
             with self.subTest(name):
-                self.assertIsNone(placement.resource_class_problem(name))
+                self.assertIsNone(resource_class_problem(name))
 
 
 class TestMore(unittest.TestCase):
@@ -71,18 +77,18 @@ class TestMore(unittest.TestCase):
     def test_totals_are_added_up_and_devices_come_beside(self):
         drive = Need(kind="drive", measure="devices", amount=1)
         bond = TopologyConstraint("same", "switch", ("drive",))
-        found = placement.add_needs(Alternative((cores(8), drive), (bond,)), (cores(4), drive))
+        found = add_needs(Alternative((cores(8), drive), (bond,)), (cores(4), drive))
         self.assertEqual(Alternative((drive, cores(12), drive), (bond,)), found)
 
     def test_a_total_with_tests_stays_and_the_sum_is_of_all(self):
         flavor = Flavor(
             name="f", properties=Properties(processor=ProcessorSpec(total_cores=8, model="Xeon"))
         )
-        found = placement.add_needs(flavor.alternatives[0], (cores(4),))
+        found = add_needs(flavor.alternatives[0], (cores(4),))
         self.assertEqual((*flavor.needs, cores(12)), found.needs)
 
     def test_nothing_to_add_to_is_no_obstacle(self):
-        self.assertEqual(Alternative((cores(4),)), placement.add_needs(Alternative(), (cores(4),)))
+        self.assertEqual(Alternative((cores(4),)), add_needs(Alternative(), (cores(4),)))
 
 
 if __name__ == "__main__":

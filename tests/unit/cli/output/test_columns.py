@@ -8,7 +8,7 @@ from cliff.display import DisplayCommandBase
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.output import prepare
+from valence_sched_cli.output import columns
 
 #: Commands that print and leave all as it was; they may learn their columns while they read.
 READ_ONLY = {
@@ -24,18 +24,18 @@ class TestTitles(unittest.TestCase):
     """Names are compared as the formatters do it."""
 
     def test_a_column_is_known_in_any_case_and_with_underscores(self):
-        prepare.check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
+        columns.check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
 
     def test_one_unknown_column_among_known_ones_is_refused_with_the_nearest(self):
         with self.assertRaises(UsageError) as caught:
-            prepare.check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
+            columns.check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
         self.assertEqual("--column: no column named 'Zonee' (did you mean 'Zone'?)",
                          str(caught.exception))  # fmt: skip
 
     def test_one_column_in_common_is_enough_to_print(self):
-        self.assertTrue(prepare.has_any_column([], []))
-        self.assertTrue(prepare.has_any_column(["uri", "node"], ["Node"]))
-        self.assertFalse(prepare.has_any_column(["uri"], ["Node"]))
+        self.assertTrue(columns.has_any_column([], []))
+        self.assertTrue(columns.has_any_column(["uri", "node"], ["Node"]))
+        self.assertFalse(columns.has_any_column(["uri"], ["Node"]))
 
 
 class TestCommands(unittest.TestCase):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random pod managers of any size; the same seed gives the same bytes.
 
-Pod manager number *n* depends on the seed, on *n* and on the shape of a pod manager, never on how
-many of them are asked for.
+Pod manager number *n* depends on the seed, on *n* and on the shape of a pod manager, but not on the
+number of pod managers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
 
 
 class BlockText(NamedTuple):
-    """A kind of block as text: what stands before its number, before its pools, and after them.
+    """A kind of block as text: the parts before its number, before its pools, and after them.
 
-    ``tails`` has one text a line of ``STATES``.
+    ``tails`` has one text per line of ``STATES``.
     """
 
     head: str
@@ -45,17 +45,17 @@ class BlockText(NamedTuple):
 def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -> Iterator[bytes]:
     """Yield ``count`` pod managers as JSON, each with so many blocks, pools and stocks.
 
-    Pod managers without blocks hand out amounts only and are one pool each. About one block in
-    seven stands in two pools, about three in ten are composed.
+    A pod manager without blocks has stocks only and is one pool. About one block in seven is in
+    two pools, about three in ten are composed.
 
     Raises:
-        ValueError: a number below 0, or no pool at all.
+        ValueError: a number is below 0, or there is no pool.
     """
     if min(count, blocks, stocks) < 0 or pools < 1:
         raise ValueError(f"{count} podms of {blocks} blocks, {stocks} stocks, {pools} pools")
-    wares = {sort: tuple(map(_block_text, kinds)) for sort, kinds in HARDWARE.items()}
+    hardware = {sort: tuple(map(_block_text, kinds)) for sort, kinds in HARDWARE.items()}
     names = tuple(f"z{number}" for number in range(1, (pools if blocks else 1) + 1))
-    return (_podm(number, blocks, seed, names, stocks, wares) for number in range(1, count + 1))
+    return (_podm(number, blocks, seed, names, stocks, hardware) for number in range(1, count + 1))
 
 
 def header() -> bytes:
@@ -66,10 +66,10 @@ def header() -> bytes:
 def _block_text(kind: Hardware) -> BlockText:
     devices = to_json(kind.devices).decode()
     tails = []
-    for _, alone, shared in STATES:
-        status = to_json(shared if kind.shared else alone).decode()
-        told = "" if status == "{}" else f',"status":{status}'
-        tails.append(f'{told},"devices":{devices}}}')
+    for _, unshared, shared in STATES:
+        status = to_json(shared if kind.shared else unshared).decode()
+        status_field = "" if status == "{}" else f',"status":{status}'
+        tails.append(f'{status_field},"devices":{devices}}}')
     return BlockText(
         f'{{"uri":"{BLOCKS_URI}{kind.label}', f'","type":["{kind.type}"],"pools":', tuple(tails)
     )
@@ -81,14 +81,14 @@ def _podm(
     seed: int,
     pools: Sequence[str],
     stocks: int,
-    wares: dict[str, tuple[BlockText, ...]],
+    hardware: dict[str, tuple[BlockText, ...]],
 ) -> bytes:
     rng = random.Random(f"{seed}/{number}")  # noqa: S311 - believable, not secret
     busy = rng.choice(BUSY)
     profile = rng.choices(PROFILES, PROFILE_WEIGHTS)[0]
     parts = [to_json(_bare_podm(rng, number, pools, busy))[:-1]]
     if blocks:
-        text = _blocks(rng, blocks, pools, busy, profile, wares)
+        text = _blocks(rng, blocks, pools, busy, profile, hardware)
         parts += [b',"blocks":[', text.encode(), b"]"]
     if stocks:
         parts += [b',"stocks":', to_json(_stocks(rng, stocks, pools, busy))]
@@ -130,16 +130,16 @@ def _blocks(
     pools: Sequence[str],
     busy: int,
     profile: dict[str, tuple[int, int]],
-    wares: dict[str, tuple[BlockText, ...]],
+    hardware: dict[str, tuple[BlockText, ...]],
 ) -> str:
     kinds: list[BlockText] = []
     shares: list[float] = []
     for sort, (number, share) in profile.items():
-        kinds += rng.sample(wares[sort], number)
+        kinds += rng.sample(hardware[sort], number)
         shares += [share / number] * number
-    rest = [weight for weight, *_ in STATES[2:]]
-    states = [100 - sum(rest) - busy, busy, *rest]
-    drawn = zip(
+    weights = [weight for weight, *_ in STATES[2:]]
+    states = [100 - sum(weights) - busy, busy, *weights]
+    draws = zip(
         range(1, count + 1),
         rng.choices(kinds, shares, k=count),
         rng.choices(range(len(STATES)), states, k=count),
@@ -147,25 +147,27 @@ def _blocks(
         strict=True,
     )
     return ",".join(
-        [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in drawn]
+        [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in draws]
     )
 
 
 def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
-    """Return the ways to stand in pools as JSON, and their weights: one pool, or two neighbours."""
-    alone = [f'["{pool}"]' for pool in pools]
-    both = [f'["{one}","{other}"]' for one, other in pairwise(pools)]
-    return alone + both, [6 / len(alone)] * len(alone) + [1 / max(1, len(both))] * len(both)
+    """Return the possible pools of a block as JSON, with weights: one pool, or two neighbours."""
+    single = [f'["{pool}"]' for pool in pools]
+    double = [f'["{one}","{other}"]' for one, other in pairwise(pools)]
+    return single + double, [6 / len(single)] * len(single) + [1 / max(1, len(double))] * len(
+        double
+    )
 
 
 def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> tuple[Stock, ...]:
-    """Draw stocks, one a resource; past the last resource, a second of the first, and so on."""
-    found = []
+    """Draw stocks, one per resource; after the last resource a second of the first, and so on."""
+    drawn = []
     for number in range(count):
         resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]
         total = max(1, int(largest * rng.uniform(0.1, 1.0)) // step) * step
         used = int(total * min(95, rng.gauss(busy, 10)) / 100) // step * step
-        found.append(
+        drawn.append(
             Stock(
                 uri=f"/redfish/v1/Storage/StoragePools/{number + 1}",
                 resource=resource,
@@ -176,4 +178,4 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
                 step=float(step),
             )
         )
-    return tuple(found)
+    return tuple(drawn)

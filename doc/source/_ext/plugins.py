@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directive ``opinions``: filters or weighers, by entry point, from their docstrings."""
+"""The directive ``plugins``: filters or weighers, by entry point, from their docstrings."""
 
 import inspect
 import json
@@ -14,6 +14,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from valence_sched.view.reads import Reads, declarations
+
 KINDS = {
     bool: "true or false",
     float: "a number",
@@ -24,7 +26,7 @@ KINDS = {
 }
 
 
-class Opinions(SphinxDirective):
+class Plugins(SphinxDirective):
     """A section per entry point of ours: its docstring, then its options and their defaults."""
 
     required_arguments = 1
@@ -50,11 +52,17 @@ def _section(point: metadata.EntryPoint) -> str:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
     ]
+    lines += [_reads_line(one) for one in declarations(function)]
     hints = typing.get_type_hints(function)
     for option in options:
         default = json.dumps(option.default, default=_plain)
         lines.append(f"* ``{option.name}``: {_kind(hints[option.name])}, by default ``{default}``")
     return "\n".join([*lines, ""])
+
+
+def _reads_line(declared: Reads) -> str:
+    fields = " and ".join(f"``{field}``" for field in declared.fields)
+    return f"{'Also reads' if declared.optional else 'Reads'} {fields} of a request.\n"
 
 
 def _kind(hint: Any) -> str:
@@ -74,5 +82,5 @@ def _plain(value: Any) -> Any:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the directive."""
-    app.add_directive("opinions", Opinions)
+    app.add_directive("plugins", Plugins)
     return {"parallel_read_safe": True}

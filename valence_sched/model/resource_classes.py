@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement's resource classes, and what of ours an amount of each is.
+"""Placement resource classes and the properties that an amount of each compiles to.
 
 ============================================  =================================================
 ``VCPU``, ``PCPU``, ``NUMA_CORE``             cores, all of them together
@@ -61,7 +61,7 @@ _MAX_CLASS = 255  # characters, as in Placement's schema
 
 
 def resource_class_problem(name: str) -> str | None:
-    """Return what is wrong with the name of a class, None when an amount of it can be asked for."""
+    """Return the problem with the name of a class, None if an amount of it can be requested."""
     if name in REFUSED:
         return f"resource class {name!r} has no counterpart here: {REFUSED[name]}"
     if name in STANDARD or (_CUSTOM_CLASS.fullmatch(name) and len(name) <= _MAX_CLASS):
@@ -77,7 +77,7 @@ def resource_class_problem(name: str) -> str | None:
 
 
 def stock_name(name: str) -> str:
-    """Return the name of the stock that a class which is no standard one stands for."""
+    """Return the name of the stock of a class that is not a standard one."""
     return name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name
 
 
@@ -104,19 +104,20 @@ def compile_amounts(amounts: Mapping[str, int]) -> Properties:
     )
 
 
-def add_needs(ask: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Return what is asked together with more: totals are added up, devices come beside.
+def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
+    """Return an alternative with more needs: totals are added up, devices are appended.
 
-    A total of devices with tests stays, and the sum is asked of all devices.
+    A total of devices with tests stays, and the sum is required of all devices.
     """
+    before = alternative.needs
     totals = {
-        need.measure: max(old.amount for old in ask.needs if old.measure == need.measure)
+        need.measure: max(old.amount for old in before if old.measure == need.measure)
         for need in needs
-        if any(old.measure == need.measure and need.measure in TOTALS for old in ask.needs)
+        if any(old.measure == need.measure and need.measure in TOTALS for old in before)
     }
-    kept = [old for old in ask.needs if old.tests or old.measure not in totals]
+    untouched = [old for old in before if old.tests or old.measure not in totals]
     added = [
         msgspec.structs.replace(need, amount=need.amount + totals.get(need.measure, 0))
         for need in needs
     ]
-    return Alternative((*kept, *added), ask.bonds)
+    return Alternative((*untouched, *added), alternative.bonds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directive ``declared``: what a dialect reads, from the fields that its resources declare."""
+"""The directive ``dialect-fields``: what a dialect reads, from the fields of its resources."""
 
 from collections.abc import Iterator
 from importlib import metadata
@@ -13,7 +13,7 @@ from valence_sched.drivers.fields import Field, Link, NamedResource, Parts, Reso
 GROUP = "valence_sched.dialects"
 
 
-class Declared(SphinxDirective):
+class DialectFields(SphinxDirective):
     """A table per resource that a dialect reads: path, meaning, unit, what it leads to."""
 
     required_arguments = 1
@@ -73,5 +73,5 @@ def _row(field: Field) -> tuple[str, str, str, str]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add the directive."""
-    app.add_directive("declared", Declared)
+    app.add_directive("dialect-fields", DialectFields)
     return {"parallel_read_safe": True}

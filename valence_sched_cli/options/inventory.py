@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands have: what is read, and how; files beside it."""
+"""Options that say what is read: inventory, state, files of resources, flavors and policies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between cells and formatters: no Python in a cell, no harm to a terminal."""
+"""Columns: checks those that a caller names; makes cells safe for terminals and flat for CSV."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prepare_formatter(formatter: Any, name: str) -> Any:
 
 
 class _PrintableCell(FormattableColumn[Any]):
-    """A cell that people see without characters that would command their terminal."""
+    """A cell that people see without the characters that would control their terminal."""
 
     def human_readable(self) -> str:
         return printable(self._value.human_readable())
@@ -34,7 +34,7 @@ class _PrintableCell(FormattableColumn[Any]):
 
 
 class _TerminalSafeFormatter:
-    """A formatter for people: what a pod manager calls itself cannot command their terminal."""
+    """A formatter for people: no name of a pod manager can control their terminal."""
 
     def __init__(self, formatter: Any) -> None:
         self._formatter = formatter
@@ -91,7 +91,7 @@ MIN_SIMILARITY = (
 
 
 def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse the name of a column that is not there.
+    """Refuse the name of an unknown column.
 
     Raises:
         UsageError: with the nearest column.
@@ -104,7 +104,7 @@ def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:
-    """Return whether one of the asked columns is there; all are, where none is asked for."""
+    """Return whether a command has one of the named columns; so it does where none is named."""
     return not names or not {*map(_column_key, names)}.isdisjoint(map(_column_key, columns))
 
 

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Composes by leasing sleds. Every write is sent once, and its effect is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from valence_sched.drivers.composer import Session, Watch
+from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.refusals import refusal
+from valence_sched.errors import PodmError
+from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.inventory import Node
+
+from .reader import LeaseRoot, read_podm
+
+
+class LeaseComposer:
+    """One pod manager that leases sleds."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def refusal(self, request: CompositionRequest) -> str | None:
+        """Return why this could never be composed here, None when it could."""
+        whole = len(request.blocks) == 1 and not request.grants
+        return None if whole else "a lease is of one whole sled"
+
+    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
+        """Return a line for each sled that is leased by now."""
+        leased = {uri: node.name for node in self._nodes() for uri in node.blocks}
+        return [f"{uri}: leased as {leased[uri]!r}" for uri in request.blocks if uri in leased]
+
+    def preview(self, request: CompositionRequest) -> str | None:
+        """Say that the pod manager cannot be asked."""
+        raise PodmError("it offers no preview")
+
+    def reserve(self, request: CompositionRequest) -> bool:
+        """Reserve nothing: a sled is leased or free."""
+        return False
+
+    def unreserve(self, request: CompositionRequest) -> None:
+        """Undo nothing, for nothing is reserved."""
+
+    def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
+        """Lease the sled and read back."""
+        body = {"Name": request.name, "Sled": {"@odata.id": request.blocks[0]}}
+        try:
+            reason = refusal(self._session.post(self._leases(), body)) or ""
+        except PodmError as error:
+            reason = f"no reply: {error}"
+        watch("answered")
+        result = self.read_node(request)
+        return result if result.state == "composed" else replace(result, reason=reason)
+
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
+        """Read the lease of this name."""
+        try:
+            leases = [one for one in self._nodes() if one.name == request.name]
+        except PodmError as error:
+            return CompositionResult(state="unknown", node=node, reason=str(error))
+        if not leases:
+            return CompositionResult(state="absent")
+        return CompositionResult(state="composed", node=leases[0].uri, blocks=leases[0].blocks)
+
+    def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
+        """End the lease and read back; a lease of another name at this URI is left alone."""
+        if self.read_node(request).state == "absent":
+            return CompositionResult(state="absent")
+        try:
+            reason = refusal(self._session.delete(node)) or ""
+        except PodmError as error:
+            reason = f"no reply: {error}"
+        result = self.read_node(request)
+        if result.state == "composed":
+            return replace(result, state="left", reason=reason)
+        return result
+
+    def _nodes(self) -> Sequence[Node]:
+        documents = LinkedDocuments(self._get, NO_NOTES)
+        return read_podm(documents, "podm", "sled_lease").nodes
+
+    def _leases(self) -> str:
+        root = LeaseRoot(ROOT, self._get(ROOT), NO_NOTES)
+        return root.leases[0]
+
+    def _get(self, uri: str) -> dict[str, object]:
+        reply = self._session.get(uri)
+        if reply.status != 200 or reply.body is None:
+            raise PodmError(f"{uri}: HTTP {reply.status}, expected a document")
+        return reply.body

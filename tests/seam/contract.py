@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for anything that implements the scheduler protocol, wherever it runs."""
+
+import msgspec
+
+from valence_sched.errors import ClaimLost, NameTaken, RequestError, UnknownName
+from valence_sched.model.decision import Report
+from valence_sched.model.inventory import to_json
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.scheduler import Scheduler
+
+TOO_MANY = 10_000  # cores that no node of any pod manager has
+
+
+def request(cores: int = 8, **fields) -> Request:
+    """Return a request for a node with so many cores."""
+    words = {"properties": {"processor": {"total_cores": cores}}, **fields}
+    spec = msgspec.convert(words, RequestSpec)
+    return compile_request(spec, inline_flavor(spec))
+
+
+class SchedulerContract:
+    """Tests of a scheduler over pod managers that take several nodes; a mixin of a test case.
+
+    ``new_scheduler`` returns one over the same pod managers and the same state each time.
+    """
+
+    def new_scheduler(self) -> Scheduler:
+        raise NotImplementedError
+
+    def setUp(self):
+        super().setUp()
+        self.scheduler = self.new_scheduler()
+
+    def check_sendable(self, result: msgspec.Struct) -> None:
+        """A result is a noun: what is sent as JSON arrives as it was."""
+        self.assertEqual(result, msgspec.json.decode(to_json(result), type=type(result)))
+
+    def test_a_decision_names_podm_pool_and_blocks(self):
+        result = self.scheduler.select_destinations(request())
+        (placement,) = result.report.placements
+        self.assertEqual("placed", result.report.outcome)
+        self.assertIn(placement.chosen.podm, [one.podm.id for one in self.scheduler.podms()])
+        self.assertTrue(placement.chosen.blocks)
+        self.check_sendable(result)
+
+    def test_the_same_request_gets_the_same_decision(self):
+        first = self.scheduler.select_destinations(request(count=2), detail="report").report
+        again = self.new_scheduler().select_destinations(request(count=2), detail="report").report
+        self.assertEqual(to_json(first), to_json(again))
+
+    def test_nothing_that_fits_is_a_decision_with_reasons(self):
+        short = self.scheduler.select_destinations(request(TOO_MANY))
+        whole = self.scheduler.select_destinations(request(TOO_MANY), detail="explanation")
+        self.assertEqual(("nothing_fits", ()), (short.report.outcome, short.report.podms))
+        self.assertEqual("nothing_fits", whole.report.outcome)
+        self.assertTrue(whole.report.funnel)
+        self.assertTrue(whole.report.inventory.digest)
+        for verdict in whole.report.podms:
+            self.assertTrue(whole.details.podms[verdict.podm].reasons)
+        self.check_sendable(whole)
+
+    def test_each_detail_says_what_the_one_before_says(self):
+        results = [
+            self.scheduler.select_destinations(request(), detail=detail)
+            for detail in ("placements", "summary", "report", "explanation")
+        ]
+        self.assertEqual(1, len({to_json(one.report.placements) for one in results}))
+        self.assertEqual(1, len({to_json(one.report.podms) for one in results[1:]}))
+        self.assertEqual(to_json(results[2].report), to_json(results[3].report))
+
+    def test_a_request_that_names_what_is_not_there_is_refused(self):
+        with self.assertRaisesRegex(UnknownName, "no policy named 'nope'"):
+            self.scheduler.select_destinations(request(policy="nope"))
+        with self.assertRaisesRegex(UnknownName, "no pod manager named 'nope'"):
+            self.scheduler.select_destinations(request(podms=("nope",)))
+
+    def test_the_best_candidate_is_the_one_that_is_chosen(self):
+        (chosen,) = self.scheduler.select_destinations(request()).report.placements
+        ranking = self.scheduler.rank(request(), 3)
+        scores = [candidate.score for candidate in ranking.candidates]
+        self.assertEqual(chosen.chosen, ranking.candidates[0])
+        self.assertEqual(sorted(scores, reverse=True), scores)
+        self.check_sendable(ranking)
+
+    def test_several_requests_share_what_there_is(self):
+        results = self.scheduler.select_all([request(), request(seed=1)], detail="summary")
+        first, second = results.report.decisions
+        taken = [self.blocks_of(report) for report in (first, second)]
+        self.assertFalse(taken[0] & taken[1])
+        self.assertEqual((2, None), (results.report.placed, results.failure))
+        self.check_sendable(results)
+
+    def test_one_of_several_that_fails_fails_all(self):
+        results = self.scheduler.select_all([request(), request(TOO_MANY)])
+        self.assertEqual((0, "nothing_fits"), (results.report.placed, results.report.outcome))
+        self.assertIs(results.report.decisions[-1], results.failure)
+
+    def test_as_many_nodes_fit_as_are_counted(self):
+        counts = self.scheduler.count_fits(request(), 100)
+        total = sum(number for _, number in counts.podms)
+        placed = self.scheduler.select_destinations(request(count=total + 1, min_count=0)).report
+        self.assertEqual(total, placed.placed)
+        self.check_sendable(counts)
+
+    def test_policies_and_flavors_are_named(self):
+        self.assertIn("default", [policy.name for policy in self.scheduler.policies()])
+        self.assertIn("small", [flavor.name for flavor in self.scheduler.flavors()])
+
+    def test_plug_ins_are_listed_with_their_options(self):
+        filters = self.scheduler.plugins("filters")
+        self.assertEqual("filter", filters.kind)
+        self.assertIn("capacity", [plugin.name for plugin in filters.plugins])
+        self.assertIn(
+            "room", [plugin.name for plugin in self.scheduler.plugins("weighers").plugins]
+        )
+
+    def test_podms_are_listed_and_shown(self):
+        listed = self.scheduler.podms()
+        size = self.scheduler.inventory()
+        self.assertEqual(size.podms, len(listed))
+        self.assertEqual(size.pools, sum(one.pool_count for one in listed))
+        for one in listed:
+            shown = self.scheduler.podm(one.podm.id)
+            self.assertEqual((one.podm, one.amounts), (shown.podm, shown.amounts))
+            self.assertEqual(one.pool_count, len(shown.pools))
+        with self.assertRaisesRegex(UnknownName, "no pod manager named 'nope'"):
+            self.scheduler.podm("nope")
+
+    def test_a_claim_holds_what_no_other_claim_gets(self):
+        first, second = self.scheduler.claim(request()), self.scheduler.claim(request())
+        self.assertEqual("HELD", first.claim.state)
+        self.assertEqual(self.blocks_of(first.decision.report), self.held_blocks(first.claim.parts))
+        self.assertFalse(self.held_blocks(first.claim.parts) & self.held_blocks(second.claim.parts))
+        self.assertCountEqual(
+            [first.claim.id, second.claim.id], [claim.id for claim in self.scheduler.claims()]
+        )
+        usage = self.scheduler.block_usage(first.claim.podms[0])
+        for _, uri in self.held_blocks(first.claim.parts):
+            self.assertEqual(first.claim.id, usage.held[uri])
+        self.check_sendable(first)
+
+    def test_the_next_decision_takes_nothing_that_is_held(self):
+        claim = self.scheduler.claim(request()).claim
+        report = self.scheduler.select_destinations(request()).report
+        self.assertFalse(self.held_blocks(claim.parts) & self.blocks_of(report))
+
+    def test_a_key_stands_for_one_claim(self):
+        first = self.scheduler.claim(request(), key="k")
+        again = self.scheduler.claim(request(), key="k")
+        self.assertEqual((first.claim.id, None), (again.claim.id, again.decision))
+        with self.assertRaisesRegex(NameTaken, "key 'k'"):
+            self.scheduler.claim(request(cores=16), key="k")
+
+    def test_nothing_is_held_where_nothing_fits(self):
+        result = self.scheduler.claim(request(TOO_MANY), detail="summary")
+        self.assertEqual((None, "nothing_fits"), (result.claim, result.decision.report.outcome))
+        self.assertEqual([], list(self.scheduler.claims()))
+
+    def test_a_claim_is_renewed_and_released_and_remembered(self):
+        claim = self.scheduler.claim(request(owner="me"), ttl_s=60).claim
+        renewed = self.scheduler.renew(claim.id, 3600)
+        self.assertGreater(renewed.expires_at, claim.expires_at)
+        self.assertEqual([claim.id], [one.id for one in self.scheduler.claims(owner="me")])
+        self.assertEqual([], list(self.scheduler.claims(owner="you")))
+        errors = list(self.scheduler.release([claim.id, "nope"]))
+        self.assertEqual([UnknownName], [type(error) for error in errors])
+        self.assertEqual([], list(self.scheduler.claims()))
+        self.assertEqual(["RELEASED"], [one.state for one in self.scheduler.claims(ended=True)])
+        record = self.scheduler.claim_record(claim.id)
+        self.assertEqual(
+            ["held", "released"], [event.kind for event in record.events][:: len(record.events) - 1]
+        )
+        self.check_sendable(record)
+
+    def test_a_plan_is_claimed_once(self):
+        planned = self.scheduler.plan(request())
+        self.assertEqual(planned.decision.report, planned.plan.decision)
+        refresh = self.scheduler.refresh(planned.plan)
+        self.assertEqual((), refresh.changes)
+        self.assertEqual(planned.plan.decision.placements, refresh.report.placements)
+        claim = self.scheduler.claim_plan(planned.plan)
+        self.assertEqual(self.blocks_of(planned.plan.decision), self.held_blocks(claim.parts))
+        with self.assertRaisesRegex(ClaimLost, "in use by claim"):
+            self.scheduler.claim_plan(planned.plan)
+
+    def test_nothing_that_fits_has_no_plan(self):
+        planned = self.scheduler.plan(request(TOO_MANY))
+        self.assertEqual((None, "nothing_fits"), (planned.plan, planned.decision.report.outcome))
+
+    def test_what_a_pod_manager_reports_is_remembered_until_it_is_forgotten(self):
+        self.assertEqual(1, self.scheduler.update_resource_stats(("host", "n1"), {"load": 0.5}))
+        report = self.scheduler.reported_stats("host/n1")
+        self.assertEqual({"load": 0.5}, report.stats)
+        self.assertLess(report.age_s, 3600)
+        self.scheduler.forget_report("host/n1")
+        for verb in (self.scheduler.reported_stats, self.scheduler.forget_report):
+            with self.assertRaises(UnknownName):
+                verb("host/n1")
+
+    def test_what_is_not_known_is_named(self):
+        for verb in (
+            self.scheduler.claim_record,
+            self.scheduler.renew,
+            self.scheduler.node_record,
+            self.scheduler.decision,
+        ):
+            with self.subTest(verb.__name__), self.assertRaisesRegex(UnknownName, "'nope'"):
+                verb("nope")
+
+    def test_a_request_that_contradicts_itself_is_refused(self):
+        with self.assertRaises(RequestError):
+            self.scheduler.count_fits(request(group={"name": "g", "affinity": ["zone"]}), 1)
+
+    def test_a_reconciliation_of_nothing_does_nothing(self):
+        result = self.scheduler.reconcile(dry_run=True)
+        self.assertEqual(((), 0, 0), (result.actions, result.forgotten_claims,
+                                      result.forgotten_decisions))  # fmt: skip
+
+    def blocks_of(self, report: Report) -> set[tuple[str, str]]:
+        """Return the blocks of the nodes of a decision, each with its pod manager."""
+        return {
+            (placement.chosen.podm, block.uri)
+            for placement in report.placements
+            for block in placement.chosen.blocks
+        }
+
+    def held_blocks(self, parts) -> set[tuple[str, str]]:
+        """Return the blocks of the parts of a claim, each with its pod manager."""
+        return {(part.podm, uri) for part in parts for uri in part.blocks}
+
+
+class ComposingContract:
+    """Tests of a scheduler whose pod managers compose; beside the contract of any scheduler."""
+
+    def test_nodes_are_composed_listed_and_deleted(self):
+        result = self.scheduler.compose(request(count=2), detail="summary")
+        self.assertEqual((2, ()), (len(result.nodes), result.failures))
+        self.assertEqual("placed", result.decision.report.outcome)
+        ids = sorted(node.id for node in result.nodes)
+        self.assertEqual(ids, self.composed_ids())
+        record = self.scheduler.node_record(ids[0])
+        self.assertEqual(("COMPOSED", ids[0]), (record.state, record.node.id))
+        self.assertEqual([], list(self.scheduler.delete_nodes(ids)))
+        self.assertEqual([], self.composed_ids())
+        self.check_sendable(result)
+
+    def composed_ids(self) -> list[str]:
+        """Return the ids of the nodes that pod managers show as composed here."""
+        nodes = self.scheduler.nodes(live=True)
+        return sorted(one.node.id for one in nodes if one.state != "FOREIGN")
+
+    def test_a_key_stands_for_the_nodes_of_one_request(self):
+        first = self.scheduler.compose(request(), key="k")
+        again = self.scheduler.compose(request(), key="k")
+        ids = [[node.id for node in result.nodes] for result in (first, again)]
+        self.assertEqual((ids[0], None), (ids[1], again.decision))
+
+    def test_the_pod_managers_say_before_whether_they_would_compose(self):
+        report = self.scheduler.select_destinations(request()).report
+        (preview,) = self.scheduler.preview(report)
+        self.assertEqual(report.placements[0].chosen.podm, preview.podm)
+
+    def test_a_plan_is_composed(self):
+        planned = self.scheduler.plan(request())
+        result = self.scheduler.compose_plan(planned.plan)
+        (node,) = result.nodes
+        chosen = planned.plan.decision.placements[0].chosen
+        self.assertEqual((chosen.podm, {block.uri for block in chosen.blocks}),
+                         (node.podm, set(node.blocks)))  # fmt: skip
+
+    def test_the_very_next_decision_sees_what_is_reported(self):
+        podm = self.scheduler.select_destinations(request()).report.placements[0].chosen.podm
+        self.scheduler.update_resource_stats(podm, {"enabled": False})
+        report = self.scheduler.select_destinations(request(), detail="report").report
+        self.assertNotIn(podm, {placement.chosen.podm for placement in report.placements})

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of flavors and policies as people write them."""
+
+import unittest
+
+from valence_sched.config import parsers
+from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.model.policy import FilterUse, WeigherUse
+
+
+class ParserCase(unittest.TestCase):
+    """Expects errors by their line."""
+
+    def refuses(self, line: str, function, *arguments, kind=InputError):
+        with self.assertRaises(kind) as caught:
+            function(*arguments)
+        self.assertEqual(line, str(caught.exception))
+
+
+class TestFlavors(ParserCase):
+    """YAML or JSON, a list or a single one."""
+
+    def test_a_list_and_a_single_flavor_are_read(self):
+        one = b"name: a\nproperties: {memory: {capacity_mib: 5}}"
+        self.assertEqual(["a"], [flavor.name for flavor in parsers.parse_flavors(one, "f")])
+        two = b"flavors: [{name: a, properties: {nics: [{}]}}, {name: b, properties: {nics: [{}]}}]"
+        self.assertEqual(["a", "b"], [flavor.name for flavor in parsers.parse_flavors(two, "f")])
+        bare = two.removeprefix(b"flavors: ")
+        self.assertEqual(parsers.parse_flavors(two, "f"), parsers.parse_flavors(bare, "f"))
+
+    def test_words_that_nobody_looks_at_are_remarked_on(self):
+        remarks = []
+        data = b'[{"Boot": {}, "TotalSystemCoreCount": 4}, {"name": "x", "vcpus": 1, "swap": 9}]'
+        found = parsers.parse_flavors(data, "f", remarks=remarks)
+        self.assertEqual(["rsd-allocate", "x"], [flavor.name for flavor in found])
+        self.assertEqual(["f: $[0].Boot", "f: $[1].swap"],
+                         [line.partition(": not")[0] for line in remarks])  # fmt: skip
+
+    def test_what_would_be_refused_when_asked_for_is_refused_with_its_place(self):
+        for data, line in (
+            (b"[{name: a, properties: {accelerators: [{model: '--'}]}}]",
+             "f: $[0]: model '--': without a letter or a number any would do: name one, or "
+             "leave it out"),
+            (b"{name: a, properties: {nics: [{name: n}], bonds: [{same: pcie_root, of: [m]}]}}",
+             "f: $: bond same pcie_root of m: nothing asked for is named 'm' (known: n)"),
+            (b"{name: a, properties: {nics: [{}]}, traits: {required: [X], forbidden: [X]}}",
+             "f: $: trait 'X' is both required and forbidden"),
+        ):  # fmt: skip
+            with self.subTest(data):
+                self.refuses(line, parsers.parse_flavors, data, "f", kind=RequestError)
+
+    def test_what_is_wrong_is_named_with_its_place(self):
+        nic = b"properties: {nics: [{}]}"
+        for data, line in (
+            (b"", "f: $: found null, expected object"),
+            (b"flavors: []", "f: $.flavors: found nothing, expected a list of flavors"),
+            (b"[]", "f: $: found nothing, expected a list of flavors"),
+            (b"[{name: a, %s}, {name: b, propertis: 1}]" % nic,
+             "f: $[1]: found unknown field 'propertis' (did you mean 'properties'?)"),
+            (b"flavors: 5", "f: $.flavors: found nothing, expected a list of flavors"),
+            (b"flavors: [{name: a}]",
+             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
+            (b"flavors: [{name: a, properties: {}}]",
+             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
+            (b"flavors: []\nflavour: 1", "f: $: found unknown field 'flavour', "
+             "expected only 'flavors'"),
+            (b"name: a\ncapabilities: nokey\n" + nic,
+             "f: $.capabilities: found 'nokey' is not key=value or key=value;value, "
+             "expected key=value"),
+            (b"flavors: [{name: a, %s}, {name: a, %s}]" % (nic, nic),
+             "f: $.flavors[1].name: found 'a' again, expected a name of its own"),
+            (b"name: a\nproperties: {memory: {capacity_mib: -5}}",
+             "f: $.properties.memory.capacity_mib: found -5, expected int >= 1"),
+        ):  # fmt: skip
+            with self.subTest(line):
+                self.refuses(line, parsers.parse_flavors, data, "f")
+
+
+class TestPolicies(ParserCase):
+    """Read and bound."""
+
+    def test_names_with_and_without_options(self):
+        data = b"""
+        name: mine
+        filters: [zone, {name: capacity, options: {headroom: 0.5}}]
+        weighers: [room, {name: pack, weight: 2}]
+        """
+        (policy,) = parsers.parse_policies(data, "f")
+        uses = (FilterUse("zone"), FilterUse("capacity", {"headroom": 0.5}))
+        self.assertEqual(uses, policy.filters)
+        self.assertEqual((WeigherUse("room"), WeigherUse("pack", 2.0)), policy.weighers)
+
+    def test_unknown_names_are_refused_when_the_file_is_read(self):
+        line = "f: policy 'm': no filter named 'zonee' (did you mean 'zone'?)"
+        self.refuses(
+            line, parsers.parse_policies, b"{name: m, filters: [zonee]}", "f", kind=UnknownName
+        )
+
+    def test_a_negative_weight_is_refused_for_the_opposite_is_another_weigher(self):
+        data = b"{name: m, weighers: [{name: room, weight: -1}]}"
+        with self.assertRaisesRegex(InputError, r"weighers\[0\].*-1"):
+            parsers.parse_policies(data, "f")

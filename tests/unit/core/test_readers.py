@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plug-ins declare to read decides which requests a policy takes, and which plug-ins work."""
+
+import contextlib
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from valence_sched.core import plugins
+from valence_sched.core.decider import Decider
+from valence_sched.core.plugins import Plugins
+from valence_sched.core.policy import bind, idle_readers, missing_readers
+from valence_sched.errors import InputError, PluginError, RequestError
+from valence_sched.model.group import Group
+from valence_sched.model.policy import FilterUse, Policy, WeigherUse
+from valence_sched.model.request import Request, sealed
+from valence_sched.testing import request, view
+from valence_sched.view.reads import declarations, penalises_unknown, reads
+from valence_sched.view.terms import Term, per_pool, terms
+from valence_sched.view.tracking import track_request
+
+CPU = {"uri": "c", "devices": {"processors": [{"cores": 10}]}}
+SITE = view(
+    {"id": "loud", "facts": {"noise_db": 80}, "blocks": [CPU]},
+    {"id": "quiet", "facts": {"noise_db": 30}, "blocks": [CPU]},
+)
+NEEDS = request({"processor": {"total_cores": 8}}).needs
+
+
+class QuietRequest(Request, frozen=True, kw_only=True, dict=True):
+    """A request with a field that the core does not know."""
+
+    most_noise_db: int | None = None
+
+
+@reads("most_noise_db")
+@terms
+def quiet(view, request):
+    """Keeps pod managers that are no louder than a request says."""
+    most = request.most_noise_db
+    noise = view.number("noise_db")
+    yield Term("noise", f"at most {most}", noise, holds=noise <= most)
+
+
+def plain(view, request):
+    """Keeps every pool."""
+    return np.ones(len(view), dtype=bool)
+
+
+@contextlib.contextmanager
+def installed(group: str, **more: Callable[..., Any]) -> Iterator[None]:
+    """Have other plug-ins installed beside those that ship."""
+    load = plugins.load
+
+    def loaded(name: str) -> Plugins:
+        found = load(name)
+        if name != group:
+            return found
+        return Plugins(found.kind, {**found.by_name, **more}, found.sources, found.load_errors)
+
+    with mock.patch.object(plugins, "load", loaded):
+        yield
+
+
+def policy(*filters: str, name: str = "mine", weighers: tuple[str, ...] = ()) -> Policy:
+    return Policy(
+        name=name,
+        filters=tuple(map(FilterUse, filters)),
+        weighers=tuple(map(WeigherUse, weighers)),
+    )
+
+
+class TestFieldOfAPlugin(unittest.TestCase):
+    """A plug-in adds a wish by a field of its own, and nothing else changes."""
+
+    def setUp(self):
+        self.enterContext(installed(plugins.FILTERS, quiet=quiet))
+        self.decider = Decider(SITE, [policy("quiet"), policy(name="deaf")], strict=True)
+
+    def chosen(self, most: int | None) -> list[str]:
+        asked = QuietRequest(needs=NEEDS, policy="mine", most_noise_db=most, count=2, min_count=0)
+        decision = self.decider.select_destinations(asked)
+        return sorted(one.chosen.podm for one in decision.placements)
+
+    def test_the_field_decides_and_no_evaluation_serves_another_value(self):
+        self.assertEqual(["quiet"], self.chosen(40))
+        self.assertEqual([], self.chosen(20))
+        self.assertEqual(["loud", "quiet"], self.chosen(90))
+        self.assertEqual(["quiet"], self.chosen(40))
+        keys = {sealed(QuietRequest(needs=NEEDS, most_noise_db=n)).evaluation_key for n in (1, 2)}
+        self.assertEqual(2, len(keys))
+
+    def test_a_request_that_does_not_set_it_gives_the_filter_no_work(self):
+        self.assertEqual(["loud", "quiet"], self.chosen(None))
+        asked = Request(needs=NEEDS, policy="mine")
+        self.assertEqual(1, self.decider.select_destinations(asked).fit_count)
+
+    def test_a_policy_without_the_filter_refuses_it(self):
+        asked = QuietRequest(needs=NEEDS, policy="deaf", most_noise_db=40)
+        with self.assertRaisesRegex(RequestError, "policy 'deaf' has no filter 'quiet', so what"):
+            self.decider.select_destinations(asked)
+
+    def test_the_field_is_there_for_plugins_that_follow_a_group(self):
+        tracked = track_request(QuietRequest(most_noise_db=7, owner="o"))
+        self.assertEqual(7, tracked.most_noise_db)
+        self.assertFalse(tracked.was_read)
+        self.assertFalse(tracked.company)
+        self.assertTrue(tracked.was_read)
+
+
+class TestDeclarations(unittest.TestCase):
+    """How they compose, and what is refused."""
+
+    def test_a_declaration_stands_above_or_below_what_makes_the_plugin(self):
+        for make in (per_pool, terms):
+            above = reads("zone")(make(lambda *anything: True))
+            below = make(reads("zone")(lambda *anything: True))
+            for function in (above, below):
+                self.assertEqual([("zone",)], [one.fields for one in declarations(function)])
+
+    def test_several_declarations_add_up(self):
+        both = reads("owner", optional=True)(reads("zone")(lambda view, request: None))
+        self.assertEqual([("owner",), ("zone",)], [one.fields for one in declarations(both)])
+
+    def test_a_misspelt_field_is_refused_when_the_policy_is_bound(self):
+        @reads("zoen")
+        def wrong(view, request):
+            """Keeps nothing."""
+
+        with installed(plugins.FILTERS, wrong=wrong):
+            bind(policy("zone"))
+            with self.assertRaises(InputError) as caught:
+                bind(policy("wrong"), "policies.yaml")
+        self.assertEqual(
+            "policies.yaml: policy 'mine': filter 'wrong' reads 'zoen': found no such field of a "
+            "request (did you mean 'zone'?)",
+            str(caught.exception),
+        )
+
+    def test_a_declaration_that_fails_is_an_error_of_its_plugin(self):
+        broken = reads("zone", when=lambda zone: zone.floor)(lambda view, request: None)
+        with installed(plugins.FILTERS, broken=broken):
+            bound = bind(policy("broken"))
+        self.assertEqual(1, len(idle_readers(Request(), bound)))
+        with self.assertRaisesRegex(PluginError, "filter 'broken' cannot read 'zone': Attribute"):
+            idle_readers(Request(zone="z"), bound)
+        with installed(plugins.FILTERS, broken=broken):
+            other = bind(policy("zone"))
+        self.assertEqual([], missing_readers(Request(zone="z"), other))
+
+    def test_a_plugin_without_a_declaration_always_takes_part(self):
+        with installed(plugins.FILTERS, plain=plain):
+            bound = bind(policy("plain", "zone"))
+        idle = idle_readers(Request(), bound)
+        self.assertEqual([("filter", "zone")], [(one.kind, one.name) for one in idle])
+
+    def test_an_installed_plugin_makes_no_policy_refuse_what_another_reads(self):
+        mine = reads("zone")(lambda view, request: np.ones(len(view)))
+        asked = Request(zone="z")
+        with installed(plugins.WEIGHERS, mine=mine):
+            self.assertEqual([], missing_readers(asked, bind(policy("zone"))))
+            self.assertEqual([], missing_readers(asked, bind(policy(weighers=("mine",)))))
+            missing = missing_readers(asked, bind(policy()))
+            self.assertEqual(["zone", "mine"], [reader.name for reader in missing])
+
+    def test_hard_rules_are_not_served_by_what_reads_the_soft_ones(self):
+        hard = Request(group=Group(name="g", anti_affinity=("podm",)))
+        missing = missing_readers(hard, bind(policy(weighers=("affinity",))))
+        self.assertEqual(["spread"], [one.name for one in missing])
+
+    def test_a_plugin_to_which_a_field_is_optional_serves_it_and_is_never_idle(self):
+        bound = bind(policy("isolation"))
+        self.assertEqual([], missing_readers(Request(owner="o"), bound))
+        self.assertEqual(frozenset(), idle_readers(Request(), bound))
+        missing = missing_readers(Request(owner="o"), bind(policy()))
+        self.assertEqual([("weigher", "owner")], [(reader.kind, reader.name) for reader in missing])
+
+    def test_the_weigher_that_penalises_unknown_attributes_declares_it(self):
+        mine = penalises_unknown(lambda view, request: np.ones(len(view)))
+        asked = Policy(name="mine", weighers=(WeigherUse("mine"),), unknown="penalise")
+        with installed(plugins.WEIGHERS, mine=mine):
+            self.assertEqual(["mine"], [weigher.name for weigher in bind(asked).weighers])

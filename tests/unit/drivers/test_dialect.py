@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which dialect a pod manager is read and composed in."""
+
+import unittest
+
+from tests.unit.drivers.served import DIALECTS, Server
+from valence_sched.drivers.connect import connect
+from valence_sched.drivers.crawl.pool import ReadTarget
+from valence_sched.drivers.dialect import Dialect, dialect_of_driver, recognised_dialect
+from valence_sched.drivers.redfish.reader import read_podm
+from valence_sched.drivers.redfish.schema import ServiceRoot
+from valence_sched.errors import PluginError, PodmError, UnknownName
+from valence_sched.model.registration import Registration
+
+RACK = {"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}
+
+
+def dialect(name, recognise):
+    return lambda: Dialect(name, ServiceRoot, read_podm, recognise)
+
+
+class TestRecognised(unittest.TestCase):
+    """The service root decides."""
+
+    def test_the_first_by_name_that_recognises_the_root_is_taken(self):
+        dialects = {"acme": dialect("acme", lambda root: "Acme" in root), **DIALECTS}
+        for root, name in (({"Acme": 1}, "acme"), ({"Acme": 1, **RACK}, "acme"), (RACK, "rsd")):
+            self.assertEqual(name, recognised_dialect(root, dialects).name)
+
+    def test_a_root_that_no_dialect_recognises_is_of_the_standard(self):
+        for root in (None, {}, {"Systems": {}}):
+            self.assertEqual("redfish", recognised_dialect(root, DIALECTS).name)
+
+    def test_a_dialect_that_only_a_registration_names_recognises_no_root(self):
+        named = Dialect("acme", ServiceRoot, read_podm)
+        self.assertEqual("rsd", recognised_dialect(RACK, {"acme": lambda: named, **DIALECTS}).name)
+
+    def test_a_dialect_that_fails_is_named(self):
+        dialects = {"acme": dialect("acme", lambda root: root["Acme"]), **DIALECTS}
+        with self.assertRaisesRegex(PluginError, "dialect 'acme': KeyError: 'Acme'"):
+            recognised_dialect(RACK, dialects)
+
+    def test_a_driver_that_is_named_is_taken_whatever_the_root_says(self):
+        self.assertEqual("redfish", dialect_of_driver("redfish", RACK, DIALECTS, "p").name)
+        with self.assertRaisesRegex(UnknownName, "no driver named 'redfisch'"):
+            dialect_of_driver("redfisch", RACK, DIALECTS, "p")
+
+
+class TestConnect(unittest.TestCase):
+    """A dialect without a composer only reads."""
+
+    def test_it_is_refused_and_named(self):
+        server = Server({"/redfish/v1": b'{"Acme": 1}'})
+        self.addCleanup(server.close)
+        dialects = {"acme": dialect("acme", lambda root: "Acme" in root), **DIALECTS}
+        for driver in ("auto", "acme"):
+            target = ReadTarget(Registration(name="p", url=server.url, driver=driver))
+            with self.assertRaisesRegex(PodmError, "driver 'acme' reads pod managers"):
+                connect(target, dialects, 5, 1).__enter__()

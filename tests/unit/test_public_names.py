@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public names: which they are, that each resolves, and that none is loaded too early."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import valence_sched
+from valence_sched import errors
+
+PUBLIC = [
+    "Accelerator",
+    "App",
+    "Block",
+    "ClaimLost",
+    "ClaimState",
+    "CloudError",
+    "ComposeFailed",
+    "CredentialError",
+    "Devices",
+    "Diagnostic",
+    "Diagnostics",
+    "Dialect",
+    "Dialects",
+    "DispatchFailed",
+    "Drive",
+    "DuplicateId",
+    "Engine",
+    "FilterScheduler",
+    "Floats",
+    "FullBlock",
+    "FullPodm",
+    "InUse",
+    "InputError",
+    "Inventory",
+    "InventoryIncomplete",
+    "InventoryStale",
+    "Labels",
+    "Ledger",
+    "Limit",
+    "Mask",
+    "Memory",
+    "NameTaken",
+    "NewerSchema",
+    "Nic",
+    "Node",
+    "Order",
+    "Place",
+    "PluginError",
+    "Podm",
+    "PodmError",
+    "Pool",
+    "Processor",
+    "Receipt",
+    "Record",
+    "Request",
+    "RequestError",
+    "Scheduler",
+    "SchedulerError",
+    "Selection",
+    "Sign",
+    "Status",
+    "StillComposing",
+    "Stock",
+    "StoreError",
+    "Term",
+    "UnknownName",
+    "Unverified",
+    "UsageError",
+    "View",
+    "bind",
+    "check_filter",
+    "check_weigher",
+    "convert",
+    "decode",
+    "load_yaml",
+    "penalises_unknown",
+    "per_pool",
+    "reads",
+    "sealed",
+    "terms",
+    "to_json",
+]
+
+PROBE = """
+import sys, valence_sched
+print(*(name for name in sys.modules if name.startswith("valence_sched.")))
+print(*({"numpy", "msgspec", "yaml", "sqlalchemy", "sushy"} & set(sys.modules)))
+"""
+
+
+def typed_names() -> dict[str, str]:
+    """Return the module of each name, as a type checker reads it."""
+    tree = ast.parse(Path(valence_sched.__file__).read_bytes())
+    return {
+        str(alias.asname): str(statement.module)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+class TestPublicNames(unittest.TestCase):
+    """What ``from valence_sched import ...`` offers."""
+
+    maxDiff = None
+
+    def test_the_list_is_this_one_and_sorted(self):
+        self.assertEqual(PUBLIC, sorted(PUBLIC))
+        self.assertEqual(PUBLIC, valence_sched.__all__)
+
+    def test_each_name_resolves(self):
+        for name in PUBLIC:
+            with self.subTest(name):
+                self.assertIsNotNone(getattr(valence_sched, name))
+                self.assertIn(name, dir(valence_sched))
+
+    def test_a_type_checker_finds_each_name_in_the_same_module(self):
+        typed = typed_names()
+        self.assertEqual(PUBLIC, sorted(typed))
+        for name, module in typed.items():
+            with self.subTest(name):
+                value = getattr(importlib.import_module(module), name)
+                self.assertIs(value, getattr(valence_sched, name))
+
+    def test_every_error_is_public(self):
+        tree = {
+            name
+            for name, value in vars(errors).items()
+            if inspect.isclass(value) and issubclass(value, errors.SchedulerError)
+        }
+        self.assertEqual(set(), tree - set(PUBLIC))
+
+    def test_another_name_is_an_attribute_error(self):
+        with self.assertRaisesRegex(AttributeError, "valence_sched.*nosuch"):
+            valence_sched.nosuch  # noqa: B018
+
+    def test_importing_the_package_loads_none_of_its_modules(self):
+        run = subprocess.run(
+            [sys.executable, "-c", PROBE], capture_output=True, text=True, check=True
+        )
+        self.assertEqual("\n\n", run.stdout)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parses the flavors, policies, requests and resources files."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
+from valence_sched.config.foreign.detect import parse_flavor
+from valence_sched.core.policy import bind
+from valence_sched.errors import InputError, RequestError
+from valence_sched.model import expression, extra_specs, request
+from valence_sched.model.codec import check_schema, convert, load_yaml
+from valence_sched.model.custom_resource import CustomResource
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.policy import Policy, PolicyText
+from valence_sched.model.request import Request, sealed
+from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
+
+T = TypeVar("T")
+
+
+def parse_flavors(
+    data: bytes,
+    file: str,
+    known: FlavorLookup = dict,
+    remarks: list[str] | None = None,
+    ignored: tuple[str, ...] = (),
+) -> list[Flavor]:
+    """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
+
+    Each is in the project's own format or in that of Valence, Nova or an RSD pod manager. ``known``
+    returns the flavors that one may refer to; each word that has no effect adds a line to
+    ``remarks``. ``ignored`` are keys of Nova's extra specs to pass over.
+
+    Raises:
+        InputError: naming the path, what was found and what was expected.
+        UnknownName: a flavor refers to an unknown one.
+        RequestError: naming the path, a flavor contradicts itself.
+    """
+    flavors: list[tuple[str, Flavor]] = []
+    lines: list[str] = []
+    for path, item in _items(load_yaml(data, file), "flavors", file):
+        parsed = parse_flavor(item, DocumentCursor(file, path, ignored), known)
+        flavors.append((path, parsed.flavor))
+        lines += parsed.remarks
+    if remarks is not None:
+        remarks += lines
+    for path, flavor in _check_unique_names(flavors, file):
+        _check_syntax(flavor, file, path)
+        if not all(alternative.needs for alternative in flavor.alternatives):
+            raise InputError(file, f"{path}.properties", "nothing asked for", "at least one need")
+        try:
+            sealed(compile_request(RequestSpec(flavor=flavor.name), flavor))
+        except RequestError as error:
+            raise error.at(f"{file}: {path}") from None
+    return [flavor for _, flavor in flavors]
+
+
+def _check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
+    """Raise InputError for a text that does not follow its grammar."""
+    if isinstance(noun.capabilities, str):
+        try:
+            parse_capabilities(noun.capabilities)
+        except ValueError as error:
+            raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+    for attribute, condition in noun.attributes.items():
+        if problem := extra_specs.condition_problem(attribute, condition):
+            raise InputError(file, f"{path}.attributes[{attribute!r}]", problem)
+    if noun.where is not None:
+        expression.parse_expression(noun.where, file, f"{path}.where")
+
+
+def parse_policies(data: bytes, file: str) -> list[Policy]:
+    """Parse a policies file, a list under ``policies`` or a single policy, and bind each.
+
+    Raises:
+        InputError: naming the path, what was found and what was expected.
+        UnknownName: a filter, weigher or scheduler that is not installed.
+    """
+    items = _items(load_yaml(data, file), "policies", file)
+    texts = [(path, convert(item, PolicyText, file, path)) for path, item in items]
+    policies = [text.policy() for _, text in _check_unique_names(texts, file)]
+    for policy in policies:
+        bind(policy, file)
+    return policies
+
+
+def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Request]]:
+    """Parse a file of requests: ``(path, request)`` of each in a list under ``requests``.
+
+    A file may also be a single request, also one that is compiled, as a report has it.
+
+    Raises:
+        InputError: naming the path, what was found and what was expected.
+    """
+    document = load_yaml(data, file)
+    if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
+        words = {"schema": request.SCHEMA, "version": request.VERSION} | document
+        check_schema(
+            str(words["schema"]), str(words["version"]), request.SCHEMA, request.VERSION, file
+        )
+        return [("$", convert(document, Request, file))]
+    if not (isinstance(document, dict) and "requests" in document):
+        spec = convert(document, RequestSpec, file)
+        _check_syntax(spec, file, "$")
+        return [("$", spec)]
+    specs = convert(document, RequestFile, file).requests
+    ids: set[str] = set()
+    for number, spec in enumerate(specs):
+        if spec.id and spec.id in ids:
+            raise InputError(file, f"$.requests[{number}].id", f"{spec.id!r} again", "its own id")
+        ids.add(spec.id)
+        _check_syntax(spec, file, f"$.requests[{number}]")
+    return [(f"$.requests[{number}]", spec) for number, spec in enumerate(specs)]
+
+
+def parse_resources(data: bytes, file: str) -> list[CustomResource]:
+    """Parse a resources file: a list under ``resources``, or a single resource.
+
+    Raises:
+        InputError: naming the path, what was found and what was expected.
+    """
+    items = _items(load_yaml(data, file), "resources", file)
+    resources = [(path, convert(item, CustomResource, file, path)) for path, item in items]
+    return [resource for _, resource in _check_unique_names(resources, file)]
+
+
+def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
+    """Return ``(path, item)`` of a list, of a list under ``key``, or of a single item."""
+    many = isinstance(document, dict) and key in document
+    if not many and not isinstance(document, list):
+        return [("$", document)]
+    items, above = (document[key], f"$.{key}") if many else (document, "$")
+    if many and set(document) != {key}:
+        extra = sorted(str(name) for name in set(document) - {key})
+        raise InputError(file, "$", f"unknown field {extra[0]!r}", f"only {key!r}")
+    if not isinstance(items, list) or not items:
+        raise InputError(file, above, "nothing", f"a list of {key}")
+    return [(f"{above}[{number}]", item) for number, item in enumerate(items)]
+
+
+def _check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
+    """Return the nouns unchanged if no two have one name."""
+    names: set[str] = set()
+    for path, noun in nouns:
+        name: str = noun.name  # type: ignore[attr-defined]
+        if name in names:
+            raise InputError(file, f"{path}.name", f"{name!r} again", "a name of its own")
+        names.add(name)
+    return nouns

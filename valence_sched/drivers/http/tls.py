@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS contexts, and what an error of a socket, of TLS or of HTTP means for a request.
+
+What fails below HTTP becomes an :class:`Unreachable` at once, so that nothing above sends a
+request a second time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import ssl
+import threading
+from http.client import BadStatusLine, IncompleteRead, RemoteDisconnected
+from typing import Any
+
+from valence_sched.drivers.http.errors import Cut, Slow, Unreachable
+
+#: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
+_OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
+_NO_TLS = ("wrong version number", "http request", "packet length too long")
+
+
+class TlsContexts:
+    """The TLS contexts by their authorities, each made once: that costs more than a request."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._lock = threading.Lock()
+
+    def for_verify(self, verify: bool | str) -> ssl.SSLContext:
+        """Return the context that verifies by the usual authorities, by a file or folder, or not.
+
+        Raises:
+            OSError: the authorities cannot be read.
+        """
+        if verify is not True:
+            return self.for_authorities(verify or "")
+        from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+        return self.for_authorities(DEFAULT_CA_BUNDLE_PATH)
+
+    def for_authorities(self, authorities: str) -> ssl.SSLContext:
+        """Return the context of a file or folder of authorities; without one, of none."""
+        with self._lock:
+            if authorities not in self._contexts:
+                self._contexts[authorities] = _context(authorities)
+            return self._contexts[authorities]
+
+
+def _context(authorities: str) -> ssl.SSLContext:
+    if not authorities:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    folder = authorities if os.path.isdir(authorities) else None
+    try:
+        return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
+    except ssl.SSLError:
+        text = f"TLS: found no certificate in {authorities!r}, expected the --cacert it names"
+        raise Unreachable(text, sent=False) from None
+
+
+def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
+    """Return the error that an error of a socket means, in a few words.
+
+    ``connected`` is whether the pod manager had taken the connection.
+    """
+    causes = causes_of(error)
+    if isinstance(causes[-1], ssl.SSLEOFError):  # cut off, which says nothing about trust
+        return connection_error(causes[-1], connected=connected)
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return tls_error(causes[-1])
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return timeout_error(connected=connected)
+    return connection_error(causes[-1], connected=connected)
+
+
+def tls_error(error: BaseException) -> Unreachable:
+    """Return that no TLS connection can be made."""
+    reason = _plain(error)
+    hint = "name its authority with --cacert; --insecure reads it unchecked"
+    if reason in _NO_TLS:
+        hint = "does it speak HTTP without TLS there?"
+    return Unreachable(f"TLS: {reason} ({hint})", sent=False)
+
+
+def timeout_error(*, connected: bool) -> Slow:
+    """Return that the answer, or even the connection, did not come in time."""
+    if connected:
+        return Slow("no answer in time (allow it more with --timeout)")
+    return Slow("no connection in time (is it up, and the address right?)", sent=False)
+
+
+def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
+    """Return that a connection ended too early, or could not be made."""
+    other = isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
+    hint = "is it this port, and not https?" if other else "is it up, and the address right?"
+    kind = Cut if connected else Unreachable
+    return kind(f"{_plain(error)} ({hint})", retryable=True, sent=connected)
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes, the first cause last."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        inner = [getattr(cause, "reason", None), *cause.args]
+        wrapped = [item for item in inner if isinstance(item, BaseException)]
+        cause = wrapped[-1] if wrapped else cause.__cause__ or cause.__context__
+    return causes
+
+
+def _plain(error: BaseException) -> str:
+    """Return the text of an error, without the objects that some libraries print."""
+    if isinstance(error, IncompleteRead):
+        return "an answer that ends too early"
+    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+        return f"no HTTP: {str(error).strip()[:40]!r}"
+    text = str(getattr(error, "strerror", None) or error or type(error).__name__)
+    verify = getattr(error, "verify_message", None)
+    return _OPENSSL.sub("", str(verify or text.rpartition("object at 0x")[2] or text).lower())
+
+
+def shut(sock: Any) -> None:
+    """End sending and receiving, also for threads that wait for it."""
+    with contextlib.suppress(OSError):  # it may be closed already
+        sock.shutdown(socket.SHUT_RDWR)

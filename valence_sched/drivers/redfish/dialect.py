@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dialect of DMTF Redfish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from valence_sched.drivers.composer import Composer, Session
+from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.redfish.reader import read_podm
+from valence_sched.drivers.redfish.schema import ServiceRoot
+
+
+def redfish() -> Dialect:
+    """DMTF Redfish, the CompositionService in all its generations."""
+    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer)
+
+
+def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
+
+    return RedfishComposer(session, patience)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dialect of Intel Rack Scale Design 2.1 to 2.5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from valence_sched.drivers.composer import Composer, Session
+from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.rsd.reader import read_podm
+from valence_sched.drivers.rsd.schema import RackRoot
+
+
+def rsd() -> Dialect:
+    """Intel Rack Scale Design 2.1 to 2.5."""
+    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer)
+
+
+def is_rack_root(root: Json) -> bool:
+    """Return whether a service root is of the pod manager of a rack.
+
+    It has ``Nodes`` in the root, or in Intel's own part of it. The services below the pod
+    manager have that part too but compose nothing.
+    """
+    oem = root.get("Oem")
+    rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
+    parts = (root, rack if isinstance(rack, dict) else {})
+    return any(isinstance(part.get("Nodes"), dict) for part in parts)
+
+
+def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+    from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
+
+    return RsdComposer(session, patience)

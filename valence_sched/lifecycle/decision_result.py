@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions made into nouns: as much of the report and its details as the caller asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from valence_sched.core.decision import Decision
+from valence_sched.core.digest import digest
+from valence_sched.core.explain.report import (
+    decision_report,
+    decision_warnings,
+    decisions_report,
+    decisions_warnings,
+    funnel_steps,
+)
+from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.core.multi_request import Decisions
+from valence_sched.model.decision import InventorySummary, PodmVerdict, Report, Reports
+from valence_sched.model.decision_result import (
+    MAX_LISTED_PODMS,
+    DecisionDetails,
+    DecisionResult,
+    DecisionResults,
+    Detail,
+    FailedChoice,
+    PodmDetail,
+)
+from valence_sched.model.inventory import to_json
+from valence_sched.view.view import View
+
+
+def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
+    """Return a decision with its report and details; ``detail`` says how much of them is made."""
+    report = decision_report(decision) if _is_whole(detail) else _short_report(decision, detail)
+    return DecisionResult(report=report, details=_details(decision, report.podms, detail))
+
+
+def decision_results(decisions: Decisions, detail: Detail = "placements") -> DecisionResults:
+    """Return several decisions with their report and details."""
+    report = decisions_report(decisions) if _is_whole(detail) else _short_reports(decisions, detail)
+    details = (
+        _details(decision, one.podms, detail)
+        for decision, one in zip(decisions.decisions, report.decisions, strict=True)
+    )
+    return DecisionResults(report=report, details=tuple(details))
+
+
+def _is_whole(detail: Detail) -> bool:
+    return detail in ("report", "explanation")
+
+
+def _short_report(decision: Decision, detail: Detail) -> Report:
+    """Return the report without what takes long: funnel, explanation, digest of the inventory."""
+    placements = decision.placements
+    verdicts = tuple(_short_verdicts(decision)) if detail == "summary" else ()
+    return Report(
+        outcome=decision.outcome,
+        requested=decision.request.count,
+        placed=len(placements),
+        fitting=decision.fit_count,
+        seed=decision.request.seed,
+        request=decision.request,
+        policy=decision.context.bound.policy,
+        policy_digest=digest(to_json(decision.context.bound.policy)),
+        inventory=inventory_summary(decision.view),
+        placements=placements,
+        podms=verdicts,
+        funnel=(),
+        warnings=tuple(decision_warnings(decision)),
+    )
+
+
+def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
+    """Return every verdict of a small inventory; of a large one why chosen ones took no more."""
+    if len(decision.view.podms) <= MAX_LISTED_PODMS:
+        return Verdicts(decision).podm_verdicts()
+    if decision.outcome != "placed_in_part":
+        return ()
+    verdicts = Verdicts(decision)
+    return map(verdicts.podm_verdict, decision.chosen_podms()[:MAX_LISTED_PODMS])
+
+
+def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
+    reports = [_short_report(decision, detail) for decision in decisions.decisions]
+    if decisions.failure:
+        reports[:-1] = [
+            replace(report, outcome="nothing_fits", placed=0, placements=(), podms=())
+            for report in reports[:-1]
+        ]
+    return Reports(
+        outcome=decisions.outcome,
+        requested=decisions.requested_count,
+        placed=decisions.placed_count,
+        inventory=inventory_summary(decisions.view),
+        decisions=tuple(reports),
+        warnings=tuple(decisions_warnings(decisions)),
+    )
+
+
+def inventory_summary(view: View) -> InventorySummary:
+    """Return the size of the inventory; its digest would read all of it."""
+    return InventorySummary(
+        digest="", podms=len(view.podms), pools=len(view), blocks=view.block_count, skipped=()
+    )
+
+
+def _details(
+    decision: Decision, verdicts: Iterable[PodmVerdict], detail: Detail
+) -> DecisionDetails | None:
+    if not decision.explainable:
+        return None
+    listed = detail == "explanation" or len(decision.view.podms) <= MAX_LISTED_PODMS
+    return DecisionDetails(
+        podms={
+            verdict.podm: _podm_detail(decision, verdict, every_reason=detail == "explanation")
+            for verdict in verdicts
+            if listed and verdict.outcome not in ("chosen", "alternate")
+        },
+        failed_choices=tuple(
+            FailedChoice(choice=number, funnel=funnel_steps(decision, attempt))
+            for number, attempt in decision.failed_attempts
+        ),
+    )
+
+
+def _podm_detail(decision: Decision, verdict: PodmVerdict, *, every_reason: bool) -> PodmDetail:
+    row = decision.row_of(verdict.podm, verdict.pool)
+    candidate = decision.candidate(row) if verdict.outcome == "fits" else None
+    if candidate is not None or not every_reason:
+        return PodmDetail(candidate=candidate)
+    return PodmDetail(reasons=tuple(Verdicts(decision).reasons(row)))

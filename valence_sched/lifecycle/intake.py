@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intake: reads the pod managers of a selection, stores them, and hands them to deciders."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from valence_sched.config.settings import Configuration
+from valence_sched.core.decider import Decider
+from valence_sched.errors import SchedulerError
+from valence_sched.inventory.loader import InventoryLoader, collector_paused
+from valence_sched.inventory.sources import SourceReader
+from valence_sched.model.custom_resource import DeclaredStocks
+from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.policy import Policy
+from valence_sched.model.read_options import Selection
+from valence_sched.model.request import Mix
+from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.lifecycle.claim import Claimer
+    from valence_sched.store.store import Store
+
+
+BATCH_SIZE = 500  # pod managers that are held whole in memory until they are stored
+
+
+class StoredPodms(NamedTuple):
+    """Pod managers that were read: the time of each reading, and as the store now has them."""
+
+    read_at: dict[str, str | None]
+    podms: dict[str, LeanPodm]
+
+
+class Intake:
+    """Reads what ``selection`` names, with the policies and flavors that decide on it."""
+
+    def __init__(
+        self,
+        config: Configuration,
+        sources: SourceReader,
+        loader: InventoryLoader,
+        selection: Selection,
+    ) -> None:
+        self.config, self.sources, self.loader, self.selection = config, sources, loader, selection
+
+    def policies(self) -> list[Policy]:
+        """Return the policies that a request may name."""
+        return list(self.config.policies(self.selection.policy_files).values())
+
+    def declared_stocks(self) -> DeclaredStocks | None:
+        """Return the stocks that an operator declares, None where there are none."""
+        resources = self.config.resources(self.selection.resource_files)
+        return DeclaredStocks(resources) if resources else None
+
+    def view(self, texts: dict[str, bytes] | None = None) -> View:
+        """Return the pod managers as they are read now; errors and ``texts`` as of a loader."""
+        return self.loader.view(self.selection, texts)
+
+    def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
+        """Return a decider on what was just read."""
+        return Decider(view, policies, mix=self._mix, skipped=self._skipped(),
+                       strict=self.selection.strict)  # fmt: skip
+
+    def claimer(self, store: Store) -> Claimer:
+        """Return a claimer on the pod managers that could be read, once they are stored.
+
+        Errors as for a view.
+        """
+        from valence_sched.lifecycle.claim import Claimer  # SQL: only to claim
+
+        with collector_paused():
+            stored = self.store_podms(store, self.selection)
+        declared = self.declared_stocks()
+        return Claimer(
+            store,
+            self.policies(),
+            mix=self._mix,
+            declared=declared,
+            skipped=self._skipped(),
+            strict=self.selection.strict,
+            among=frozenset(stored.read_at),
+            statuses=self.loader.statuses(stored.read_at.items(), self.selection.live),
+            known=stored.podms,
+        )
+
+    def store_podms(
+        self, store: Store, selection: Selection, only: Collection[str] | None = None
+    ) -> StoredPodms:
+        """Read pod managers and store them, many in one transaction.
+
+        They are stored without what an operator declares of them. What was read before an error
+        is stored all the same.
+        """
+        stored = StoredPodms({}, {})
+        batch: list[FullPodm] = []
+
+        def store_batch() -> None:
+            stored.podms.update(store.remember_all(batch))
+            batch.clear()
+
+        try:
+            for podm in self.loader.podms(replace(selection, resource_files=())):
+                if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
+                    continue
+                stored.read_at[podm.id] = podm.read_at
+                if podm.id not in self.sources.reported_ids:  # the state has these from themselves
+                    batch.append(podm)
+                if len(batch) == BATCH_SIZE:
+                    store_batch()
+        except SchedulerError:
+            store_batch()
+            raise
+        store_batch()
+        return stored
+
+    def _mix(self) -> Mix:
+        return self.config.mix(self.selection.flavor_files)
+
+    def _skipped(self) -> list[str]:
+        diagnostics = self.sources.diagnostics
+        return [*diagnostics.lines("unread"), *diagnostics.lines("skipped")]

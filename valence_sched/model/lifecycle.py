@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scheduler returns of claims and nodes: the results of claiming, composing, reconciling."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from valence_sched.model.base import Noun
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision import Report
+from valence_sched.model.decision_result import DecisionResult
+from valence_sched.model.plan import Plan
+
+
+class Event(Noun, frozen=True, kw_only=True):
+    """What happened to a claim; ``at`` is seconds since 1970 by the clock of the database."""
+
+    at: float
+    kind: str
+    claim: str | None = None
+    podm: str | None = None
+    words: str | None = None
+
+
+class ClaimResult(Struct, frozen=True, kw_only=True):
+    """The claim of a request, None where nothing fits.
+
+    ``decision`` is None where the claim was made earlier, under the same key. ``retries`` counts
+    how often another scheduler was faster.
+    """
+
+    claim: Claim | None
+    decision: DecisionResult | None = None
+    retries: int = 0
+
+
+class ClaimRecord(Struct, frozen=True, kw_only=True):
+    """A claim, the nodes that it became, and what happened to it, the oldest event first."""
+
+    claim: Claim
+    nodes: tuple[ComposedNode, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class UnverifiedNode(Struct, frozen=True, kw_only=True):
+    """A node that could neither be confirmed nor taken back.
+
+    It is ``still_composing`` where its pod manager goes on working on it: then ``node``, ``podm``
+    and ``claim`` name it.
+    """
+
+    message: str
+    still_composing: bool = False
+    node: str = ""
+    podm: str = ""
+    claim: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ProvisionResult(Struct, frozen=True, kw_only=True):
+    """The nodes of a request; ``decision`` is None where its key was used before.
+
+    ``failures`` has a line for each node that was not composed; with ``claim_lost`` another claim
+    has what one of them needed. ``notes`` are about nodes that were composed elsewhere instead.
+    """
+
+    decision: DecisionResult | None = None
+    nodes: tuple[ComposedNode, ...] = ()
+    failures: tuple[str, ...] = ()
+    unverified: tuple[UnverifiedNode, ...] = ()
+    notes: tuple[str, ...] = ()
+    claim_lost: bool = False
+
+    @property
+    def still_composing(self) -> tuple[UnverifiedNode, ...]:
+        """Return the nodes that a pod manager still works on."""
+        return tuple(node for node in self.unverified if node.still_composing)
+
+
+class NodeStatus(Struct, frozen=True, kw_only=True):
+    """A node and its state: COMPOSED, or as its pod manager says GONE, FOREIGN or UNKNOWN."""
+
+    node: ComposedNode
+    state: str
+
+
+class NodeRecord(Struct, frozen=True, kw_only=True):
+    """A node, its state, and what happened to its claim, the oldest event first."""
+
+    node: ComposedNode
+    state: str
+    events: tuple[Event, ...] = ()
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """What was done, or would be: to a claim or node, on a pod manager, and why."""
+
+    kind: str
+    id: str
+    podm: str
+    done: str
+
+
+class ReconcileResult(Struct, frozen=True, kw_only=True):
+    """The actions of reconciling, and how many old claims and decisions were forgotten."""
+
+    actions: tuple[Action, ...] = ()
+    forgotten_claims: int = 0
+    forgotten_decisions: int = 0
+
+
+class PlanResult(Struct, frozen=True, kw_only=True):
+    """A decision and its plan, None where nothing fits."""
+
+    decision: DecisionResult
+    plan: Plan | None = None
+
+
+class PlanRefresh(Struct, frozen=True, kw_only=True):
+    """The decision that is made now in place of a plan's, and a line for each change since."""
+
+    report: Report
+    changes: tuple[str, ...] = ()
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """The answer of a pod manager whether it would compose a node.
+
+    It would where ``refusal`` and ``problem`` are None; ``problem`` says why it cannot be known.
+    """
+
+    node: int
+    podm: str
+    refusal: str | None = None
+    problem: str | None = None
