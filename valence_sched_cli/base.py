@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import stevedore
 from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
@@ -22,7 +21,6 @@ from valence_sched_cli.output import prepare
 from valence_sched_cli.output.prepare import prepare_formatter
 
 if TYPE_CHECKING:
-    from valence_sched.config.settings import Configuration
     from valence_sched.engine import Operations
     from valence_sched.model.read_options import ReadOptions, Selection
 
@@ -142,16 +140,16 @@ class PodmCommand:
         """Return the scheduler's parts; they are imported when first asked for."""
         if self._main is None:
             self._main = self.app.client_manager.podm
-            self._configure(self._main.config)
-            if getattr(self.app.options, "verbose_level", 1) == 0:
-                self._main.sources.progress = lambda *_counts: None
+            self._configure(self._main)
         return self._main
 
-    def _configure(self, config: Configuration) -> None:
-        """Tell the configuration what the words of the shell say for all that it reads."""
+    def _configure(self, main: Operations) -> None:
+        """Tell the scheduler's parts what the words of the shell say for all that they read."""
         words = self._words
-        config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
-        config.default_owner = functools.partial(
+        if getattr(self.app.options, "verbose_level", 1) == 0:
+            main.sources.progress = lambda *_counts: None
+        main.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
+        main.config.default_owner = functools.partial(
             cloud.token_project,
             self.app.client_manager,
             log_in=getattr(words, "from_catalog", False),
@@ -252,9 +250,9 @@ class ShowOne(PodmCommand, show.ShowOne):
         return _add_styles(super()._load_formatter_plugins(), "show")
 
 
-def _add_styles(manager: stevedore.ExtensionManager[Any], kind: str) -> Any:
+def _add_styles(manager: Any, kind: str) -> Any:
     """Return cliff's formatters together with our own, which no other command is to offer."""
-    ours = stevedore.ExtensionManager[Any](f"{STYLES}.{kind}", invoke_on_load=True)
+    ours = type(manager)(f"{STYLES}.{kind}", invoke_on_load=True)
     manager.extensions += ours.extensions
     return manager
 
