@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import stevedore
 from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
@@ -22,7 +21,6 @@ from valence_sched_cli.output.columns import check_columns, has_any_column, prep
 
 if TYPE_CHECKING:
     from valence_sched.app import App
-    from valence_sched.config.settings import Configuration
     from valence_sched.model.read_options import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
 
@@ -142,9 +140,7 @@ class PodmCommand:
         """Return the scheduler's application; it is imported when a command first needs it."""
         if self._scheduler_app is None:
             self._scheduler_app = self.app.client_manager.podm
-            self._configure(self._scheduler_app.config)
-            if getattr(self.app.options, "verbose_level", 1) == 0:
-                self._scheduler_app.sources.progress = lambda *_counts: None
+            self._configure(self._scheduler_app)
         return self._scheduler_app
 
     def scheduler(self, parsed_args: argparse.Namespace) -> Scheduler:
@@ -164,11 +160,13 @@ class PodmCommand:
             live=self.live(parsed_args, only),
         )
 
-    def _configure(self, config: Configuration) -> None:
-        """Tell the configuration what the words of the shell say for all that it reads."""
+    def _configure(self, app: App) -> None:
+        """Tell the application what the options say for all that it reads."""
         words = self._words
-        config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
-        config.default_owner = functools.partial(
+        if getattr(self.app.options, "verbose_level", 1) == 0:
+            app.sources.progress = lambda *_counts: None
+        app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
+        app.config.default_owner = functools.partial(
             cloud.token_project,
             self.app.client_manager,
             log_in=getattr(words, "from_catalog", False),
@@ -258,9 +256,9 @@ class ShowOne(PodmCommand, show.ShowOne):
         return _add_styles(super()._load_formatter_plugins(), "show")
 
 
-def _add_styles(manager: stevedore.ExtensionManager[Any], kind: str) -> Any:
+def _add_styles(manager: Any, kind: str) -> Any:
     """Return cliff's formatters together with our own, which no other command is to offer."""
-    ours = stevedore.ExtensionManager[Any](f"{STYLES}.{kind}", invoke_on_load=True)
+    ours = type(manager)(f"{STYLES}.{kind}", invoke_on_load=True)
     manager.extensions += ours.extensions
     return manager
 
