@@ -159,6 +159,12 @@ class TestNovaFlavor(Case):
             done = run("openstack", *words, *SCHEDULE, "--nova-flavor", "m1.large", "-f", "json")
             self.assertEqual((0, "chosen"), (done.code, done.data[0]["Outcome"]), done.err)
 
+    def test_the_project_that_asked_nova_owns_what_is_asked_for(self):
+        report = self.folder / "report.json"
+        for words, owner in ((("--nova-flavor", "m1.large"), "p"), (("--flavor", "small"), None)):
+            self.assertEqual(0, self.ask(*words, "--report", str(report)).code)
+            self.assertEqual(owner, json.loads(report.read_bytes())["request"].get("owner"))
+
     def test_nobody_logs_in_without_the_option(self):
         before = len(self.cloud.asked)
         self.assertEqual(0, self.ask("--flavor", "small").code)
