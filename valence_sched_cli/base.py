@@ -9,7 +9,7 @@ import functools
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff import command, lister, show
@@ -143,9 +143,18 @@ class PodmCommand:
             self._configure(self._scheduler_app)
         return self._scheduler_app
 
-    def scheduler(self, parsed_args: argparse.Namespace) -> Scheduler:
-        """Return the scheduler over what the options name."""
-        return self.scheduler_app.engine(self.selection(parsed_args))
+    def scheduler(
+        self,
+        parsed_args: argparse.Namespace,
+        selection: Selection | None = None,
+        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
+    ) -> Scheduler:
+        """Return the scheduler over what the options name, or over a selection made of them.
+
+        ``on_state`` is called with each claim that is composed and the state of its node.
+        """
+        selection = selection or self.selection(parsed_args)
+        return self.scheduler_app.engine(selection, on_state=on_state)
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
         """Return the inventories and files that the options name."""
@@ -177,7 +186,7 @@ class PodmCommand:
         from valence_sched.model.read_options import ReadOptions
 
         if not hasattr(parsed_args, "podm_file"):  # a command that reads none
-            return ReadOptions(state=parsed_args.state)
+            return ReadOptions(state=getattr(parsed_args, "state", None))
         catalogue = None
         if parsed_args.from_catalog:
             catalogue = cloud.catalogue(

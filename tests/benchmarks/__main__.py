@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks: ``python -m tests.benchmarks [NAME…]``, one JSON line a measurement."""
+"""Runs the benchmarks: ``python -m tests.benchmarks [NAME…]``, one JSON line a measurement.
+
+With ``VALENCE_SCHED_BENCH=tiny`` in the environment each runs once in its smallest size: the
+figures then mean nothing, but a benchmark that no longer runs is noticed.
+"""
 
 from __future__ import annotations
 

@@ -12,17 +12,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tests.benchmarks.measure import Measurement, against, median_ms
+from tests.benchmarks.measure import Measurement, against, median_ms, sized
 from tests.unit.store.engines import SERVERS, _admin
 from tests.unit.store.site import part, podm
-from valence_sched.store.podms import remember
 from valence_sched.store.store import Store
 from valence_sched.store.url import StoreUrl
 
-EACH = 60  # claims of each process
-WARM = 8  # and before those
-ROUNDS = 3
-MANY = 10_000
+EACH = sized(60, 2)  # claims of each process
+WARM = sized(8, 1)  # and before those
+ROUNDS = sized(3, 1)
+MANY = sized(10_000, 40)
 
 bare = sa.Table(
     "bare",
@@ -60,11 +59,13 @@ def looking() -> Iterator[Measurement]:
     """Yield a look when one of many moved against one when none did."""
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/s.db") as store:
         many = [podm(f"p{number}", 1) for number in range(MANY)]
-        store._database.write(lambda c: [remember(c, one) for one in many])
+        store.remember_all(many)
         known = store.snapshot().position
         none = median_ms(lambda: store.snapshot(known), 20)
         store.remember(podm("p5", 2))
-        yield against("look one of 10000", median_ms(lambda: store.snapshot(known), 20), none, 3.0)
+        yield against(
+            f"look one of {MANY}", median_ms(lambda: store.snapshot(known), 20), none, 3.0
+        )
 
 
 def _urls() -> Iterator[tuple[str, Callable[[], tuple[str, Callable[[], None]]]]]:

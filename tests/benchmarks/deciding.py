@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tests.benchmarks.measure import Measurement, in_turns
+from tests.benchmarks.measure import Measurement, in_turns, sized
 from valence_sched.app import App
 from valence_sched.core.decider import Decider
 from valence_sched.core.ledger import Ledger
@@ -24,7 +24,8 @@ from valence_sched.testing.random_podms import podms
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
-PODMS, BLOCKS, SEED = 10_000, 100, 1
+PODMS, BLOCKS, SEED = sized(10_000, 40), sized(100, 10), 1
+NODES = sized(1000, 5)
 FIVE = msgspec.structs.replace(
     App(environ={}).config.policies()["default"],
     name="five",
@@ -40,13 +41,13 @@ def amounts(policy: str = "default", name: str = "amounts") -> Iterator[Measurem
     resources = sorted(engine.snapshot().resources)
     requests = iter([
         _request({"stocks": [{"resource": r, "amount": 1.0 + n / 1000} for r in resources]}, policy)
-        for n in range(400)
+        for n in range(sized(400, 10))
     ])  # fmt: skip
 
     def decide() -> None:
         assert engine.select_destinations(next(requests)).batch.nodes
 
-    for _ in range(100):  # the engine keeps the last judgements: let that memory fill
+    for _ in range(sized(100, 1)):  # the engine keeps the last judgements: let that memory fill
         decide()
     yield in_turns(f"{name}: a new request", decide, 30, 5, calls=10)
 
@@ -77,7 +78,7 @@ def mixed() -> Iterator[Measurement]:
 
     def thousand() -> None:
         ledger = Ledger(site)
-        for number in range(1000):
+        for number in range(sized(1000, 20)):
             placed = scheduler.schedule(ledger.context(asked[number % 20], bound)).nodes
             if placed:
                 ledger.take(placed[0].chosen)
@@ -108,15 +109,15 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
         same()
 
     def thousand() -> None:
-        many = msgspec.structs.replace(request, count=1000)
-        assert len(engine.select_destinations(many).batch.nodes) == 1000
+        many = msgspec.structs.replace(request, count=NODES)
+        assert len(engine.select_destinations(many).batch.nodes) == NODES
 
     group = Group(name="benchmark", anti_affinity=("podm",))
 
     def apart() -> None:
-        many = msgspec.structs.replace(request, count=1000, group=group)
+        many = msgspec.structs.replace(request, count=NODES, group=group)
         decision = engine.select_destinations(many)
-        assert len(decision.chosen_podms()) == len(decision.batch.nodes) == 1000
+        assert len(decision.chosen_podms()) == len(decision.batch.nodes) == NODES
 
     yield in_turns(f"{name}: seen for the first time", new, 5, 250, calls=4)
     same()

@@ -25,15 +25,15 @@ from sushy import Sushy
 from sushy.auth import SessionAuth
 
 from tests.benchmarks import bare
-from tests.benchmarks.measure import Measurement, against
+from tests.benchmarks.measure import Measurement, against, sized
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
-from valence_sched.drivers.crawl.reading import Reading
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import DocumentNotes, LinkedDocuments
 from valence_sched.model.registration import Registration
 
-PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = 50, 40, 20.0, 1, 7
+PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = sized(50, 3), sized(40, 4), 20.0, 1, sized(7, 1)
 #: As late as pod managers answer that ask their hardware first.
 LONG_MS = 200.0
 #: Requests on the longest chain of a run, each of which needs the answer before it: the root, a
@@ -42,7 +42,7 @@ CHAIN = 4
 #: Pod managers that sushy reads one after another; the time of all is worked out from these.
 SAMPLE = 2
 #: Pod managers of the measurement of memory, many of which stand behind one URL.
-MANY = 1000
+MANY = sized(1000, 6)
 USER, PASSWORD, VARIABLE = "reader", "for a benchmark", "BENCHMARK_PASSWORD"
 PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
 
@@ -93,7 +93,7 @@ def _target(name: str, url: str) -> ReadTarget:
 
 def _read(targets: list[ReadTarget], *, raw: bool = False) -> tuple[float, float, list[Reading]]:
     """Return wall ms and CPU ms of reading, sessions deleted, and the readings."""
-    dialects = plugins.load(plugins.DIALECTS).by_name
+    dialects = plugins.installed(plugins.DIALECTS)
     started, cpu = time.perf_counter(), time.process_time()
     found = list(read(targets, dialects, ReadSettings(raw=raw)))
     took = (time.perf_counter() - started) * 1000, (time.process_time() - cpu) * 1000
@@ -117,7 +117,7 @@ def _understood(documents: dict[str, Json]) -> float:
     """Return the least CPU ms of understanding documents that are there."""
     dialect = plugins.load(plugins.DIALECTS).get("redfish")()
     took = []
-    for _ in range(20):
+    for _ in range(sized(20, 1)):
         notes, started = DocumentNotes(), time.thread_time()
         dialect.read(LinkedDocuments(documents.get, notes, documents), "podm", "redfish")
         took.append((time.thread_time() - started) * 1000)

@@ -13,7 +13,8 @@ import msgspec
 
 from tests.benchmarks.measure import peak_mib
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.registration import Registration
 from valence_sched.view.builder import ViewBuilder
@@ -28,7 +29,7 @@ def main(file: str, user: str, variable: str) -> None:
         for number, url in enumerate(urls)
     ]
     builder, decoder = ViewBuilder(), msgspec.json.Decoder(LeanPodm)
-    dialects = plugins.load(plugins.DIALECTS).by_name
+    dialects = plugins.installed(plugins.DIALECTS)
     for reading in read(targets, dialects, ReadSettings(raw=False)):
         if reading.failure:
             raise SystemExit(reading.failure)

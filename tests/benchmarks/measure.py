@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import time
@@ -13,7 +14,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-PROBES = 9  # passes of the probe before and after each turn
+#: Each benchmark in its smallest size: the figures mean nothing, but nothing is left unrun.
+TINY = os.environ.get("VALENCE_SCHED_BENCH") == "tiny"
+
+
+def sized(full: int, tiny: int) -> int:
+    """Return how large or how often: ``full``, or ``tiny`` where only a run is wanted."""
+    return tiny if TINY else full
+
+
+PROBES = sized(9, 1)  # passes of the probe before and after each turn
 
 
 class Measurement(msgspec.Struct, kw_only=True):
@@ -56,7 +66,7 @@ def peak_mib() -> float:
 def median_ms(run: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> float:
     """Return the median time of a call in milliseconds; ``before`` is not counted."""
     found = []
-    for _ in range(times):
+    for _ in range(sized(times, 1)):
         if before is not None:
             before()
         started = time.perf_counter()
@@ -77,7 +87,7 @@ def in_turns(
     median_ms(probe, 100)
     values, probes, ratios = [], [], []
     before = median_ms(probe, PROBES)
-    for _ in range(times):
+    for _ in range(sized(times, 1)):
         value, after = median_ms(run, calls), median_ms(probe, PROBES)
         values.append(value)
         probes.append((before + after) / 2)

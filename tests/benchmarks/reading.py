@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib
+from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib, sized
 from valence_sched.app import App
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_options import Selection
 
-PODMS, BLOCKS, SEED = 10_000, 100, 1
+PODMS, BLOCKS, SEED = sized(10_000, 40), sized(100, 10), 1
 
 
 def reading() -> Iterator[Measurement]:
@@ -25,8 +25,9 @@ def reading() -> Iterator[Measurement]:
         path = Path(folder, "inventory.jsonl")
         _python("-m", "valence_sched.testing.generate", "--podms", str(PODMS),
                 "--blocks", str(BLOCKS), "--seed", str(SEED), "--output", str(path))  # fmt: skip
-        figures = [_figures(path) for _ in range(3)]
-    read, decode, memory = (sorted(column)[1] for column in zip(*figures, strict=True))
+        figures = [_figures(path) for _ in range(sized(3, 1))]
+    columns = map(sorted, zip(*figures, strict=True))
+    read, decode, memory = (column[len(column) // 2] for column in columns)
     yield against("reading: inventory into a View", read, decode, 3.5)
     yield against("reading: peak memory", memory, 1.2 * 1024, 1.0, "MiB")
 

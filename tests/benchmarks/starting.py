@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.benchmarks.measure import Measurement, against
+from tests.benchmarks.measure import Measurement, against, sized
 
 ROOT = Path(__file__).parents[2]
 BARE = """
@@ -49,14 +49,14 @@ def starting() -> Iterator[Measurement]:
     yield against("starting: podm schedule, CPU", cpu_ms(job), 300.0, 1.0)
     with_us = [sys.executable, "-c", OPENSTACK.format(keep=True)]
     without = [sys.executable, "-c", OPENSTACK.format(keep=False)]
-    more = statistics.median(once_ms(with_us) - once_ms(without) for _ in range(15))
+    more = statistics.median(once_ms(with_us) - once_ms(without) for _ in range(sized(15, 1)))
     yield against("starting: openstack --version, more for us", more, 15.0, 1.0)
 
 
 def cpu_ms(command: list[str], times: int = 15) -> float:
     """Return the median CPU time of a command in milliseconds, after one run not counted."""
     once_ms(command)
-    return statistics.median(once_ms(command) for _ in range(times))
+    return statistics.median(once_ms(command) for _ in range(sized(times, 1)))
 
 
 def once_ms(command: list[str]) -> float:

@@ -10,7 +10,8 @@ import msgspec
 
 from tests.recipes.lease_server import LEASES, RECORDED, lease_server
 from valence_sched.drivers.connect import connect
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.recorded import records
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.model.composition import CompositionRequest

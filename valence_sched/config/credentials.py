@@ -22,17 +22,16 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecureFile:
-    """A file of typed passwords, by name of their pod manager, readable for its owner alone."""
+    """A file of typed passwords, by name of their pod manager, readable for its owner alone.
+
+    Its methods raise CredentialError if others can access the file, or its content is invalid.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def get(self, name: str) -> str:
-        """Return a password.
-
-        Raises:
-            CredentialError: the file has none, or other users can access it.
-        """
+        """Return a password; CredentialError if the file has none."""
         value = self._read().get(name)
         if not value:
             raise CredentialError(
@@ -42,20 +41,12 @@ class SecureFile:
         return value
 
     def check(self) -> None:
-        """Check that :meth:`put` can change the file.
-
-        Raises:
-            CredentialError: other users can access the file, or its content is invalid.
-        """
+        """Check that :meth:`put` can change the file."""
         if self.path.exists():
             self._read()
 
     def put(self, name: str, password: str | None) -> None:
-        """Store a password, or with None delete it; the file is written whole or not at all.
-
-        Raises:
-            CredentialError: other users can access the file, or it cannot be written.
-        """
+        """Store a password, or with None delete it; the file is written whole or not at all."""
         if password is None and not self.path.exists():
             return
         try:
@@ -97,8 +88,7 @@ def read_password(
     """Return the password of a reference, None without a reference.
 
     Raises:
-        CredentialError: the password is missing or empty, or other users can read it; the message
-            repeats no part of it.
+        CredentialError: it is missing or empty, or others can read it; no part of it is repeated.
     """
     if reference is None:
         return None
@@ -133,11 +123,7 @@ def _password_from_file(path: Path) -> str:
 
 
 def _read_private(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file that only its owner can access.
-
-    Raises:
-        CredentialError: the file cannot be read, or other users can access it.
-    """
+    """Return the content of a file that only its owner can access; else CredentialError."""
     try:
         # the checked file is the one that is read, and a pipe without a writer does not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -35,9 +35,8 @@ def parse_flavors(
     ``remarks``. ``ignored`` are keys of Nova's extra specs to pass over.
 
     Raises:
-        InputError: naming the path, what was found and what was expected.
-        UnknownName: a flavor refers to an unknown one.
-        RequestError: naming the path, a flavor contradicts itself.
+        InputError: naming the path, what was found and what was expected; as all parsers here.
+        UnknownName, RequestError: a flavor refers to an unknown one, or contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []
@@ -59,7 +58,6 @@ def parse_flavors(
 
 
 def _check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
-    """Raise InputError for a text that does not follow its grammar."""
     if isinstance(noun.capabilities, str):
         try:
             parse_capabilities(noun.capabilities)
@@ -73,12 +71,7 @@ def _check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
 
 
 def parse_policies(data: bytes, file: str) -> list[Policy]:
-    """Parse a policies file, a list under ``policies`` or a single policy, and bind each.
-
-    Raises:
-        InputError: naming the path, what was found and what was expected.
-        UnknownName: a filter, weigher or scheduler that is not installed.
-    """
+    """Parse a policies file, a list under ``policies`` or one policy; UnknownName for a plug-in."""
     items = _items(load_yaml(data, file), "policies", file)
     texts = [(path, convert(item, PolicyText, file, path)) for path, item in items]
     policies = [text.policy() for _, text in _check_unique_names(texts, file)]
@@ -91,9 +84,6 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
     """Parse a file of requests: ``(path, request)`` of each in a list under ``requests``.
 
     A file may also be a single request, also one that is compiled, as a report has it.
-
-    Raises:
-        InputError: naming the path, what was found and what was expected.
     """
     document = load_yaml(data, file)
     if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
@@ -117,11 +107,7 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
 
 
 def parse_resources(data: bytes, file: str) -> list[CustomResource]:
-    """Parse a resources file: a list under ``resources``, or a single resource.
-
-    Raises:
-        InputError: naming the path, what was found and what was expected.
-    """
+    """Parse a resources file: a list under ``resources``, or a single resource."""
     items = _items(load_yaml(data, file), "resources", file)
     resources = [(path, convert(item, CustomResource, file, path)) for path, item in items]
     return [resource for _, resource in _check_unique_names(resources, file)]
@@ -142,7 +128,6 @@ def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
 
 
 def _check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
-    """Return the nouns unchanged if no two have one name."""
     names: set[str] = set()
     for path, noun in nouns:
         name: str = noun.name  # type: ignore[attr-defined]

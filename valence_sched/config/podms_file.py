@@ -61,8 +61,7 @@ def parse_podms(document: Any, file: str) -> list[Registration]:
     """Return the pod managers of a file in its order, paths as they are written.
 
     Raises:
-        InputError: naming the path, what was found and what was expected; a possible
-            password is not repeated.
+        InputError: naming path and expectation; a possible password is not repeated.
     """
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
         raise InputError(file, "$", "no map 'podms'", "podms: {NAME: {url: …}}")
@@ -73,11 +72,7 @@ def parse_podms(document: Any, file: str) -> list[Registration]:
 
 
 def check_registration(registration: Registration, file: str = "", path: str = "") -> None:
-    """Raise an error for a registration that is invalid.
-
-    Raises:
-        InputError: the name, the URL, or a pair of fields that contradict each other.
-    """
+    """Raise InputError for an invalid name or URL, or for fields that contradict each other."""
     name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-"):
         raise InputError(file or "name", path, repr(name[:40]), "a name of printable characters")

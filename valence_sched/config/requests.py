@@ -30,11 +30,10 @@ def compile_file(
     flavors: Mapping[str, Flavor],
     compile_one: Callable[[RequestSpec, Flavor | None], Request],
 ) -> list[Request]:
-    """Return the requests of a file, compiled; ``compile_one`` compiles one with its flavor.
+    """Return the requests of a file, each compiled by ``compile_one`` with its flavor.
 
     Raises:
-        InputError: the file breaks its format.
-        UnknownName: a request names an unknown flavor.
+        InputError, UnknownName: the file breaks its format, or names an unknown flavor.
     """
     compiled = []
     for place, spec in parsers.parse_requests(data, file):
@@ -73,10 +72,8 @@ def resolve_near(
     cloud is asked last, and only for a resource that no other resolver knows.
 
     Raises:
-        UnknownName: no resolver knows a resource; the message lists the resolvers.
-        RequestError: a resolver knows a resource without its location.
-        CloudError: the cloud is needed and does not answer.
-        InputError: a map breaks its format.
+        UnknownName, RequestError: no resolver knows a resource, or one does without its location.
+        CloudError, InputError: the cloud does not answer; a map breaks its format.
     """
     wanted = tuple(resources)
     resolvers = _open_resolvers(sources, own_map) if wanted or sources else []

@@ -45,7 +45,6 @@ def json_schema(name: str) -> bytes:
 
 
 def _file_schema(name: str) -> dict[str, Any]:
-    """Return the schema of a file: the noun or, for some, a list of them."""
     nouns = get_args(NOUNS[name]) or (NOUNS[name],)
     forms, defined = msgspec.json.schema_components(nouns, ref_template="#/$defs/{name}")
     found: list[dict[str, Any]] = list(forms)
@@ -57,7 +56,6 @@ def _file_schema(name: str) -> dict[str, Any]:
 
 
 def _clean_descriptions(schema: Any) -> Any:
-    """Return a schema whose descriptions, which are docstrings, have no margins."""
     if isinstance(schema, dict):
         return {
             key: inspect.cleandoc(value)

@@ -28,11 +28,7 @@ from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
 
 PROGRAM = "valence-sched"
-HOME_VARIABLES = {
-    "config": "XDG_CONFIG_HOME",
-    "state": "XDG_STATE_HOME",
-    "cache": "XDG_CACHE_HOME",
-}
+HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 
 
 class Homes:
@@ -121,8 +117,7 @@ class Configuration:
         """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.
 
         Raises:
-            UnknownName: no such flavor.
-            InputError: the file is not one flavor.
+            UnknownName, InputError: no such flavor; the file is not one flavor.
         """
         if reference == "-" or _looks_like_file(reference):
             flavors = self.flavors_in(reference, paths)
@@ -138,13 +133,10 @@ class Configuration:
         return flavor
 
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return a flavor of a cloud, which ``document`` describes as Nova's API does, as ours.
+        """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file.
 
         One of bare metal stands for the known flavor that is named after its class, those of
         ``paths`` included.
-
-        Raises:
-            InputError: it has an extra spec without a counterpart here.
         """
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = detect.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
@@ -167,12 +159,7 @@ class Configuration:
     def read_requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
     ) -> list[Request]:
-        """Return the requests of a file, compiled.
-
-        Raises:
-            InputError: the file breaks its format.
-            UnknownName: a request names an unknown flavor.
-        """
+        """Return the requests of a file, compiled; errors as for :func:`compile_file`."""
         flavors = self.flavors(flavor_files)
         compile_one = functools.partial(self.compile_request, near_maps=near_maps)
         return compile_file(self.read(path), path, flavors, compile_one)
@@ -180,10 +167,7 @@ class Configuration:
     def compile_request(
         self, spec: RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
-        """Return a request compiled; without a flavor from its properties.
-
-        Errors as for :meth:`resolve_near`.
-        """
+        """Return a request compiled, without a flavor from its properties; errors as for near."""
         resolve = functools.partial(self.resolve_near, sources=near_maps)
         request = compile_spec(spec, flavor, resolve)
         if request.owner is None and self.default_owner is not None:

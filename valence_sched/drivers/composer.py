@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import GONE
+from valence_sched.drivers.http.exchange import GONE
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 

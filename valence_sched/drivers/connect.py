@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from valence_sched.drivers.composer import Composer, Reply
-from valence_sched.drivers.crawl.pool import ReadTarget
+from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.entrance import enter_service
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.exchange import Answer, Deadline
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.errors import InputError, PodmError, UnknownName
 
@@ -33,15 +31,12 @@ class HttpSession:
     timeout_s: float = 30.0
 
     def get(self, uri: str) -> Reply:
-        """Read a document."""
         return self._exchange(uri, lambda: self.connection.get(uri))
 
     def post(self, uri: str, body: Json) -> Reply:
-        """Send a body, once."""
         return self._exchange(uri, lambda: self.connection.post(uri, body))
 
     def patch(self, uri: str, body: Json, etag: str | None = None) -> Reply:
-        """Change a document, once."""
         headers = {"If-Match": etag} if etag else None
         return self._exchange(uri, lambda: self.connection.patch(uri, body, headers))
 

@@ -111,7 +111,6 @@ class Field(Generic[T]):
         return self._read(resource, self.raw(resource))
 
     def _inside(self, value: Any) -> Any:
-        """Return the value at the rest of the path in a property."""
         for key in self._rest:
             if value is None:
                 break

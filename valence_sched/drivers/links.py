@@ -78,7 +78,6 @@ class LinkedDocuments:
 
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
-        """The spelling of each URI, by its folded form."""
         return {fold_uri(uri): uri for uri in sorted(self._known, reverse=True)}
 
     def json(self, uri: str, where: str) -> Json | None:

@@ -106,5 +106,4 @@ def _wait_for_task(
 
 
 def _is_running(reply: Reply) -> bool:
-    """Return whether a reply is of a task that has not ended."""
     return reply.status == ACCEPTED or (reply.body or {}).get("TaskState") in RUNNING_TASK_STATES

@@ -111,11 +111,7 @@ def write_file(
     aliases: Aliases | None = None,
     secrets: Collection[str] = (),
 ) -> CaptureResult:
-    """Write readings as one inventory, whole or not at all.
-
-    Raises:
-        InputError: the file name has no known ending, or the file cannot be written.
-    """
+    """Write readings as one inventory, whole or not at all; InputError if that is impossible."""
     redactor = Redactor(aliases, secrets)
     podms = (_empty_podm(reading) for reading in redactor.redact(readings))
     count, blocks = files.write_inventory(podms, file)
@@ -131,8 +127,7 @@ def write_trees(
     """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
 
     Raises:
-        InputError: the folder exists already, or cannot be written.
-        PodmError: no pod manager could be read.
+        InputError, PodmError: the folder cannot be made; no pod manager could be read.
     """
     redactor = Redactor(aliases, secrets)
     left_out: list[str] = []
@@ -163,7 +158,6 @@ def write_trees(
 
 
 def _folder_fault(id_: str, names: Collection[str]) -> str | None:
-    """Return the reason why a folder beside those of ``names`` cannot have this name."""
     fault = tree_writer.name_fault(id_)
     if fault is None and id_.casefold() in names:
         return "found an id that another has but for its case"
@@ -209,8 +203,7 @@ class Captures:
         without credentials, and with ``aliases`` without names.
 
         Raises:
-            UsageError: no pod manager is known.
-            UnknownName: a named one does not exist.
+            UsageError, UnknownName: no pod manager is known; a named one does not exist.
             InputError: an inventory cannot be read at all, or the capture not be written.
             PodmError: no pod manager could be read, so there is no tree.
         """
@@ -251,7 +244,6 @@ class Captures:
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
     def _live_readings(self, reader: LiveReader) -> Iterator[Reading]:
-        """Yield live readings, and note their problems and remarks."""
         sources = self._sources
         try:
             for reading in reader:
@@ -266,7 +258,6 @@ class Captures:
 def _select(
     podms: Iterable[tuple[FullPodm, Record]], names: Sequence[str]
 ) -> Iterator[tuple[FullPodm, Record]]:
-    """Yield the pod managers of these names, all without names."""
     known: list[str] = []
     missing = dict.fromkeys(names)
     for podm, record in podms:

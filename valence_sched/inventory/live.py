@@ -18,8 +18,7 @@ import msgspec
 
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget
-from valence_sched.drivers.crawl.reading import Reading
+from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
 from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
@@ -85,7 +84,6 @@ class LiveReader:
         return frozenset(names.union(self.reporting_names))
 
     def _find_reporting(self, registered: Collection[str]) -> list[str]:
-        """Return the names of the pod managers that report by themselves, but for these."""
         live, registry = self._live, self._registry
         if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
             return []
@@ -158,7 +156,6 @@ class LiveReader:
             return Reading(_podm_of_registration(one), str(error))
 
     def _answers(self, targets: Sequence[ReadTarget]) -> Generator[Reading, None, None]:
-        """Yield the readings of targets, in their order."""
         settings = ReadSettings(
             timeout_s=self._live.timeout_s,
             parallel=self._live.parallel,
@@ -210,7 +207,6 @@ class LiveReader:
 
 
 def _batches(targets: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
-    """Yield targets in batches that the state stores at once."""
     rest = iter(targets)
     while batch := list(itertools.islice(rest, BATCH_SIZE)):
         yield batch

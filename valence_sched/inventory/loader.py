@@ -112,12 +112,7 @@ class InventoryLoader:
         return differences(self._documents(old), self._documents(new))
 
     def check(self, count: int, selection: Selection) -> None:
-        """Refuse a selection of which ``count`` pod managers could be read.
-
-        Raises:
-            InventoryIncomplete: with ``strict``, something could not be read.
-            InputError: there is no pod manager.
-        """
+        """Raise InputError for a count of 0, InventoryIncomplete for gaps if ``strict``."""
         skipped = self._diagnostics.lines("skipped")
         if selection.strict and (lines := [*self._diagnostics.lines("unread"), *skipped]):
             others = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
@@ -133,12 +128,8 @@ class InventoryLoader:
         raise InputError(file, "$", "no pod manager", "at least one", hint)
 
     def _lean_podms(
-        self,
-        selection: Selection,
-        declared: DeclaredStocks | None,
-        texts: dict[str, bytes] | None,
+        self, selection: Selection, declared: DeclaredStocks | None, texts: dict[str, bytes] | None
     ) -> Iterator[PlacedPodm]:
-        """Yield pod managers as they were read, the texts of their blocks undecoded."""
         decoder = msgspec.json.Decoder(LeanPodm)
         for record in self._sources.records(selection):
             json = record.json
@@ -178,7 +169,6 @@ class InventoryLoader:
             yield podm, file, place
 
     def _documents(self, source: str) -> Iterator[PodmDocument]:
-        """Yield the pod managers of a source as documents; no pod manager is an error."""
         selection = Selection(sources=(source,))
         count = 0
         for count, record in enumerate(self._sources.records(selection), 1):

@@ -27,11 +27,10 @@ class Member(NamedTuple):
 
 
 def read_podms(data: bytes, file: str) -> list[Registration]:
-    """Return the pod managers of a file; paths in it are relative to the folder of the file.
+    """Return the pod managers of a file, with paths made absolute from its folder.
 
     Raises:
-        InputError: the file breaks its format.
-        UnknownName: a driver is unknown.
+        InputError, UnknownName: the file breaks its format; a driver is unknown.
     """
     folder = Path(file).absolute().parent if file != "-" else Path.cwd()
     registrations = parse_podms(load_yaml(data, file), file)
@@ -85,11 +84,7 @@ def check_names(members: list[Member]) -> None:
 def select_members(
     members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
 ) -> list[Member]:
-    """Return the members of these names, all without names.
-
-    Raises:
-        UnknownName: a name is neither of a member nor of ``others``.
-    """
+    """Return the members of these names, or all; UnknownName for one not in ``others`` either."""
     if not names:
         return members
     known = {*others, *(one.registration.name for one in members)}

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.settings import Configuration, Homes
-from valence_sched.errors import (
-    NameTaken,
-    SchedulerError,
-    StoreError,
-    UnknownName,
-    UsageError,
-)
+from valence_sched.errors import NameTaken, SchedulerError, StoreError, UnknownName, UsageError
 from valence_sched.inventory.members import (
     Member,
     catalogue_members,
@@ -76,11 +70,7 @@ class Registry:
         return SecureFile(self._home / f"{name}.passwords")
 
     def store(self) -> Store:
-        """Return the open store; a missing state is created.
-
-        Raises:
-            StoreError: it cannot be opened.
-        """
+        """Return the open store, created if missing; StoreError if it cannot be opened."""
         from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
 
         return Store(self.url)
@@ -93,24 +83,14 @@ class Registry:
             return store.registrations()
 
     def get(self, name: str) -> Registration:
-        """Return a pod manager of the state.
-
-        Raises:
-            UnknownName: no registered pod manager has this name.
-        """
+        """Return a pod manager of the state; UnknownName if none has this name."""
         by_name = {one.name: one for one in self.registrations()}
         if name not in by_name:
             raise UnknownName("registered pod manager", name, by_name, self.where)
         return by_name[name]
 
     def create(self, registration: Registration, password: str | None = None) -> None:
-        """Register a pod manager, and store its typed password.
-
-        Raises:
-            NameTaken: another pod manager has the name.
-            InputError: its URL or its name is invalid.
-            UnknownName: its driver is unknown.
-        """
+        """Register a pod manager, and store its typed password; errors as for :meth:`check_new`."""
         validate_registration(registration)
         with self.store() as store:
             store.register(registration)
@@ -125,8 +105,7 @@ class Registry:
 
         Raises:
             NameTaken: another pod manager has the name.
-            InputError: its URL or its name is invalid.
-            UnknownName: its driver is unknown.
+            InputError, UnknownName: its URL or name is invalid; its driver is unknown.
         """
         validate_registration(registration)
         if registration.name in [one.name for one in self.registrations()]:
@@ -134,12 +113,7 @@ class Registry:
                             "change it with podm set, or choose another name")  # fmt: skip
 
     def change(self, registration: Registration, password: str | None = None) -> None:
-        """Replace the registration that has the same name.
-
-        Raises:
-            UnknownName: no registered pod manager has this name, or the driver is unknown.
-            InputError: the new registration is invalid.
-        """
+        """Replace the registration of the same name; InputError or UnknownName if it is invalid."""
         validate_registration(registration)
         with self.store() as store:
             self._store_password(registration, password)
@@ -149,8 +123,7 @@ class Registry:
         """Delete a pod manager, its readings and its password.
 
         Raises:
-            UnknownName: no registered pod manager has this name.
-            InUse: the state holds claims or nodes of it.
+            UnknownName, InUse: none has this name; the state holds claims or nodes of it.
             CredentialError: its password cannot be deleted, so nothing is.
         """
         self.get(name)
@@ -160,11 +133,7 @@ class Registry:
         self.passwords.put(name, None)
 
     def password(self, registration: Registration) -> str | None:
-        """Return the password of a pod manager.
-
-        Raises:
-            CredentialError: the referenced password is missing, or others can read it.
-        """
+        """Return the password of a pod manager; CredentialError as for a reference."""
         environ = self._config.environ
         return credentials.read_password(
             registration.password, registration.name, environ, self.passwords
@@ -177,8 +146,7 @@ class Registry:
         With a catalogue they only say how to log in to the pod managers that it lists.
 
         Raises:
-            DuplicateId: two have one name.
-            InputError: a file breaks its format.
+            DuplicateId, InputError: two have one name; a file breaks its format.
         """
         return select_members(self.all_members(live), live.only)
 

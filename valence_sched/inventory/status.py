@@ -29,11 +29,7 @@ def with_status(
     stored: Collection[str],
     statuses: dict[str, PodmStatus],
 ) -> Iterator[LeanPodm]:
-    """Yield pod managers with their status, those in ``stored`` without what claims hold.
-
-    Raises:
-        StoreError: the state cannot be read.
-    """
+    """Yield pod managers with their status, those in ``stored`` without what claims hold."""
     usages = _usages(registry, [podm.id for podm in podms if podm.id in stored])
     for podm in podms:
         status = statuses.get(podm.id, podm.status)
@@ -50,10 +46,7 @@ def statuses(
     ``liveness`` names the plug-in that decides so, with its argument after a colon.
 
     Raises:
-        UnknownName: no liveness plug-in has this name.
-        PluginError: the plug-in broke the contract.
-        UsageError: its argument is invalid.
-        StoreError: the state cannot be read.
+        UnknownName, PluginError, UsageError: the plug-in or its argument is invalid.
     """
     if not liveness:
         return {}

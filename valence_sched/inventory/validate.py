@@ -23,8 +23,7 @@ class RecordValidator:
         """Return the pod manager of a record; a noun that a driver made is returned as it is.
 
         Raises:
-            InputError: it is not what a pod manager must be, as a builder of views says it.
-            DuplicateId: an earlier record has its id.
+            InputError, DuplicateId: a builder of views refuses it; an earlier record has its id.
         """
         podm = _decode_sound(record)
         if podm is None:  # a builder says what is wrong

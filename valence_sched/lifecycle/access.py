@@ -11,6 +11,7 @@ from valence_sched.core import plugins
 from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.lifecycle.claim import ClaimSource
@@ -83,7 +84,7 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
-        settings = driver.ReadSettings(timeout_s=self.timeout_s)
+        settings = ReadSettings(timeout_s=self.timeout_s)
         (reading,) = driver.read([target], self._dialects, settings)
         return reading.podm if reading.failure is None else None
 
@@ -152,10 +153,10 @@ class PodmAccess:
     def _dialects(self) -> Dialects:
         return plugins.installed(plugins.DIALECTS)
 
-    def _target(self, name: str) -> driver.ReadTarget:
+    def _target(self, name: str) -> ReadTarget:
         if name not in self.members:
             raise PodmError(f"{name!r} is not registered here, so it cannot be asked (podm create)")
-        return driver.ReadTarget(self.members[name], self.password(self.members[name]))
+        return ReadTarget(self.members[name], self.password(self.members[name]))
 
 
 def _foreign_node(podm: str, node: Node) -> ComposedNode:

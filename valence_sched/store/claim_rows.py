@@ -165,8 +165,7 @@ def find_by_key(
     """Return the claim of an owner's key, None for none.
 
     Raises:
-        ExpiredConflict: that claim has expired.
-        NameTaken: it is of another content.
+        ExpiredConflict, NameTaken: that claim has expired; it is of another content.
         ClaimLost: it is being prepared.
     """
     of = tables.claims.c

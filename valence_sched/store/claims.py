@@ -56,8 +56,7 @@ class Claims:
         identifies the request.
 
         Raises:
-            ClaimLost: a pod manager changed since it was decided on, or another claim holds
-                some of it.
+            ClaimLost: a pod manager changed since the decision, or another claim holds some of it.
             NameTaken: the key stands for a claim of another content.
         """
         if not parts or ttl_s <= 0:
@@ -122,8 +121,7 @@ class Claims:
         """End a claim and free all that it holds; releasing it again changes nothing.
 
         Raises:
-            ClaimState: it is being composed: reap it once it has expired.
-            InUse: a node was composed of it: delete that first.
+            ClaimState, InUse: it is being composed; a node was composed of it.
         """
 
         def work(connection: sa.Connection) -> bool:
@@ -145,11 +143,7 @@ class Claims:
         return self._end(claim_id, work, "giving up a claim", "FAILED")
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Record the intent to compose a held claim, which from now on does not expire.
-
-        Raises:
-            ClaimState: it is not held, or it has expired.
-        """
+        """Let a held claim expire no more, as it is to be composed; ClaimState if it is not held."""
         attempts = itertools.count()
 
         def work(connection: sa.Connection) -> Claim:
@@ -183,8 +177,7 @@ class Claims:
         same nodes again changes nothing.
 
         Raises:
-            ClaimState: it was not being composed.
-            ClaimLost: another claim holds a block of a node.
+            ClaimState, ClaimLost: it was not being composed; another claim holds a block of a node.
         """
 
         def work(connection: sa.Connection) -> Claim:
@@ -206,11 +199,7 @@ class Claims:
         return self.show(claim_id)
 
     def split(self, claim_id: str) -> Sequence[Claim]:
-        """Return claims of one node each that replace a held claim of several nodes.
-
-        Raises:
-            ClaimState: it is not held, or it has expired.
-        """
+        """Return claims of one node each in place of a held claim; ClaimState if it is not held."""
         return self._database.write(lambda c: split_claim(c, claim_id), "splitting a claim")
 
     def list_stuck(self) -> Sequence[Claim]:

@@ -85,7 +85,7 @@ class Database:
         write: bool = False,
         attempts: int = MOST_ATTEMPTS,
     ) -> T:
-        """Return what ``work`` returns, run again after each failure that may well not repeat.
+        """Return what ``work`` returns, run again after failures that may not repeat.
 
         Raises:
             StoreError: the failure is of another kind, or the last of so many attempts failed.

@@ -21,11 +21,7 @@ def save(connection: sa.Connection, decision_id: str, document: bytes) -> None:
 
 
 def load(connection: sa.Connection, decision_id: str) -> bytes:
-    """Return a decision.
-
-    Raises:
-        UnknownName: none has this id; the message suggests one of the latest.
-    """
+    """Return a decision; UnknownName, which suggests one of the latest, if none has this id."""
     document = connection.scalar(sa.select(_table.c.document).where(_table.c.id == decision_id))
     if document is None:
         latest = sa.select(_table.c.id).order_by(_table.c.decided_at.desc()).limit(20)

@@ -27,7 +27,6 @@ def events(connection: sa.Connection, claim: str | None, last: int) -> list[Even
 
 
 def _creation_events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
-    """Return the ``last`` creations of claims, the oldest first."""
     of = tables.claims.c
     query = sa.select(of.created_at, of.id, of.owner, of.document)
     if claim is not None:

@@ -50,10 +50,7 @@ def expire_claims(database: Database) -> int:
 def free_claim(database: Database, claim_id: str) -> None:
     """Drop what an ended claim held, one pod manager after another."""
     query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
-    keys = database.read(
-        lambda c: c.scalars(query).all(),
-        "reading claims",
-    )
+    keys = database.read(lambda c: c.scalars(query).all(), "reading claims")
     for key in sorted(keys):
         database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]
     database.write(lambda c: _mark_freed(c, claim_id), "freeing a claim")
@@ -76,7 +73,6 @@ def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
 
 
 def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
-    """Mark an ended claim that holds nothing any more."""
     held = sa.exists().where(_parts.c.claim_id == claim_id)
     connection.execute(
         sa.update(_claims)
@@ -112,7 +108,7 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return the condition of claims to delete; a claim ended at its last event."""
+    """Return which claims to delete; a claim ended at its last event."""
     before = statement_time() - older_than_s
     of = _claims.c.id
     return sa.and_(
@@ -125,7 +121,6 @@ def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
 
 
 def _old_events(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return the condition of old events of deleted claims."""
     has_claim = sa.exists().where(_claims.c.id == _events.c.claim_id)
     return sa.and_(_events.c.at < statement_time() - older_than_s, ~has_claim)
 

@@ -67,11 +67,7 @@ def raise_amount_conflict(
 def _conflicting_claims(
     connection: sa.Connection, which: sa.ColumnElement[bool]
 ) -> list[ConflictingClaim]:
-    """Return the claims that satisfy a condition, the latest first.
-
-    Raises:
-        ExpiredConflict: one of them has expired.
-    """
+    """Return the claims of a condition, the latest first; ExpiredConflict if one has expired."""
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
     rows = connection.execute(
@@ -84,7 +80,6 @@ def _conflicting_claims(
 
 
 def _slot_query() -> sa.Subquery:
-    """Select the held slots of some blocks of a pod manager, and the slots of shareable ones."""
     shares = tables.shares.c
     no_claim = sa.literal(None, sa.String(40)).label("claim_id")
     held = sa.select(_blocks.c.block_key, _blocks.c.slot, _blocks.c.claim_id)
@@ -130,14 +125,11 @@ class LockedPodm(NamedTuple):
 
 
 def lock(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
-    """Lock a pod manager that still has the generation that was decided on.
+    """Lock a pod manager; ClaimLost if its generation is not the one that was decided on.
 
     From here on claims of one pod manager run one after another. A transaction that waited for the
     lock may not see the rows of the one before: the primary key of the blocks refuses its own, and
     it is run again.
-
-    Raises:
-        ClaimLost: the pod manager changed since.
     """
     rows = _rows(connection, part)
     if not rows or rows[0][1]:
@@ -171,12 +163,7 @@ def _locked_podm(rows: Sequence[Any]) -> LockedPodm:
 
 
 def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm) -> None:
-    """Hold a part for an inserted claim, if all of it is free.
-
-    Raises:
-        ClaimLost: another claim holds some of it; the message names that.
-        ExpiredConflict: an expired claim holds some of it.
-    """
+    """Hold a part for an inserted claim; ClaimLost, or ExpiredConflict, if another claim holds it."""
     key = key_of(part.podm)
     hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, key, part)

@@ -278,7 +278,7 @@ def forget(connection: sa.Connection, key: str) -> None:
 
 
 def _write_supplies(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> None:
-    """Write what claims of pod managers, by key, are checked against inside their transactions."""
+    """Write what claims are checked against inside their transactions."""
     if not podms:
         return
     for table in (tables.stocks, tables.shares):

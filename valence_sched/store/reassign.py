@@ -87,12 +87,7 @@ def _reassign_rows(
 
 
 def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
-    """Hold the blocks of the nodes where they are not the planned ones.
-
-    Raises:
-        ClaimLost: another claim holds a block of a node; nothing is changed.
-        ExpiredConflict: an expired claim holds one.
-    """
+    """Hold the blocks of the nodes where they are not the planned ones; errors as for ``hold``."""
     parts = []
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]

@@ -26,7 +26,7 @@ def prepare(
 ) -> None:
     """Make the store ready: file, journal mode, tables; several processes may do so at once.
 
-    ``revision`` is the one that it has then, the latest of ``migrations``.
+    ``revision``, the latest of ``migrations``, is the one that it has then.
 
     Raises:
         StoreError: it cannot be opened, or is of a newer version.
@@ -84,7 +84,6 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def _stored_revision(connection: sa.Connection) -> str | None:
-    """Return the revision of the store, None for a new one."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))

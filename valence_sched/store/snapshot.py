@@ -72,10 +72,7 @@ class _ChangedRow:
 
 
 def take_snapshot(
-    connection: sa.Connection,
-    since: LogPosition,
-    known: Mapping[str, LeanPodm],
-    counts: WorkCounts,
+    connection: sa.Connection, since: LogPosition, known: Mapping[str, LeanPodm], counts: WorkCounts
 ) -> StoreSnapshot:
     """Return the changes since a position; all reads are of one database snapshot.
 

@@ -91,35 +91,21 @@ class Store:
         return self._database.read(registry.registrations, "reading the registry")
 
     def register(self, registration: Registration) -> None:
-        """Register a pod manager.
-
-        Raises:
-            NameTaken: another one is registered under this name.
-        """
+        """Register a pod manager; NameTaken if another one has its name."""
         self._database.write(lambda c: registry.register(c, registration), "registering")
 
     def change(self, registration: Registration) -> None:
-        """Replace the registered pod manager of the same name.
-
-        Raises:
-            UnknownName: none is registered under this name.
-        """
+        """Replace the registered pod manager of the same name; UnknownName if there is none."""
         self._database.write(lambda c: registry.change(c, registration), "changing the registry")
 
     def unregister(self, name: str) -> None:
-        """Remove a registered pod manager, and what was read of it.
-
-        Raises:
-            UnknownName: none is registered under this name.
-            InUse: the store has claims or nodes of it.
-        """
+        """Remove a registration and what was read; UnknownName, or InUse with claims or nodes."""
         self._database.write(lambda c: registry.unregister(c, name), "unregistering")
 
     def remember(self, podm: FullPodm) -> int:
-        """Store a pod manager as it was read; return its generation.
+        """Store a pod manager as it was read; return its generation, which moves with the content.
 
-        The generation moves only when something other than the time of reading changed. A
-        reading older than the stored one changes nothing.
+        A reading older than the stored one changes nothing.
         """
         key = key_of(podm.id)
         return self._write_readings({key: EncodedPodm(podm)})[key].generation
@@ -152,18 +138,16 @@ class Store:
         return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
-        """Store pod managers as :meth:`remember_all`; return what became of each, in their order.
+        """Store pod managers as :meth:`remember_all`; return each, or its error, in their order.
 
-        That is the pod manager as it is known from now on, whole, with what it reported by itself
-        in place of what was read; or the error that names it where it alone cannot be stored.
-        StoreError is raised where none can be.
+        A pod manager is whole, with what it reported by itself in place of what was read.
+        StoreError is raised where none can be stored.
         """
         stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
         return [one if isinstance(one, StoreError) else one.full() for one in results]
 
     def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | StoreError]:
-        """Return the pod managers, by key, once they are stored, and errors as they are."""
         stored: dict[str, StoredPodm | StoreError] = {}
         if readings:
             stored |= self._database.read(
@@ -194,10 +178,7 @@ class Store:
         """Store what a pod manager reports by itself; return its generation.
 
         ``name`` is its id, or host and node. Words that are no fields of a pod manager are stored
-        as facts. An unknown pod manager is known from then on.
-
-        Raises:
-            InputError: a reported value is invalid; nothing is stored.
+        as facts. An unknown pod manager is known from then on. An invalid value is an InputError.
         """
         podm = podm_id(name)
         return self._database.write(
@@ -209,13 +190,10 @@ class Store:
         return self._database.read(reported.reported_stats, "reading reports")
 
     def forget_report(self, name: str) -> None:
-        """Remove what a pod manager reported by itself; the next reading stands as it is.
-
-        A pod manager that was never read is removed as a whole.
+        """Remove what a pod manager reported; one that was never read is removed as a whole.
 
         Raises:
-            UnknownName: it never reported.
-            InUse: it was never read, and the store has claims or nodes of it.
+            UnknownName, InUse: it never reported; it was never read, and has claims or nodes.
         """
         self._database.write(lambda c: registry.forget_report(c, name), "forgetting a report")
 
@@ -224,10 +202,7 @@ class Store:
         return self._database.read(reported.report_ages_s, "reading reports")
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
-        """Return what live claims hold of pod managers, by name, where they hold anything.
-
-        Holds that a stored reading shows already are not among it.
-        """
+        """Return what live claims hold of pod managers and no stored reading shows yet, by name."""
         wanted = list(names)
         self.claims.expire()  # a user who may only read sees more held, never less
         return self._database.read(lambda c: usages_by_name(c, wanted), "reading what is held")

@@ -37,9 +37,7 @@ class Hardware(NamedTuple):
 def _cpu(count: int, cores: int, model: str, mib: int | None) -> Hardware:
     cpus = Processor(count=count, cores=cores, model=model)
     return Hardware(
-        "CPU",
-        "Compute",
-        Devices(processors=(cpus,), memory=(Memory(capacity_mib=mib),)),
+        "CPU", "Compute", Devices(processors=(cpus,), memory=(Memory(capacity_mib=mib),))
     )
 
 

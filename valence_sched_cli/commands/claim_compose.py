@@ -153,11 +153,12 @@ def changing_scheduler(
 ) -> Iterator[Scheduler]:
     """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
     line = StatusLine(command.app.stderr, quiet=command.app.options.verbose_level == 0)
-    engine = command.scheduler_app.engine(
-        command.selection(parsed_args), on_state=lambda claim, state: line.show(f"{claim}: {state}")
-    )
+
+    def show(claim: str, state: str) -> None:
+        line.show(f"{claim}: {state}")
+
     try:
-        yield engine
+        yield command.scheduler(parsed_args, on_state=show)
     except KeyboardInterrupt:
         line.clear()
         text = "broken off: what was begun stays until podm claim reap brings it to terms"

@@ -51,10 +51,9 @@ class ValidateInventory(base.Lister):
         for source in parsed_args.source:
             error: str | None = None
             try:
-                view = self.scheduler_app.loader.view(
-                    Selection(sources=(source,), resource_files=resources)
-                )
-                counts = (len(view.podms), len(view), view.block_count)
+                selection = Selection(sources=(source,), resource_files=resources)
+                size = self.scheduler(parsed_args, selection).inventory()
+                counts = (size.podms, size.pools, size.blocks)
             except InputError as caught:
                 counts, error = (0, 0, 0), str(caught)
                 self.exit_code = 1

@@ -25,7 +25,7 @@ class ListPlugins(base.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        installed = self.scheduler_app.engine().plugins(self.kind)
+        installed = self.scheduler(parsed_args).plugins(self.kind)
         for name, error in installed.load_errors.items():
             self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")
         columns = ["Name", "Description", "Options"] + (["Source"] if parsed_args.long else [])

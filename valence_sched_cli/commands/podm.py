@@ -60,7 +60,7 @@ class ListPodm(base.Lister):
         if parsed_args.stale:
             any_age = msgspec.structs.replace(selection.live, max_age_s=None)
             selection = msgspec.structs.replace(selection, live=any_age)
-        podms = self.scheduler_app.engine(selection).podms()
+        podms = self.scheduler(parsed_args, selection).podms()
         limit = STALE_S if max_age_s is None else max_age_s
         now = self.scheduler_app.now()
         columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
@@ -131,7 +131,7 @@ class ShowPodm(base.ShowOne):
             live = msgspec.structs.replace(live, only=(parsed_args.podm,))
             selection = msgspec.structs.replace(selection, live=live)
             self.tells_remarks = True
-        scheduler = self.scheduler_app.engine(selection)
+        scheduler = self.scheduler(parsed_args, selection)
         overview = scheduler.podm(parsed_args.podm)
         podm = overview.podm
         counted = overview.live or selection.live.state is not None

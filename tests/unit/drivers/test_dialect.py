@@ -5,7 +5,7 @@ import unittest
 
 from tests.unit.drivers.served import DIALECTS, Server
 from valence_sched.drivers.connect import connect
-from valence_sched.drivers.crawl.pool import ReadTarget
+from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialect, dialect_of_driver, recognised_dialect
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot

@@ -13,6 +13,7 @@ from valence_sched.app import App
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.lifecycle.claim import Claimer
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.provision import Provisioner
@@ -47,15 +48,15 @@ class Site:
             self.store.remember(self.read(name))
         self.unusable_count = self.free_blocks() - self.free_to_decide()
 
-    def target(self, name: str) -> pool.ReadTarget:
-        return pool.ReadTarget(Registration(name=name, url=self.podms[name].url))
+    def target(self, name: str) -> ReadTarget:
+        return ReadTarget(Registration(name=name, url=self.podms[name].url))
 
     def connect(self, name: str):
         return connect(self.target(name), plugins.installed(plugins.DIALECTS), 20, PATIENCE_S)
 
     def read(self, name: str) -> FullPodm | None:
         dialects = plugins.load(plugins.DIALECTS).by_name
-        (reading,) = pool.read([self.target(name)], dialects, pool.ReadSettings(timeout_s=10))
+        (reading,) = pool.read([self.target(name)], dialects, ReadSettings(timeout_s=10))
         return reading.podm if reading.failure is None else None
 
     def claim(self, request: Request):

@@ -16,7 +16,7 @@ from tests.unit.store.engines import on_each_engine
 from tests.unit.trees import tree
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
-from valence_sched.drivers.crawl.pool import ReadTarget
+from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.composition import CompositionRequest, composition_request

@@ -76,11 +76,8 @@ def strip_ignored(
 ) -> Any:
     """Return a map without its nulls and without the words that only matter later.
 
-    ``refused`` gives per key what to do instead, ``noted`` why it has no effect; each noted key
-    adds a line to ``remarks``. A value that is no map is returned as it is.
-
-    Raises:
-        InputError: the map has a refused key.
+    ``refused`` gives what to do instead of a key, which is an InputError; ``noted`` why a key has
+    no effect, a line of ``remarks``. A value that is no map is returned as it is.
     """
     if not isinstance(document, dict):
         return document

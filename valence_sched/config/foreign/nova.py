@@ -80,7 +80,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Read a Nova flavor; one of bare metal may stand for a ``known`` flavor.
+    """Parse a Nova flavor; one of bare metal may stand for a ``known`` flavor.
 
     Raises:
         InputError: it is invalid, has a field twice, or an extra spec without a counterpart here.
@@ -215,8 +215,6 @@ def _our_name(resource_class: str) -> str:
 
 
 class _ExtraSpecs:
-    """The extra specs of one flavor, read one by one."""
-
     def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
         self.cursor, self.remarks = cursor, remarks
         self.hardware = HardwareSpecs(cursor, remarks)
@@ -226,11 +224,7 @@ class _ExtraSpecs:
         self.attributes: dict[str, str] = {}
 
     def read(self, key: str, text: str) -> None:
-        """Add one extra spec to the amounts, traits or attributes.
-
-        Raises:
-            InputError: it has no counterpart here, or its value is invalid.
-        """
+        """Add one extra spec; InputError if it has no counterpart here, or its value is invalid."""
         cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
         if key in self.cursor.ignored:

@@ -145,11 +145,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse an Allocate body.
-
-    Raises:
-        InputError: it is invalid, or restricts the node by a key that has no counterpart.
-    """
+    """Parse an Allocate body; InputError if invalid, or for a restriction without a counterpart."""
     remarks: list[str] = []
     fields = strip_ignored(
         document, cursor, remarks, refused=REFUSED_IN_BODY, noted={"Boot": _LATER}
@@ -250,10 +246,7 @@ def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> MemoryModuleSpec:
 
 def _drive(spec: RsdLocalDrive) -> DriveSpec:
     return DriveSpec(
-        capacity_gib=spec.capacity_gib,
-        media=spec.type,
-        rpm=spec.min_rpm,
-        protocol=spec.interface,
+        capacity_gib=spec.capacity_gib, media=spec.type, rpm=spec.min_rpm, protocol=spec.interface
     )
 
 

@@ -40,12 +40,7 @@ class FlavorReference(Noun, frozen=True, kw_only=True):
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a flavor or a compose body of Valence.
-
-    Raises:
-        InputError: it is neither, or restricts the node by a key that has no counterpart.
-        UnknownName: its ``flavor_id`` is the uuid or name of no known flavor.
-    """
+    """Parse a flavor or a compose body of Valence; errors as for any flavor."""
     if not isinstance(document, dict):
         return ForeignFlavor(cursor.convert(document, Flavor))
     remarks: list[str] = []

@@ -75,10 +75,7 @@ class Verdicts:
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
         """Return the verdict on a podm, by its number."""
-        first, last = (
-            int(self.view.first_row[podm]),
-            int(self.view.first_row[podm + 1]),
-        )
+        first, last = (int(self.view.first_row[podm]), int(self.view.first_row[podm + 1]))
         passed = int(self.context.evaluation.verdicts[:, first:last].all(axis=0).sum())
         common: dict[str, Any] = {
             "podm": self.view.podms[podm].id,

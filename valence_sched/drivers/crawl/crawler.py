@@ -87,7 +87,6 @@ class Crawler:
         return None
 
     def spellings(self) -> Iterator[str]:
-        """Yield the spelling of each URI: as the document spells it, else as a link does."""
         for key, json in self._found.items():
             own, spelled = json.get("@odata.id"), self._spelled[key]
             if own != spelled and isinstance(own, str) and fold_uri(path_of(own)) == key:
@@ -157,7 +156,6 @@ class Crawler:
                 self._queue.append(want)
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
-        """Yield the tasks of the documents that a document links."""
         if "Members" not in json:
             yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES))
             return
@@ -209,7 +207,6 @@ class Crawler:
         return path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
 
     def _work(self) -> None:
-        """Fetch until there is nothing left, or it makes no sense to go on."""
         try:
             while want := self._next():
                 self._fetch(want)
@@ -259,7 +256,6 @@ class Crawler:
         self._threads += self._start(work, len(self._queue))
 
     def _store_result(self, want: FetchTask, found: dict[str, Json] | InputError) -> None:
-        """Take the answer to a task, and queue the documents that it links."""
         key = want.key
         self._tried.setdefault(key, set()).add(want.uri)
         if isinstance(found, dict):

@@ -11,9 +11,8 @@ from typing import Any
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json, flag, number
-from valence_sched.drivers.http.answer import GONE, object_of
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Cut, Slow
+from valence_sched.drivers.http.exchange import GONE, Cut, Slow, object_of
 from valence_sched.drivers.links import path_of
 from valence_sched.errors import InputError
 
@@ -35,7 +34,6 @@ class ExpandReader:
         self._counted = False
 
     def read_features(self, root: Json) -> None:
-        """Take from the service root how many levels can be requested at once."""
         features: Any = root.get("ProtocolFeaturesSupported")
         query = features.get("ExpandQuery") if isinstance(features, dict) else None
         if not isinstance(query, dict) or not _true(query.get("NoLinks")):
@@ -119,7 +117,6 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
 
 
 def _is_whole(json: Json) -> bool:
-    """Return whether an object has the properties that every resource must have."""
     named = "@odata.type" in json and "Name" in json
     return named and (json.get("Id") not in (None, "") or "Members" in json)
 

@@ -8,15 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
-from valence_sched.drivers.crawl.reading import PodmReader, Reading
+from valence_sched.drivers.crawl.reading import PodmReader, Reading, ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
-from valence_sched.model.registration import Registration
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
@@ -31,29 +28,6 @@ GRACE_S = 0.5
 
 Progress = Callable[[int, int], None]
 Clock = Callable[[], datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTarget:
-    """A pod manager to read, and the password it is read with; never printed."""
-
-    registered: Registration
-    password: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSettings:
-    """How to read: seconds for each pod manager, and parallel requests to each.
-
-    ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
-    Without ``raw`` readings do not carry their documents, which takes far less memory.
-    """
-
-    timeout_s: float = 30.0
-    parallel: int = 4
-    full: bool = False
-    cache: Path | None = None
-    raw: bool = True
 
 
 def now() -> datetime:
@@ -135,7 +109,6 @@ class ReaderPool:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _start_more(self) -> None:
-        """Begin to read more pod managers, within the limits."""
         self._last = time.monotonic()
         for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
             self._start_thread()
@@ -152,9 +125,7 @@ class ReaderPool:
             except IndexError:
                 return
             settings, read_at = self._settings, self._clock()
-            reader = PodmReader(
-                target.registered, target.password, settings, read_at, self._start_helper, self._tls
-            )
+            reader = PodmReader(target, settings, read_at, self._start_helper, self._tls)
             self._running[index] = reader
             reading = reader.read(self._dialects)
             if not settings.raw:

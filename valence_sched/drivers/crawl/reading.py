@@ -9,44 +9,51 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from valence_sched.drivers.crawl.crawler import Crawler, Start
+from valence_sched.drivers.crawl.crawler import Crawler, Start, fetch_task
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.crawl.passes import read_in_passes
-from valence_sched.drivers.dialect import Dialects, dialect_of_driver
-from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.entrance import enter_service
-from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
+from valence_sched.drivers.fields import Json, Link
+from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.tls import TlsContexts
-from valence_sched.drivers.links import ROOT
-from valence_sched.errors import (
-    InputError,
-    SchedulerError,
-    one_line,
-)
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
+from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, PodmStatus
 from valence_sched.model.registration import AUTO, Registration
 
 LOG = logging.getLogger(__name__)
 
+#: How often the reader may want more documents.
+MAX_PASSES = 20
 
-class ReadParameters(Protocol):
-    """How to read."""
 
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def parallel(self) -> int: ...
-    @property
-    def full(self) -> bool: ...
-    @property
-    def cache(self) -> Path | None: ...
+@dataclass(frozen=True, slots=True)
+class ReadTarget:
+    """A pod manager to read, and the password it is read with; never printed."""
+
+    registered: Registration
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """How to read: seconds for each pod manager, and parallel requests to each.
+
+    ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
+    Without ``raw`` readings do not carry their documents, which takes far less memory.
+    """
+
+    timeout_s: float = 30.0
+    parallel: int = 4
+    full: bool = False
+    cache: Path | None = None
+    raw: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +78,18 @@ class PodmReader:
 
     def __init__(
         self,
-        registration: Registration,
-        password: str | None,
-        settings: ReadParameters,
+        target: ReadTarget,
+        settings: ReadSettings,
         at: datetime,
         start: Start,
         tls: TlsContexts,
     ) -> None:
-        self._tls = tls
-        self._registration, self._settings, self._start = registration, settings, start
+        self._registration, self._password = target.registered, target.password
+        self._settings, self._start, self._tls = settings, start, tls
         self._at = at.astimezone(UTC).replace(microsecond=0)
         self._began = time.monotonic()
         self._deadline = Deadline(settings.timeout_s)
         self._connection: Connection | None = None
-        self._password = password
 
     @property
     def left_s(self) -> float:
@@ -108,12 +113,10 @@ class PodmReader:
         return self._failure("Offline", str(self._deadline.error()))
 
     def cut(self) -> None:
-        """End all that is under way."""
         if self._connection:
             self._connection.cut()
 
     def log_out(self) -> None:
-        """Log out; never raises."""
         try:
             if self._connection:
                 self._connection.close()
@@ -167,7 +170,6 @@ class PodmReader:
         return Reading(self._with_registration(podm), failure, (), {}, *self._cost())
 
     def _url(self) -> str:
-        """Return the URL without credentials."""
         if self._connection:
             return self._connection.url
         return re.sub(r"//[^/]*@", "//", self._registration.url)
@@ -175,3 +177,64 @@ class PodmReader:
     def _cost(self) -> tuple[int, float]:
         count = self._connection.requests if self._connection else 0
         return count, time.monotonic() - self._began
+
+
+class ReadPass(NamedTuple):
+    """The result of one pass: the documents that it read, and those that were missing."""
+
+    notes: DocumentNotes
+    podm: FullPodm
+    read: dict[str, Json]
+    missing: list[str]
+
+
+def read_in_passes(
+    crawl: Crawler, dialect: Dialect, root: Json | None, name: str, host: str
+) -> ReadPass:
+    """Return the last pass: documents are fetched and read again until none is missing.
+
+    Where documents bring what stands below them, reading may need no more than the root links,
+    so it is tried at once: following documents that are there costs as much as reading them.
+    """
+    if root is None:
+        for way in vars(dialect.root).values():  # its parts may be at their usual URIs
+            if isinstance(way, Link):
+                crawl.defer(fetch_task(f"{ROOT}/{way.path}", way.to, way.levels))
+        crawl.fetch([])
+    else:
+        crawl.add(ROOT, root)
+        whole = fetch_task(ROOT, dialect.root)
+        if crawl.expands:
+            crawl.fetch(crawl.below(whole), deep=False)
+            found = _run_pass(crawl, dialect, name, host)
+            if not found.missing:
+                return found
+        crawl.fetch([whole])
+    for _ in range(MAX_PASSES):
+        found = _run_pass(crawl, dialect, name, host)
+        if not found.missing:
+            return found
+        for uri in (*found.read, *found.missing):
+            crawl.queue_deferred(uri)
+        crawl.fetch([])
+    raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")
+
+
+def _run_pass(crawl: Crawler, dialect: Dialect, name: str, host: str) -> ReadPass:
+    """Read with the documents that are there."""
+    notes = DocumentNotes()
+    read: dict[str, Json] = {}
+    missing: list[str] = []
+
+    def get(uri: str) -> Json | None:
+        try:
+            found = crawl.get(uri)
+        except KeyError:
+            missing.append(uri)
+            return None
+        if found is not None:
+            read[uri] = found
+        return found
+
+    service = LinkedDocuments(get, notes, crawl.spellings(), host)
+    return ReadPass(notes, dialect.read(service, name, dialect.name), read, missing)

@@ -79,7 +79,6 @@ class _ArchiveMembers:
         self._count = self._bytes = 0
 
     def admit(self, name: str, special: bool) -> str | None:
-        """Return the name of a member that may be read, None for one to pass over."""
         name = name.replace("\\", "/")
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or name[1:2] == ":":
@@ -97,7 +96,6 @@ class _ArchiveMembers:
         return name if (index or whole) and not name.startswith("__MACOSX/") else None
 
     def keep(self, name: str, read: Callable[[int], bytes]) -> None:
-        """Read a member as far as the bounds allow."""
         index = name.rpartition("/")[2] == "index.json"
         most = MAX_DOCUMENT_BYTES if index else MAX_TREE_BYTES
         room = MAX_TREE_BYTES - self._bytes
@@ -115,7 +113,6 @@ class _ArchiveMembers:
             raise InputError(self._file, "", "more documents", f"at most {MAX_DOCUMENTS}")
 
     def fault(self, name: str, found: str, expected: str) -> None:
-        """Note a member that is left out."""
         self._diagnostics.skip(InputError(self._file, name, found, expected, "left out"))
 
     def finish(self) -> dict[str, bytes]:

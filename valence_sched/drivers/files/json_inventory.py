@@ -103,7 +103,6 @@ def text_records(
 
 
 def _next_line(stream: BinaryIO) -> tuple[list[bytes], bytes]:
-    """Return the blank lines that come first, and the line after them."""
     blank: list[bytes] = []
     line = stream.readline(MAX_LINE_BYTES + 1)
     while line.isspace() and len(blank) < MAX_BLANK_LINES:

@@ -15,14 +15,17 @@ from urllib.parse import urljoin
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
 from valence_sched.drivers.http.login import Login
-from valence_sched.drivers.http.proxy import base_url, proxies_to
 from valence_sched.drivers.http.retry import read_with_retries
 from valence_sched.drivers.http.tls import TlsContexts
-from valence_sched.drivers.http.transport import Transport, choose_transports
-from valence_sched.drivers.links import host_and_path
+from valence_sched.drivers.http.transport import (
+    Transport,
+    base_url,
+    choose_transports,
+    proxies_to,
+)
+from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registration import Registration
 
@@ -60,17 +63,12 @@ class Connection:
         self.host = host_and_path(self.url)[0]
         self._ended = self._closing = False
         self._ending = threading.Lock()
-        if registration.cacert and not Path(registration.cacert).exists():
-            raise PodmError(
-                f"found no file {registration.cacert!r}, expected the --cacert it names"
-            )
-        self.transports = choose_transports(
-            self.url,
-            registration.cacert or not registration.insecure,
-            proxies_to(self.url),
-            parallel,
-            tls or TlsContexts(),
-        )
+        cacert, proxies = registration.cacert, proxies_to(self.url)
+        if cacert and not Path(cacert).exists():
+            raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
+        verify = cacert or not registration.insecure
+        tls = tls or TlsContexts()
+        self.transports = choose_transports(self.url, verify, proxies, parallel, tls)
         self._headers = HEADERS
         self._login = Login(self, registration, password)
 
@@ -99,12 +97,7 @@ class Connection:
             self._headers = HEADERS
 
     def log_in(self, root: Json | None) -> None:
-        """Log in as the service root offers it; without a user name, not at all.
-
-        Raises:
-            Refused: the login was refused.
-            Unreachable: no answer came.
-        """
+        """Log in as the service root offers it; errors as for :meth:`get`."""
         self._login.log_in(root)
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
@@ -117,7 +110,7 @@ class Connection:
             InputError: this document cannot be read, others may.
             Unreachable: no answer came, and it makes no sense to wait for one.
             Slow: this answer did not come within the share.
-            Refused: the login is refused.
+            LoginRefused: the login is refused.
         """
         logins = self._login.count
         answer = self._read(uri, most, share)
@@ -132,11 +125,7 @@ class Connection:
         return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        """Write, once.
-
-        Raises:
-            Unreachable: no answer came; ``sent`` says whether it may have had its effect.
-        """
+        """Write, once; an Unreachable says by ``sent`` whether it may have had its effect."""
         return self._send(self.transports.writes, "POST", uri, data=data, headers=headers)
 
     def patch(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
@@ -152,11 +141,7 @@ class Connection:
         return self._send(self.transports.reads, method, uri, data=data)
 
     def local_path(self, link: str) -> str:
-        """Return the path of a link, which must not leave the host.
-
-        Raises:
-            InputError: it does.
-        """
+        """Return the path of a link; raises InputError where it leaves the host."""
         host, path = self.resolve(link)
         if host != self.host:
             found = f"a link to {host or 'nowhere'}"
@@ -164,10 +149,7 @@ class Connection:
         return path
 
     def resolve(self, link: str, at: str = "/") -> tuple[str, str]:
-        """Return host and path that a link in the document ``at`` a path leads to.
-
-        The host is empty where it leads nowhere.
-        """
+        """Return the host (empty for nowhere) and path of a link in the document ``at`` a path."""
         try:
             return host_and_path(urljoin(self.url + at, link))
         except ValueError:
@@ -199,7 +181,6 @@ class Connection:
         )
 
     def _follow(self, uri: str, most: int, share: float) -> Answer:
-        """Read, also where a redirect leads on this host."""
         at = uri
         for _ in range(MAX_REDIRECTS):
             answer = self._send(self.transports.reads, "GET", at, most, share)
@@ -230,7 +211,7 @@ class Connection:
         if data is not None or headers:
             every = every | (_JSON if data is not None else {}) | dict(headers or {})
         try:
-            answer = transport.ask(method, uri, every, left_s * share, most, data)
+            answer = transport.ask(PodmRequest(method, uri, every, left_s * share, most, data))
             if self._ended and method != "DELETE":  # an answer that was cut off can look whole
                 raise self.deadline.error()
             self._received += len(answer.body)
@@ -249,3 +230,30 @@ def _bytes(text: str) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError:
         return text.encode()
+
+
+def enter_service(connection: Connection) -> Json | None:
+    """Return the service root and log in; some services require the login to show the root.
+
+    Where the root is missing, its parts may still be at their usual URIs.
+    """
+    answer = connection.get_anonymous(f"{ROOT}/")
+    if answer.status == 404:
+        answer = connection.get_anonymous(ROOT)
+    if answer.status in (401, 403):
+        connection.log_in(None)
+        return _root_document(connection.get(f"{ROOT}/"))
+    root = _root_document(answer)
+    connection.log_in(root)
+    return root
+
+
+def _root_document(answer: Answer) -> Json | None:
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
+    root = answer.json(ROOT)
+    if "error" in root and "@odata.id" not in root:
+        raise InputError(ROOT, "", "an error in an answer of success", "a service root")
+    return root

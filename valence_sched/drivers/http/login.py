@@ -9,7 +9,7 @@ import threading
 from typing import Any, Protocol
 
 from valence_sched.drivers.fields import Json, links
-from valence_sched.drivers.http.answer import Answer
+from valence_sched.drivers.http.exchange import Answer
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.registration import Registration
@@ -28,20 +28,11 @@ class SessionChannel(Protocol):
     """The part of a connection that a login needs."""
 
     @property
-    def url(self) -> str:
-        """The base URL, without credentials."""
-
-    def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
-        """Let every later request carry a token, or a user and a password, or neither."""
-
-    def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer:
-        """Make or delete a session, once."""
-
-    def local_path(self, link: str) -> str:
-        """Return the path of a link, which must not leave the host."""
-
-    def resolve(self, link: str, at: str = "/") -> tuple[str, str]:
-        """Return host and path that a link in the document ``at`` a path leads to."""
+    def url(self) -> str: ...
+    def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None: ...
+    def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer: ...
+    def local_path(self, link: str) -> str: ...
+    def resolve(self, link: str, at: str = "/") -> tuple[str, str]: ...
 
 
 class Login:
@@ -115,7 +106,6 @@ class Login:
             LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, reason)
 
     def _sessions_uri(self, root: Json | None) -> str | None:
-        """Return the URI at which sessions are made, None where none are."""
         root = root or {}
         inside = root.get("Links")
         for link in links(inside.get("Sessions") if isinstance(inside, dict) else None):

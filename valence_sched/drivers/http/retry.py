@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.errors import Deadline, Unreachable
+from valence_sched.drivers.http.exchange import Answer, Deadline, Unreachable
 
 #: How often a read is tried, and the pause before the second time; then twice as long.
 READ_ATTEMPTS = 4

@@ -13,20 +13,13 @@ import selectors
 import socket
 import zlib
 from collections.abc import Mapping
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import Answer
+from valence_sched.drivers.http.exchange import Answer, PodmRequest
 from valence_sched.drivers.http.tls import TlsContexts, shut, unreachable_error
 
 LOG = logging.getLogger(__name__)
@@ -43,10 +36,7 @@ _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
 class StdlibTransport:
     """The connections to one host. Threads may share them: each request has one to itself.
 
-    ``verify`` is whether to verify the host, or a file of authorities to do it by.
-
-    Raises:
-        Unreachable: the authorities cannot be read.
+    Making it raises Unreachable when the authorities of ``verify`` cannot be read.
     """
 
     def __init__(self, url: str, verify: bool | str, trust: TlsContexts) -> None:
@@ -62,20 +52,8 @@ class StdlibTransport:
         self._idle: list[HTTPConnection] = []
         self._open: dict[HTTPConnection, socket.socket] = {}
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        most: int,
-        body: Json | None = None,
-    ) -> Answer:
-        """Send one request, once; of a body of more than ``most`` bytes one byte more is read.
-
-        Raises:
-            Unreachable: no answer came, or not all of it.
-        """
+    def ask(self, request: PodmRequest) -> Answer:
+        method, path, headers, timeout_s, most, body = request
         data = None if body is None else msgspec.json.encode(body)
         idle = self._idle
         connection = self._take_idle(timeout_s) or self._connect(timeout_s)
@@ -99,18 +77,14 @@ class StdlibTransport:
         return Answer(status, cast("Mapping[str, str]", response.headers), content)
 
     def cut(self) -> None:
-        """End every request that is under way; later ones get new connections."""
         idle, self._idle = self._idle, []
-        socks = list(
-            self._open.values()
-        )  # before any ends: a thread that wakes then may open another
-        for sock in socks:
+        # All are listed before any ends: a thread that wakes then may open another.
+        for sock in list(self._open.values()):
             shut(sock)
         for connection in idle:
             self._drop(connection)
 
     def close(self) -> None:
-        """Close the connections."""
         while self._idle:
             self._drop(self._idle.pop())
 
@@ -128,12 +102,11 @@ class StdlibTransport:
         return None
 
     def _connect(self, timeout_s: float) -> HTTPConnection:
-        if self._context is None:
-            connection = HTTPConnection(self._host, self._port, timeout_s)
+        host, port, context = self._host, self._port, self._context
+        if context is None:
+            connection = HTTPConnection(host, port, timeout_s)
         else:
-            connection = HTTPSConnection(
-                self._host, self._port, timeout=timeout_s, context=self._context
-            )
+            connection = HTTPSConnection(host, port, timeout=timeout_s, context=context)
         try:
             connection.connect()
         except (OSError, ValueError) as error:
@@ -155,7 +128,6 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _quote_path(path: str) -> str:
-    """Return a path as it can be sent."""
     if _PLAIN.fullmatch(path):
         return path
     from requests.utils import requote_uri

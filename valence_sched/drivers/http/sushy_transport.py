@@ -15,17 +15,10 @@ from requests.exceptions import ConnectTimeout, SSLError, Timeout
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NewConnectionError,
-    ReadTimeoutError,
-)
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import SSLError as PoolSSLError
 
-from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import Answer
-from valence_sched.drivers.http.errors import Unreachable
+from valence_sched.drivers.http.exchange import Answer, PodmRequest, Unreachable
 from valence_sched.drivers.http.tls import (
     TlsContexts,
     causes_of,
@@ -69,30 +62,20 @@ class PooledAdapter(HTTPAdapter):
             conn.ca_certs = conn.ca_cert_dir = None
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send one request, once.
-
-        Raises:
-            Unreachable: no answer came.
-        """
+        """Send one request, once; raises Unreachable when no answer came."""
         try:
             return super().send(request, *args, **kwargs)
         except (requests.RequestException, HTTPError, OSError) as error:
             raise _wrapped_error(error) from None
 
     def cut(self) -> None:
-        """End every request that is under way, also for threads that wait for it."""
         for connection in list(self._open):
-            sock = getattr(connection, "sock", None)
-            if sock is not None:
+            if (sock := getattr(connection, "sock", None)) is not None:
                 shut(sock)
 
 
 def body_of(answer: Any, most: int) -> bytes:
-    """Return the body, of a longer one one byte too many; a connection with more is closed.
-
-    Raises:
-        Unreachable: it does not come whole.
-    """
+    """Return the body, of a longer one one byte too many; a connection with more is closed."""
     try:
         body: bytes = answer.read(most + 1, decode_content=True)
         if len(body) > most:
@@ -106,7 +89,6 @@ def body_of(answer: Any, most: int) -> bytes:
 
 
 def _wrapped_error(error: BaseException) -> Unreachable:
-    """Return what an error means that requests or urllib3 may have wrapped."""
     causes = causes_of(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
         return tls_error(causes[-1])
@@ -146,21 +128,8 @@ class SushyTransport:
         session.mount("https://", self._adapter)
         session.mount("http://", self._adapter)
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        most: int,
-        body: Json | None = None,
-    ) -> Answer:
-        """Send one request, once; of a body of more than ``most`` bytes one byte more is read.
-
-        Raises:
-            Unreachable: no answer came, or not all of it.
-            InputError: the request cannot be sent.
-        """
+    def ask(self, request: PodmRequest) -> Answer:
+        method, path, headers, timeout_s, most, body = request
         try:
             response = self._connector._op(
                 method,
@@ -179,11 +148,9 @@ class SushyTransport:
         return Answer(response.raw.status, response.raw.headers, body_of(response.raw, most))
 
     def cut(self) -> None:
-        """End every request that is under way, also for threads that wait for it."""
         self._adapter.cut()
 
     def close(self) -> None:
-        """Close the connections."""
         self._adapter.close()
 
 

@@ -16,7 +16,7 @@ import threading
 from http.client import BadStatusLine, IncompleteRead, RemoteDisconnected
 from typing import Any
 
-from valence_sched.drivers.http.errors import Cut, Slow, Unreachable
+from valence_sched.drivers.http.exchange import Cut, Slow, Unreachable
 
 #: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")

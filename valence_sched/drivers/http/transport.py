@@ -1,30 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transport: the protocol of sending HTTP requests to one host, and the choice of transports."""
+"""Transport: the protocol of sending HTTP requests to one host; its URL, proxies and transports."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 
-from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.answer import Answer
+from valence_sched.drivers.http.exchange import Answer, PodmRequest
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.links import ROOT
+from valence_sched.errors import PodmError
+from valence_sched.model.registration import Registration
 
 
 class Transport(Protocol):
     """Sends each request once, to one host, and follows nothing. Threads may share it."""
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        most: int,
-        body: Json | None = None,
-    ) -> Answer:
-        """Send one request, once; of a body of more than ``most`` bytes one byte more is read.
+    def ask(self, request: PodmRequest) -> Answer:
+        """Send one request, once.
 
         Raises:
             Unreachable: no answer came, or not all of it.
@@ -46,29 +43,19 @@ class LazyTransport:
         self._made: Transport | None = None
         self._lock = threading.Lock()
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        most: int,
-        body: Json | None = None,
-    ) -> Answer:
+    def ask(self, request: PodmRequest) -> Answer:
         """Send one request; errors as for a transport, and those of making it."""
         if self._made is None:
             with self._lock:
                 if self._made is None:
                     self._made = self._make()
-        return self._made.ask(method, path, headers, timeout_s, most, body)
+        return self._made.ask(request)
 
     def cut(self) -> None:
-        """End every request that is under way."""
         if self._made is not None:
             self._made.cut()
 
     def close(self) -> None:
-        """Close the connections, if there are any."""
         if self._made is not None:
             self._made.close()
 
@@ -87,10 +74,7 @@ class Transports(NamedTuple):
 def choose_transports(
     url: str, verify: bool | str, proxies: Mapping[str, str], parallel: int, tls: TlsContexts
 ) -> Transports:
-    """Return the transports to one host.
-
-    ``verify`` is whether to verify the host, or a file of authorities to do it by.
-    """
+    """Return the transports to one host, which ``verify`` is to verify, or by what authorities."""
 
     def sushy() -> Transport:
         from valence_sched.drivers.http.sushy_transport import SushyTransport
@@ -104,3 +88,30 @@ def choose_transports(
 
     writes = LazyTransport(sushy)
     return Transports(writes if proxies else LazyTransport(stdlib), writes)
+
+
+def base_url(registration: Registration) -> str:
+    """Return scheme, host and port of a pod manager; raises PodmError when its URL is none."""
+    try:
+        parts = urlsplit(registration.url)
+        port = parts.port
+    except ValueError as error:
+        raise PodmError(f"{error} (expected https://host or https://host:port)") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise PodmError("found no such URL, expected https://host or https://host:port")
+    if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
+        found = f"found the path {parts.path[:80]!r} in its URL"
+        raise PodmError(f"{found}, expected https://host or https://host:port")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+
+
+def proxies_to(url: str) -> dict[str, str]:
+    """Return the proxies on the way to a URL; most sites have none, and need no library to know."""
+    named = any(name.lower().endswith("_proxy") for name in os.environ)
+    if not named and sys.platform not in ("darwin", "win32"):
+        return {}
+    from requests.utils import get_environ_proxies, select_proxy
+
+    proxies: dict[str, str] = get_environ_proxies(url)
+    return proxies if select_proxy(url, proxies) else {}

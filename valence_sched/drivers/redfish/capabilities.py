@@ -75,7 +75,6 @@ def read_capabilities(session: Session) -> ComposeCapabilities:
 
 
 def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
-    """Yield the documents behind links, those that are there."""
     for link in links:
         json = get_document(session, link_path(link))
         if json is not None:

@@ -36,7 +36,6 @@ class RedfishComposer:
         self._reservation: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why this could not be composed here, whatever is free; None when it could."""
         amounts = [grant for grant in request.grants if not grant.uri.startswith(DECLARED_SCHEME)]
         if amounts:
             return (
@@ -47,7 +46,6 @@ class RedfishComposer:
         return way if isinstance(way, str) else None
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        """Return a line for each block that is no longer free."""
         conflicts = ((uri, self._reader.block_conflict(uri)) for uri in request.blocks)
         return [f"{uri}: {why}" for uri, why in conflicts if why]
 
@@ -97,7 +95,6 @@ class RedfishComposer:
         return outcome
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        """Read what there is of a node."""
         return self._read_node(request, node, same_blocks=node is None)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
@@ -120,7 +117,6 @@ class RedfishComposer:
     def _compose_once(
         self, request: CompositionRequest, way: methods.ComposeMethod, watch: Watch
     ) -> tuple[CompositionResult, SendResult]:
-        """Write once, and return the state that is read back."""
         watch(way.name)
         post = self._session.post
         sent = write(
@@ -164,7 +160,6 @@ class RedfishComposer:
             )
 
     def _capabilities(self) -> ComposeCapabilities:
-        """Return the compose capabilities, read once."""
         if self._known_capabilities is None:
             self._known_capabilities = read_capabilities(self._session)
         return self._known_capabilities

@@ -84,7 +84,6 @@ def _read(document: CapabilitiesObject, limits: Json) -> Limits:
 
 
 def _zones(service: LinkedDocuments, capability: CollectionCapability) -> set[str | None] | None:
-    """Return the zones a capability applies to, None for all."""
     if not capability.zones:
         return None
     return {service.uri(link, capability.uri) for link in capability.zones}

@@ -7,15 +7,16 @@ what they hold, and the service chooses them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.redfish.capabilities import ComposeCapabilities, UseCase
+from valence_sched.drivers.redfish.render.blocks import memory_json, nic_json, processor_json
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Devices
 
-_REQUIRED_ON_CREATE = "@Redfish.RequiredOnCreate"
+_REQUIRED = "@Redfish.RequiredOnCreate"
 _OPTIONAL = "@Redfish.OptionalOnCreate"
 _COUNT = "@Redfish.RequestedCount"
 
@@ -39,64 +40,26 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
     return body or "nothing is asked for that it could compose by what it is"
 
 
-def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, Iterable[DeviceTemplate]]]:
-    yield "Processors", _processors(devices)
-    yield "Memory", _memory(devices)
-    yield "EthernetInterfaces", _interfaces(devices)
+def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
+    processors = [(cpu.count, processor_json(cpu)) for cpu in devices.processors]
+    for card in devices.accelerators:
+        known = {"ProcessorType": card.kind, "Model": card.model, "TotalCores": 1}
+        processors.append((card.count, known))
+    yield "Processors", processors
+    yield "Memory", [(module.count, memory_json(module)) for module in devices.memory]
+    yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
     if "Storage" in rules or "SimpleStorage" not in rules:
         yield "Storage", _storage(devices, "Drives")
     else:
         yield "SimpleStorage", _storage(devices, "Devices")
 
 
-def _processors(devices: Devices) -> Iterator[DeviceTemplate]:
-    for cpu in devices.processors:
-        yield (
-            cpu.count,
-            {
-                "ProcessorType": "CPU",
-                "TotalCores": cpu.cores,
-                "TotalThreads": cpu.threads,
-                "Model": cpu.model,
-                "ProcessorArchitecture": cpu.architecture,
-                "InstructionSet": cpu.instruction_set,
-                "MaxSpeedMHz": cpu.speed_mhz,
-            },
-        )
-    for card in devices.accelerators:
-        yield card.count, {"ProcessorType": card.kind, "Model": card.model, "TotalCores": 1}
-
-
-def _memory(devices: Devices) -> Iterator[DeviceTemplate]:
-    for module in devices.memory:
-        yield (
-            module.count,
-            {
-                "MemoryType": "DRAM",
-                "MemoryDeviceType": module.type,
-                "CapacityMiB": module.capacity_mib,
-                "OperatingSpeedMhz": module.speed_mhz,
-            },
-        )
-
-
-def _interfaces(devices: Devices) -> Iterator[DeviceTemplate]:
-    for nic in devices.nics:
-        yield nic.count, {"SpeedMbps": nic.speed_mbps}
-
-
-def _storage(devices: Devices, inner: str) -> Iterator[DeviceTemplate]:
-    drives = [
-        {
-            _COUNT: drive.count,
-            "CapacityBytes": drive.capacity_bytes,
-            "MediaType": drive.media,
-            "Protocol": drive.protocol,
-        }
-        for drive in devices.drives
-    ]
-    if drives:
-        yield 1, {inner: [{k: v for k, v in drive.items() if v is not None} for drive in drives]}
+def _storage(devices: Devices, inner: str) -> list[DeviceTemplate]:
+    drives = []
+    for it in devices.drives:
+        known = {"CapacityBytes": it.capacity_bytes, "MediaType": it.media, "Protocol": it.protocol}
+        drives.append({_COUNT: it.count, **{k: v for k, v in known.items() if v is not None}})
+    return [(1, {inner: drives})] if drives else []
 
 
 def _member_rules(rules: Json, name: str) -> Json:
@@ -107,19 +70,10 @@ def _member_rules(rules: Json, name: str) -> Json:
 
 def _member_template(known: dict[str, Any], template: Json) -> Json | str:
     """Return the properties that a template names; without a template all that are known."""
-    named = {
-        key.partition("@")[0] for key in template if key.endswith((_REQUIRED_ON_CREATE, _OPTIONAL))
-    }
-    found = {
-        key: value
-        for key, value in known.items()
-        if value is not None and (key in named or not named)
-    }
-    required = {
-        key.removesuffix(_REQUIRED_ON_CREATE)
-        for key in template
-        if key.endswith(_REQUIRED_ON_CREATE)
-    }
+    required = {key.removesuffix(_REQUIRED) for key in template if key.endswith(_REQUIRED)}
+    named = {key.partition("@")[0] for key in template if key.endswith((_REQUIRED, _OPTIONAL))}
+    shown = {key: known[key] for key in known if key in named or not named}
+    found = {key: value for key, value in shown.items() if value is not None}
     lacking = sorted(required - found.keys() - {"StorageControllers"})
     return f"{', '.join(lacking)} must be given, and is not known" if lacking else found
 
@@ -201,7 +155,7 @@ def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json
     """
     found: Json = {}
     for key, stated in rules.items():
-        name = key.removesuffix(_REQUIRED_ON_CREATE)
+        name = key.removesuffix(_REQUIRED)
         if name == key or not stated or name in ("Name", "Links"):
             continue
         allowed, inner = rules.get(name + _ALLOWED), rules.get(name)

@@ -8,13 +8,15 @@ is read strictly: of contradicting statements the one that keeps a block from be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, get_args
+
+from msgspec.structs import replace
 
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish import block_status, device_owners
-from valence_sched.drivers.redfish.describe import Describer
+from valence_sched.drivers.redfish import device_owners
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer
 from valence_sched.drivers.redfish.limits import LimitsByZone
 from valence_sched.drivers.redfish.memory_domains import stocks
 from valence_sched.drivers.redfish.schema import (
@@ -26,8 +28,20 @@ from valence_sched.drivers.redfish.schema import (
     Zone,
 )
 from valence_sched.drivers.redfish.topology import block_topology
-from valence_sched.model.inventory import WHOLE_POOL, Block, FullBlock, FullPodm, Node, Pool, Status
+from valence_sched.model.inventory import (
+    WHOLE_POOL,
+    Block,
+    BlockType,
+    CompositionState,
+    FullBlock,
+    FullPodm,
+    Node,
+    Pool,
+    Status,
+)
 
+_STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
+_TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
 
@@ -48,9 +62,8 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     everywhere = tuple(pool.id for pool in pools)
     amounts = stocks(service, found.root, everywhere)
     if not found.blocks and not amounts:
-        service.notes.remark(
-            f"{found.root.uri}: found no resource block and no memory domain to compose"
-        )
+        what = "found no resource block and no memory domain to compose"
+        service.notes.remark(f"{found.root.uri}: {what}")
     return FullPodm(
         id=id_,
         name=found.root.name,
@@ -65,12 +78,8 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 def _find(service: LinkedDocuments) -> RedfishResources:
     root = _root(service)
     services = list(service.follow(root.composition, CompositionService, root.uri))
-    zones = [
-        zone
-        for part in services
-        for zone in service.follow(part.zones, Zone, part.uri)
-        if zone.leads
-    ]
+    every = (zone for it in services for zone in service.follow(it.zones, Zone, it.uri))
+    zones = [zone for zone in every if zone.leads]
     links = chain(
         service.follow(root.blocks, ResourceBlock, root.uri),
         *(service.follow(part.blocks, ResourceBlock, part.uri) for part in services),
@@ -93,7 +102,6 @@ def _root(service: LinkedDocuments) -> ServiceRoot:
 def _pools(
     service: LinkedDocuments, found: RedfishResources
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
-    """Return the pools, and the pools of each block by its URI."""
     limits = LimitsByZone(service, _collections(service, found))
     if not found.zones:
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None)),) if found.blocks else ()
@@ -112,9 +120,7 @@ def _ids(zones: Iterable[Zone]) -> list[str]:
     """Return the last part of each zone's URI, or all of it where two zones share that part."""
     lasts = [zone.uri.rpartition("/")[2] for zone in zones]
     counts = Counter(lasts)
-    return [
-        last if counts[last] == 1 else zone.uri for zone, last in zip(zones, lasts, strict=True)
-    ]
+    return [it.uri if counts[last] > 1 else last for it, last in zip(zones, lasts, strict=True)]
 
 
 def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[Collection]:
@@ -139,21 +145,63 @@ def _blocks(
     nodes: tuple[Node, ...],
     members: dict[str, list[str]],
 ) -> Iterator[FullBlock]:
-    states = block_status.statuses(blocks, nodes)
+    states = statuses(blocks, nodes)
     owned = device_owners.devices_by_block(service, blocks, states)
     describer = Describer()
     for block in blocks:
-        status: Status = states[block.uri]
+        status = states[block.uri]
         if status.slots and not members[block.uri]:
-            service.notes.remark(
-                f"{block.uri}: found in no zone, expected in one (no node can have it)"
-            )
+            what = "found in no zone, expected in one (no node can have it)"
+            service.notes.remark(f"{block.uri}: {what}")
         yield Block(
             uri=block.uri,
             name=block.name,
-            type=block_status.types(block),
+            type=types(block),
             pools=tuple(members[block.uri]),
             places=block_topology(service, block, owned[block.uri]),
             status=status,
             devices=describer.describe(owned[block.uri]),
         )
+
+
+def statuses(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Mapping[str, Status]:
+    """Return the status of each block by its URI."""
+    used = Counter(uri for node in nodes for uri in set(node.blocks))
+    alike = ContentMemo(_status)
+    return {it.uri: _correct_by_nodes(it, alike.of(it), used[it.uri]) for it in blocks}
+
+
+def types(block: ResourceBlock) -> tuple[BlockType, ...]:
+    """Return the types of a block without repetition; words of no known type are noted."""
+    found = [_TYPES.get(word.casefold()) for word in block.types]
+    if None in found:
+        expected = "expected " + ", ".join(_TYPES.values())
+        block.notes.remark(f"{block.uri}: ResourceBlockType: found {list(block.types)}, {expected}")
+    return tuple(dict.fromkeys(kind for kind in found if kind))
+
+
+def _status(block: ResourceBlock) -> Status:
+    word = block.composition_state or "Unknown"
+    return Status(
+        state=_STATES.get(word.casefold(), "Unknown"),
+        reserved=bool(block.reserved),
+        enabled=None if block.state is None else block.state.casefold() == "enabled",
+        health=block.health or block.rollup,  # type: ignore[arg-type]
+        active=(block.pool or "").casefold() == "active",
+        shareable=bool(block.sharing_capable and block.sharing_enabled),
+        max_compositions=block.max_compositions,
+        compositions=block.compositions or 0,
+        client=block.client,
+    )
+
+
+def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status:
+    """Believe composed systems: a block they link is in use, whatever it says itself."""
+    if not used:
+        return status
+    if status.state == "Unused":
+        path = ResourceBlock.composition_state.path
+        what = f"found Unused, expected Composed: {used} composed system(s) link the block"
+        block.notes.remark(f"{block.uri}: {path}: {what}")
+        status = replace(status, state="Composed")
+    return replace(status, compositions=max(status.compositions, used))

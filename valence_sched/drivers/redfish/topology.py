@@ -59,7 +59,6 @@ def _uris(service: LinkedDocuments, links: Iterable[str], where: str) -> set[str
 
 
 def _fabric_and_switch(uri: str) -> dict[str, str]:
-    """Return the fabric and the switch that a URI is below."""
     inside = _IN_FABRIC.fullmatch(uri)
     if inside is None:
         return {}

@@ -10,8 +10,8 @@ from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import link_path
 from valence_sched.drivers.redfish import methods
-from valence_sched.drivers.redfish.block_status import statuses
 from valence_sched.drivers.redfish.capabilities import ComposeCapabilities
+from valence_sched.drivers.redfish.reader import statuses
 from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
@@ -101,7 +101,6 @@ class NodeReader:
         return f"its blocks are part of {', '.join(others)} too" if others else ""
 
     def _composed_systems(self, block: ResourceBlock) -> Iterator[str]:
-        """Yield the composed systems that a block says it is part of."""
         for link in block.in_systems:
             system = self._system(link_path(link))
             if system is not None and _is_composed(system):
@@ -192,7 +191,6 @@ def _is_composed(system: ListedSystem) -> bool:
 
 
 def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
-    """Return whether a system is made of the very blocks that are wanted, and no others."""
     return bool(request.blocks) and {link_path(link) for link in system.blocks} == set(
         request.blocks
     )

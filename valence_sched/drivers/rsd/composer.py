@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
-from valence_sched.drivers.http.answer import GONE
+from valence_sched.drivers.http.exchange import GONE
 from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, link_path
 from valence_sched.drivers.rsd.reader import read_podm
@@ -53,7 +53,6 @@ class RsdComposer:
         return found and f"{found}, so it cannot compose {request.name}"
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        """Return a line for each block that is no longer free."""
         return list(_conflicts(self._podm(), request))
 
     def preview(self, request: CompositionRequest) -> str | None:
@@ -86,7 +85,6 @@ class RsdComposer:
         return replace(outcome, reason="; ".join(filter(None, (sent.reason, outcome.reason))))
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        """Read what there is of a node."""
         try:
             return self._read_node(request, node)
         except PodmError as error:
@@ -117,7 +115,6 @@ class RsdComposer:
         return write(self._session, target, lambda: post(target, body), self._patience(), watch)
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
-        """Return whether a node is there still, a while after it was deleted."""
         patience, reads = self._patience(), 1 if sent.refused else LATE_READS
         for _ in range(reads):
             if self._state(node) is None:
@@ -127,7 +124,6 @@ class RsdComposer:
         return True
 
     def _target(self) -> str | None:
-        """Return where to allocate."""
         root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
         for link in (*root.rack_nodes, *root.nodes):
             json = get_document(self._session, link_path(link))
@@ -137,7 +133,6 @@ class RsdComposer:
         return None
 
     def _body(self, request: CompositionRequest) -> Json:
-        """Return the body of an Allocate request that names the blocks of the node."""
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
             part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)
@@ -178,7 +173,6 @@ class RsdComposer:
         return outcome
 
     def _assemble(self, node: str, watch: Watch) -> SendResult:
-        """Ask for the assembly of an allocated node; return what became of that."""
         if self._state(node) != ALLOCATED:
             return SendResult()
         target = self._action(node, _NodeActions.assemble)

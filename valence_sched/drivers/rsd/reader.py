@@ -23,13 +23,7 @@ from valence_sched.drivers.redfish.topology import topology_of
 from valence_sched.drivers.rsd import fabrics as rsd_fabrics
 from valence_sched.drivers.rsd import stocks
 from valence_sched.drivers.rsd.fabrics import FabricOffer, FabricReach
-from valence_sched.drivers.rsd.schema import (
-    Fabric,
-    RackNode,
-    RackRoot,
-    RackSystem,
-    StorageService,
-)
+from valence_sched.drivers.rsd.schema import Fabric, RackNode, RackRoot, RackSystem, StorageService
 from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.model.inventory import (
     WHOLE_POOL,
@@ -103,7 +97,6 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
 def _each(
     service: LinkedDocuments, root: RackRoot, type_: type[R], *links: tuple[str, ...]
 ) -> list[R]:
-    """Return what several links of the root lead to, each once."""
     found: dict[str, R] = {}
     for some in links:
         for one in service.follow(some, type_, root.uri):

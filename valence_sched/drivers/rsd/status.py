@@ -78,7 +78,6 @@ class RackUsage:
 
 
 def _is_erased(offer: FabricOffer) -> bool:
-    """Return whether a device holds no data, by its own document."""
     device = offer.device
     if not offer.is_drive:
         return device.fpga_erased is not False

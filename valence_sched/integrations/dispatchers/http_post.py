@@ -25,8 +25,7 @@ def post(
     """Return the status and the JSON body of the answer, None for a body that is none.
 
     Raises:
-        UsageError: the URL is none, or holds a password.
-        DispatchFailed: no answer, or one that is no success.
+        UsageError, DispatchFailed: the URL is none, or holds a password; no success was answered.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

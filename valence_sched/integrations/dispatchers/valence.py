@@ -42,11 +42,6 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
 
 
 def _order_properties(order: Order) -> dict[str, Any]:
-    """Return the properties of every node of an order.
-
-    Raises:
-        DispatchFailed: Valence has no word for something that the nodes are asked to be.
-    """
     try:
         if len(order.alternatives) != 1:
             raise RequestError("its nodes are made by several alternatives of the flavor")
@@ -69,11 +64,7 @@ TOTALS = {
 
 
 def properties(alternative: Alternative) -> dict[str, Any]:
-    """Return the properties of a Valence flavor that asks for the same.
-
-    Raises:
-        RequestError: Valence has no word for something; the message names it.
-    """
+    """Return the properties of a Valence flavor that asks for the same; else RequestError."""
     if alternative.bonds:
         raise RequestError("it has no word for devices that are to be together or apart")
     totals: dict[str, Any] = {}
@@ -101,7 +92,6 @@ def _attributes(need: Need, allowed: Iterable[str]) -> dict[str, Any]:
 
 
 def _device_type(need: Need) -> str:
-    """Return the type of device in Valence's list."""
     values = {test.attribute: test.value for test in need.tests}
     if need.kind == "accelerator" and set(values) == {"kind"}:
         return str(values["kind"])

@@ -36,11 +36,7 @@ class MapResolver:
 
 
 def things(source: str) -> MapResolver:
-    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
-
-    Raises:
-        InputError: it cannot be read, or is no such map; with the place and what was expected.
-    """
+    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``."""
     try:
         with Path(source).open("rb") as stream:
             data = stream.read(MAX_HUMAN_BYTES + 1)

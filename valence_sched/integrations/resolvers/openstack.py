@@ -28,11 +28,7 @@ class OpenStackResolver:
     where: str = "OpenStack (volume, port, network)"
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the location of a resource, None for one that the cloud does not have.
-
-        Raises:
-            CloudError: the cloud cannot be reached, or refuses the request.
-        """
+        """Return the location of a resource, None if the cloud has none; CloudError if it fails."""
         from keystoneauth1.exceptions import ClientException
         from openstack.exceptions import SDKException
 
@@ -55,11 +51,7 @@ class OpenStackResolver:
 
 
 def things(source: Any) -> OpenStackResolver:
-    """Return the resolver of an SDK connection.
-
-    Raises:
-        UsageError: the source is a text, as after ``--near-map openstack:``.
-    """
+    """Return the resolver of an SDK connection; UsageError for a text, as of ``--near-map``."""
     if isinstance(source, str):
         raise UsageError("openstack is no map to name: within openstack its cloud is asked anyway")
     return OpenStackResolver(source)

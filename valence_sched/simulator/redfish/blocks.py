@@ -55,11 +55,7 @@ def has_room(json: Json) -> bool:
 
 
 def check_sound(uri: str, json: Json) -> None:
-    """Check that a block may be composed at all.
-
-    Raises:
-        Refused: it is failed, away or disabled.
-    """
+    """Raise RequestRefused for a block that is failed, away or disabled."""
     state = json["CompositionStatus"].get("CompositionState")
     away = value_at(json, "Status", "State") not in (None, "Enabled")
     if state in ("Failed", "Unavailable") or away:

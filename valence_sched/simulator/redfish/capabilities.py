@@ -54,11 +54,7 @@ def _stated(
 
 
 def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
-    """Check that a body has every property that the capabilities of a use case require.
-
-    Raises:
-        Refused: a property is missing.
-    """
+    """Refuse a body without a property that all capabilities of a use case require."""
     objects = [one.object for one in every if one.use_case == use_case]
     required = [set(_required(json)) for json in objects]
     for name in sorted(set.intersection(*required)) if required else []:

@@ -30,11 +30,7 @@ class ComposeAction:
         self._reservations = reservations
 
     def compose(self, body: Json, client: str = "") -> SimulatedReply:
-        """Try or do a manifest: 200 with a response to each stanza, errors of stanzas too.
-
-        Raises:
-            Refused: the request as a whole is not what it must be.
-        """
+        """Try or do a manifest: 200 with a response to each stanza, errors of stanzas too."""
         _check(body)
         kind, reservation = body["RequestType"], body.get("ReservationId")
         manifest = body.get("Manifest")

@@ -60,11 +60,7 @@ class Composition:
         return {uri for uri in (self.systems, *stated) if uri and uri in self._documents}
 
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
-        """Return what would be composed; nothing is changed.
-
-        Raises:
-            Refused: it cannot be.
-        """
+        """Return what would be composed; RequestRefused if it cannot be. Nothing is changed."""
         named = _named_blocks(body)
         every = capabilities(self._documents)
         shapes = constrained.device_requests(body)
@@ -109,11 +105,7 @@ class Composition:
         return SimulatedReply(204)
 
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
-        """Make a composed system one of these blocks: some join it, some leave.
-
-        Raises:
-            Refused: it cannot be; nothing is changed.
-        """
+        """Make a composed system one of these blocks, or refuse it and change nothing."""
         json = self._documents.get(uri) or {}
         had = uris(value_at(json, "Links", "ResourceBlocks"))
         come = [block for block in wanted if block not in had]
@@ -128,11 +120,7 @@ class Composition:
         assembly.put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
     def _check(self, uri: str, client: str, reservation: str) -> None:
-        """Check that a client may have a block.
-
-        Raises:
-            RequestRefused: it is unknown, invalid, busy, or reserved by another client.
-        """
+        """Raise RequestRefused for a block that is invalid, busy, or reserved by another client."""
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."
@@ -153,11 +141,7 @@ class Composition:
             raise RequestRefused(409, "ResourceBlockInUse", text, uri)
 
     def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
-        """Check that the blocks stand in one zone and keep its limits.
-
-        Raises:
-            Refused: they do not.
-        """
+        """Raise RequestRefused unless the blocks stand in one zone and keep its limits."""
         zones = blocks.zones(self._documents)
         common = [zone for zone, _, inside in zones if set(named) <= set(inside)]
         if zones and not common:
@@ -215,11 +199,6 @@ class Composition:
 
 
 def _named_blocks(body: Json) -> list[str]:
-    """Return the blocks that a body names.
-
-    Raises:
-        Refused: what stands there is no array of links, or one twice.
-    """
     links = value_at(body, "Links", "ResourceBlocks")
     if links is None:
         return []

@@ -36,11 +36,7 @@ class DeviceRequest(NamedTuple):
 
 
 def device_requests(body: Json) -> list[DeviceRequest]:
-    """Return the devices that a body requests.
-
-    Raises:
-        Refused: a count is no number.
-    """
+    """Return the devices that a body requests; RequestRefused if a count is no number."""
     found: list[DeviceRequest] = []
     for kind in COLLECTIONS:
         requested = body.get(kind)

@@ -57,11 +57,7 @@ class Reservations:
         return uris(value_at(self._documents.get(uri), "ReservedResourceBlocks"))
 
     def get(self, id_: str) -> Json:
-        """Return a reservation.
-
-        Raises:
-            Refused: there is none of this id, or it has expired.
-        """
+        """Return a reservation; RequestRefused if none has this id, or it has expired."""
         found = self._documents.get(f"{self.collection}/{id_}")
         if found is None or f"{self.collection}/{id_}" not in self._ends_s:
             text = f"There is no reservation {id_}, or it has expired."

@@ -116,7 +116,6 @@ class SystemChooser:
         return enclosures <= self._enclosures(system)
 
     def _enclosures(self, system: RackSystem) -> set[str]:
-        """Return the chassis of a system and all that these stand in."""
         found: set[str] = set()
         left = list(system.chassis)
         while left:

@@ -34,11 +34,7 @@ class ExpandQuery(NamedTuple):
 
 
 def parse_expand(value: str, offered: Json) -> ExpandQuery:
-    """Return the meaning of a value of ``$expand``, as far as the root offers it.
-
-    Raises:
-        Refused: it is no such value, or not offered.
-    """
+    """Return the meaning of a value of ``$expand``, if the root offers it; else RequestRefused."""
     found = _FORM.fullmatch(value)
     if not found:
         text = f"{value} is no value of $expand."

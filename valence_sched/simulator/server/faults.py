@@ -120,8 +120,7 @@ def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
     """Return the faults of each pod manager that a list of rules gives it.
 
     Raises:
-        UnknownName: there is no such rule or pod manager; the message has the nearest one.
-        UsageError: a rule does not say what it must.
+        UnknownName, UsageError: no such rule or pod manager; a rule does not say what it must.
     """
     every = [_fault(rule, podms) for rule in rules]
     return {
@@ -155,11 +154,7 @@ def _fault(text: str, podms: Sequence[str]) -> Fault:
 
 
 def _read(fault: Fault, form: str, words: list[str]) -> None:
-    """Read the words after the name of a rule into a fault.
-
-    Raises:
-        ValueError: they are not of that form.
-    """
+    """Read the words after the name of a rule into a fault; ValueError for another form."""
     for part in form.removesuffix("[:TIMES]").split(":") if form else []:
         if part in ("N", "MS", "CODE"):
             fault.number = _number(words, 599 if part == "CODE" else _MOST)

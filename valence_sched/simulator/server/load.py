@@ -96,8 +96,7 @@ def load_documents(
     """Yield id and documents of every pod manager; ``diagnostics`` gets each that is left out.
 
     Raises:
-        InputError: a source cannot be read as a whole.
-        DuplicateId: two pod managers have one id.
+        InputError, DuplicateId: a source cannot be read as a whole; two have one id.
     """
     seen: dict[str, str] = {}
     for record in records:

@@ -38,11 +38,7 @@ def patch_document(
     *,
     replaces: bool = False,
 ) -> SimulatedReply:
-    """Change a document: 200 with its new content. ``replaces`` drops what was not sent.
-
-    Raises:
-        Refused: a property cannot be written, or not like that; nothing is changed.
-    """
+    """Change a document, or refuse and change nothing; ``replaces`` drops what was not sent."""
     json = documents.get(uri)
     if json is None:
         return not_found(uri)
@@ -73,7 +69,6 @@ def _kind(json: Json) -> str:
 
 
 def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
-    """Return the properties of a block after a change."""
     if "Pool" in change and change["Pool"] not in POOLS:
         text = f"Pool is {change['Pool']}, expected one of {', '.join(POOLS)}."
         raise RequestRefused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
@@ -105,7 +100,6 @@ def _check_status(name: str, value: Any, status: Json) -> None:
 
 
 def _keep_owner(composition: Composition, uri: str, json: Json, change: Json, client: str) -> None:
-    """Remember the client that reserved a block first."""
     now = value_at(change, "CompositionStatus", "Reserved")
     if "CompositionStatus" not in change or now == json["CompositionStatus"].get("Reserved"):
         return

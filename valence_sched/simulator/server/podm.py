@@ -140,11 +140,7 @@ class SimulatedPodm:
         return method_not_allowed(http_request.method, path)
 
     def _check_tag(self, http_request: HttpRequest, path: str) -> None:
-        """Check ``If-Match``.
-
-        Raises:
-            RequestRefused: the document has changed, or the header is required and missing.
-        """
+        """Refuse a write whose ``If-Match`` is not the document's tag, or required and missing."""
         wanted = http_request.headers.get("if-match")
         if wanted is None and http_request.method != "POST" and "if-match" in self.faults:
             raise RequestRefused(428, "PreconditionRequired", "If-Match is required.")

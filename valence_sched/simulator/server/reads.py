@@ -20,11 +20,7 @@ def page_number(query: Mapping[str, str], size: int) -> int:
 
 
 def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
-    """Return the page of a collection that a query names; with 0 members a page all of them.
-
-    Raises:
-        Refused: ``$skip`` or ``$top`` is no number, or leads past the end.
-    """
+    """Return the page of a collection that a query names; with 0 members a page all of them."""
     members = json.get("Members")
     if not isinstance(members, list) or not (size or "$skip" in query or "$top" in query):
         return json
@@ -45,11 +41,6 @@ def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
 
 
 def query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
-    """Return a number from a query.
-
-    Raises:
-        Refused: what stands there is no number.
-    """
     text = query.get(name, "")
     if not text:
         return otherwise
@@ -81,11 +72,7 @@ class DocumentReads:
         self._page_size = page_size
 
     def answer(self, http_request: HttpRequest) -> SimulatedReply:
-        """Answer a GET.
-
-        Raises:
-            RequestRefused: the query names a page that does not exist.
-        """
+        """Answer a GET; RequestRefused if the query names a page that does not exist."""
         if http_request.path.rstrip("/") == "/redfish":
             return SimulatedReply(200, {"v1": "/redfish/v1/"})
         if (monitored := self._tasks.monitor(http_request.path)) is not None:

@@ -51,10 +51,8 @@ def serve(
     """Serve until the process is told to stop.
 
     Raises:
-        SchedulerError: the web framework is not installed.
-        InputError: there is nothing to serve.
-        UsageError, UnknownName: a fault rule or port is wrong.
-        PodmError: a port is taken.
+        SchedulerError, InputError: the web framework is not installed; nothing is to be served.
+        UsageError, UnknownName, PodmError: a fault rule or port is wrong, or a port is taken.
     """
     try:
         from valence_sched.simulator.server import app
@@ -89,12 +87,6 @@ def serve(
 def _select_podms(
     podms: Mapping[str, DocumentTree], names: Sequence[str]
 ) -> Mapping[str, DocumentTree]:
-    """Return the pod managers of these names, all without names.
-
-    Raises:
-        InputError: there is no pod manager.
-        UnknownName: there is none of a name.
-    """
     if not podms:
         raise InputError("the inventory", "$", "no pod manager", "at least one")
     for name in names:
@@ -125,8 +117,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
     """Return sockets on consecutive ports from ``port``, or on any that are free when it is 0.
 
     Raises:
-        UsageError: there are not that many ports.
-        PodmError: a port is taken; none is left bound.
+        UsageError, PodmError: there are not that many ports; one is taken, none is left bound.
     """
     if not 0 <= port <= 65535 or (port and port + count - 1 > 65535):
         raise UsageError(f"--port {port}: {count} ports from there go beyond 65535")

@@ -154,8 +154,7 @@ def add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     for old in member_uris(documents, uri):
         documents.remove(old)
     documents.put(
-        service_uri,
-        {**service, "SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}},
+        service_uri, {**service, "SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}
     )
     collection = documents.get(uri) or {
         "@odata.type": "#SessionCollection.SessionCollection",

@@ -35,11 +35,7 @@ class DocumentWrites:
         self.composition = Composition(documents, double_book="double-book" in faults)
         self.reservations = Reservations(documents, self.composition, clock)
         self.tasks = Tasks(
-            documents,
-            self.composition,
-            clock,
-            duration_s=task_s,
-            fail="task-exception" in faults,
+            documents, self.composition, clock, duration_s=task_s, fail="task-exception" in faults
         )
         self._rack = (
             NodesService(documents, clock, assemble_s=task_s) if _is_rack(documents) else None
@@ -56,11 +52,7 @@ class DocumentWrites:
     def answer(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], user: str
     ) -> SimulatedReply:
-        """Do a write.
-
-        Raises:
-            Refused: it cannot be done.
-        """
+        """Do a write; RequestRefused if it cannot be done."""
         json = {} if method == "DELETE" else json_of(body)
         if self._rack and (found := self._rack_reply(self._rack, method, path, json)) is not None:
             return found
@@ -163,11 +155,7 @@ def _is_rack(documents: DocumentTree) -> bool:
 
 
 def json_of(body: bytes) -> Json:
-    """Return the JSON object of a request.
-
-    Raises:
-        Refused: it is none.
-    """
+    """Return the JSON object of a request; RequestRefused if it is none."""
     try:
         return msgspec.json.decode(body or b"{}", type=Json)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

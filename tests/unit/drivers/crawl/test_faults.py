@@ -21,9 +21,10 @@ from cryptography.x509.oid import NameOID
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
 from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.model.registration import Registration
 
 TREE = TREES["shared-blocks"]

@@ -13,12 +13,12 @@ from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.crawler import Crawler
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.crawl.passes import read_in_passes
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget, read_in_passes
 from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import to_json

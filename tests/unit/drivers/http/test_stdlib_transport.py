@@ -12,7 +12,7 @@ import threading
 import zlib
 from unittest import TestCase, mock
 
-from valence_sched.drivers.http.errors import Slow, Unreachable
+from valence_sched.drivers.http.exchange import PodmRequest, Slow, Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 from valence_sched.drivers.http.tls import TlsContexts, unreachable_error
 
@@ -51,7 +51,8 @@ class StdlibTransportTest(TestCase):
     def ask(
         self, transport: StdlibTransport, path: str = "/a", most: int = 1000, timeout_s: float = 5
     ) -> bytes:
-        return transport.ask("GET", path, {"Accept": "*/*"}, timeout_s, most).body
+        request = PodmRequest("GET", path, {"Accept": "*/*"}, timeout_s, most)
+        return transport.ask(request).body
 
     def test_one_line_serves_several_requests(self) -> None:
         transport = self.serve([answer(b"one"), answer(b"two")])

@@ -11,6 +11,7 @@ import requests
 from sushy.connector import Connector
 
 from tests.unit.drivers.served import Server
+from valence_sched.drivers.http.exchange import PodmRequest
 from valence_sched.drivers.http.sushy_transport import SushyTransport
 from valence_sched.drivers.http.tls import TlsContexts
 
@@ -51,7 +52,7 @@ class TestRequests(unittest.TestCase):
 
     def test_each_request_carries_its_own_headers_and_no_others(self):
         for headers in ({"X-Auth-Token": "t", "If-Match": "*"}, {"User-Agent": "u"}):
-            answer = self.transport.ask("GET", "/a", headers, 5, 100)
+            answer = self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
             self.assertEqual((200, b"{}"), (answer.status, answer.body))
         ours = ("X-Auth-Token", "If-Match", "User-Agent")
         carried = [[sent.get(name) for name in ours] for sent in self.server.headers]
@@ -60,6 +61,7 @@ class TestRequests(unittest.TestCase):
 
     def test_no_header_is_logged(self):
         with self.assertLogs(level=logging.DEBUG) as logs:
-            self.transport.ask("GET", "/a", {"Authorization": f"Basic {SECRET}"}, 5, 100)
+            headers = {"Authorization": f"Basic {SECRET}"}
+            self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
         self.assertNotIn(SECRET, "\n".join(logs.output))
         self.assertEqual(f"Basic {SECRET}", self.server.headers[0]["Authorization"])

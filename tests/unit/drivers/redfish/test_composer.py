@@ -8,7 +8,7 @@ from pathlib import Path
 
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.errors import PodmError

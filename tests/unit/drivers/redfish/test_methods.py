@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.unit.drivers.redfish.test_composer import NODE, Bench, quiet
 from tests.unit.trees import RULES, V, ruled, tree
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.errors import Deadline
+from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest

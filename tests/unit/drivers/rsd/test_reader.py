@@ -22,7 +22,8 @@ from tests.unit.drivers.racks import (
     V,
 )
 from tests.unit.drivers.served import DIALECTS, Server
-from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.fields import NO_NOTES, Link, Parts
 from valence_sched.drivers.links import LinkedDocuments

@@ -27,9 +27,7 @@ from valence_sched.model.inventory import (
 MAX_DEVICES = 4096
 
 _FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
-_SWITCH = re.compile(
-    r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)/Switches/[^/?#]+", re.IGNORECASE
-)  # fmt: skip
+_SWITCH = re.compile(_FABRIC.pattern + r"/Switches/[^/?#]+", re.IGNORECASE)
 _PARTS_OF_A_CPU = ("cpu", "core", "thread")
 
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
@@ -40,21 +38,17 @@ def write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str 
     devices = noun.devices or NO_DEVICES
     places = noun.places or {}
     ends = _ends(places)
-    groups = {
-        "Processors": [
-            *_write_devices(
-                writer, f"{uri}/Processors", "Processor", devices.processors, _processor, ends
-            ),
-            *_write_devices(
-                writer, f"{uri}/Processors", "Processor", devices.accelerators, _accelerator, ends
-            ),
-        ],
-        "Memory": _write_devices(writer, f"{uri}/Memory", "Memory", devices.memory, _memory, ends),
-        "Drives": _write_devices(writer, f"{uri}/Drives", "Drive", devices.drives, _drive, ends),
-        "EthernetInterfaces": _write_devices(
-            writer, f"{uri}/EthernetInterfaces", "EthernetInterface", devices.nics, _nic, ends
-        ),
-    }
+    kinds: tuple[tuple[str, str, Iterable[DeviceNoun], Callable[..., Json]], ...] = (
+        ("Processors", "Processor", devices.processors, processor_json),
+        ("Processors", "Processor", devices.accelerators, _accelerator),
+        ("Memory", "Memory", devices.memory, memory_json),
+        ("Drives", "Drive", devices.drives, _drive),
+        ("EthernetInterfaces", "EthernetInterface", devices.nics, nic_json),
+    )
+    groups: dict[str, list[str]] = {}
+    for name, type_, lines, json_of in kinds:
+        uris = _write_devices(writer, f"{uri}/{name}", type_, lines, json_of, ends)
+        groups.setdefault(name, []).extend(uris)
     body: Json = {
         "ResourceBlockType": list(noun.type),
         **_status(noun.status or FREE_STATUS),
@@ -87,7 +81,6 @@ def end_of(fabric: str, switch: str | None) -> str:
 
 
 def _ends(places: dict[str, str]) -> Json:
-    """Return the links of a device that say where in a fabric it sits."""
     if (found := fabric_of(places)) is None:
         return {}
     name = "ConnectedSwitchPorts" if found[1] else "Endpoints"
@@ -129,20 +122,16 @@ def _write_devices(
     body: Callable[..., Json],
     ends: Json,
 ) -> list[str]:
-    """Write one document for each single device; return their URIs."""
     every = (line for line in lines for _ in range(min(line.count, MAX_DEVICES)))
-    return [
-        writer.put(
-            writer.new_uri(f"{below}/{type(line).__name__}-{number}"),
-            type_,
-            None,
-            {**body(line), "Links": ends},
-        )
-        for number, line in enumerate(islice(every, MAX_DEVICES), 1)
-    ]
+    uris = []
+    for number, line in enumerate(islice(every, MAX_DEVICES), 1):
+        uri = writer.new_uri(f"{below}/{type(line).__name__}-{number}")
+        uris.append(writer.put(uri, type_, None, {**body(line), "Links": ends}))
+    return uris
 
 
-def _processor(cpu: Processor) -> Json:
+def processor_json(cpu: Processor) -> Json:
+    """Return what Redfish says of a processor; None where it is unknown."""
     return {
         "ProcessorType": "CPU",
         "TotalCores": cpu.cores,
@@ -165,7 +154,8 @@ def _accelerator(card: Accelerator) -> Json:
     }
 
 
-def _memory(module: Memory) -> Json:
+def memory_json(module: Memory) -> Json:
+    """Return what Redfish says of a memory module; None where it is unknown."""
     return {
         "MemoryType": "DRAM",
         "MemoryDeviceType": module.type,
@@ -185,5 +175,6 @@ def _drive(drive: Drive) -> Json:
     }
 
 
-def _nic(nic: Nic) -> Json:
+def nic_json(nic: Nic) -> Json:
+    """Return what Redfish says of a network interface; None where it is unknown."""
     return {"SpeedMbps": nic.speed_mbps}

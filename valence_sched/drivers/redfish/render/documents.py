@@ -111,7 +111,6 @@ def segment(text: str) -> str:
 
 
 def _json(value: object) -> Any:
-    """Return a value in JSON's own types."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One HTTP exchange: a request, and its answer or the error of the network; and the deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
+from valence_sched.drivers.fields import Json
+from valence_sched.errors import InputError, PodmError
+from valence_sched.model.codec import decode
+
+#: Statuses of a document that is not there.
+GONE = (404, 410)
+
+
+class PodmRequest(NamedTuple):
+    """A request to send once; of a body of more than ``most`` bytes one byte more is read."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    timeout_s: float
+    most: int
+    body: Json | None = None
+
+
+class Answer(NamedTuple):
+    """An answer: its status, its headers in whatever case, and its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self, uri: str) -> Json:
+        """Return the body as an object; errors as for :func:`object_of`, and of a large body."""
+        if len(self.body) > MAX_DOCUMENT_BYTES:
+            expected = f"at most {MAX_DOCUMENT_BYTES}"
+            raise InputError(uri, "", "a document of more bytes", expected)
+        return object_of(self.body, uri)
+
+
+def object_of(body: bytes, uri: str) -> Json:
+    """Return a body as an object; an InputError says when it is none, or is a page of HTML."""
+    data = body.removeprefix(b"\xef\xbb\xbf")
+    if data[:200].lstrip()[:1] == b"<":
+        raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
+    return decode(data, dict, uri, "")
+
+
+class Unreachable(PodmError):
+    """A pod manager does not answer: it is down, too slow, or not to be trusted.
+
+    ``retryable`` is whether a read may be tried again; ``sent`` is whether the request may have
+    reached the pod manager, so that a write may have had its effect.
+    """
+
+    def __init__(self, text: str, *, retryable: bool = False, sent: bool = True) -> None:
+        super().__init__(text)
+        self.retryable, self.sent = retryable, sent
+
+
+class Slow(Unreachable):
+    """One answer takes too long; others may still come."""
+
+
+class Cut(Unreachable):
+    """One answer does not come whole, however often it is requested; others may still come."""
+
+
+class Deadline:
+    """The moment until which a pod manager must have answered everything."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._ends = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left; 0 or less when it has passed."""
+        return self._ends - time.monotonic()
+
+    def error(self) -> Unreachable:
+        """Return the error to raise when it has passed."""
+        hint = "(allow it more with --timeout)"
+        return Unreachable(f"no complete answer within {self.seconds:g} s {hint}")
