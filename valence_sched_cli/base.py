@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +16,15 @@ from cliff import command, lister, show
 
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
+from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output.columns import check_columns, has_any_column, prepare_formatter
 
 if TYPE_CHECKING:
     from valence_sched.app import App
     from valence_sched.model.read_options import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
+
+LOG = logging.getLogger(__name__)
 
 #: The titles of columns, and rows of cells; of one object its cells.
 Table = tuple[Sequence[str], Iterable[Any]]
@@ -61,6 +66,7 @@ def _interrupt(number: int, _frame: object) -> None:
 _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
          "resource_file", "request_file", "file", "old", "new", "planned")  # fmt: skip
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
+STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -73,10 +79,13 @@ class PodmCommand:
     exit_code = 0
     tells_remarks = False  # on the inventory, each, and not only how many there are
     _scheduler_app: App | None = None
+    _words: argparse.Namespace | None = None
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return cliff's parser with the arguments of the command."""
+        """Return cliff's parser with our arguments, which refuse the second of a single value."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        for action in (None, "store"):
+            parser.register("action", action, StoreOnce)
         self.add_arguments(parser)
         return parser
 
@@ -86,6 +95,7 @@ class PodmCommand:
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error."""
         self.closing: list[str] = []
+        self._words = parsed_args
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):
@@ -94,10 +104,9 @@ class PodmCommand:
                 status: int = super().run(parsed_args)  # type: ignore[misc]
             self.app.stdout.flush()
         except SchedulerError as error:
-            if getattr(self.app.options, "debug", False):
-                raise
+            LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
             self._tell_problems(error)
-            self.tell(str(error))
+            self.tell(str(error), logging.ERROR)
             return error.exit_code
         self._tell_problems()
         for line in self.closing:
@@ -140,6 +149,7 @@ class PodmCommand:
         """Return the scheduler's application; it is imported when a command first needs it."""
         if self._scheduler_app is None:
             self._scheduler_app = self.app.client_manager.podm
+            self._configure(self._scheduler_app)
         return self._scheduler_app
 
     def scheduler(
@@ -168,17 +178,33 @@ class PodmCommand:
             live=self.live(parsed_args, only),
         )
 
+    def _configure(self, app: App) -> None:
+        """Tell the application what the options say for all that it reads."""
+        words = self._words
+        if getattr(self.app.options, "verbose_level", 1) == 0:
+            app.sources.progress = lambda *_counts: None
+        app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
+        app.config.default_owner = functools.partial(
+            cloud.token_project,
+            self.app.client_manager,
+            log_in=getattr(words, "from_catalog", False),
+        )
+
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
         from valence_sched.model.read_options import ReadOptions
 
         if not hasattr(parsed_args, "podm_file"):  # a command that reads none
             return ReadOptions(state=getattr(parsed_args, "state", None))
-        manager = self.app.client_manager
+        catalogue, every = None, parsed_args.all_regions
+        if parsed_args.from_catalog:
+            catalogue = cloud.catalogue(self.app.client_manager, all_regions=every)
+        elif every:
+            raise UsageError("--all-regions: only with --from-catalog")
         return ReadOptions(
             podm_files=tuple(parsed_args.podm_file),
             state=parsed_args.state,
-            catalogue=cloud.catalogue(manager) if parsed_args.from_catalog else None,
+            catalogue=catalogue,
             only=tuple(only),
             timeout_s=parsed_args.timeout,
             parallel=parsed_args.parallel,
@@ -193,12 +219,15 @@ class PodmCommand:
             try:
                 change(name)
             except SchedulerError as error:
-                self.tell(str(error))
+                self.tell(str(error), logging.ERROR)
                 self.exit_code = error.exit_code
 
-    def tell(self, text: str) -> None:
-        """Write one line for the person at the terminal; data goes elsewhere."""
-        self.app.stderr.write(f"{text}\n")
+    def tell(self, text: str, level: int = logging.WARNING) -> None:
+        """Log one line, which people read on standard error; data goes elsewhere.
+
+        ``openstack`` shows a person no lower level than this one, and with ``-q`` only errors.
+        """
+        LOG.log(level, "%s", text)
 
     def _tell_problems(self, error: SchedulerError | None = None) -> None:
         if self._scheduler_app is None:
@@ -241,9 +270,22 @@ class Command(PodmCommand, command.Command):
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows."""
 
+    def _load_formatter_plugins(self) -> Any:
+        return _add_styles(super()._load_formatter_plugins(), "list")
+
 
 class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
+
+    def _load_formatter_plugins(self) -> Any:
+        return _add_styles(super()._load_formatter_plugins(), "show")
+
+
+def _add_styles(manager: Any, kind: str) -> Any:
+    """Return cliff's formatters together with our own, which no other command is to offer."""
+    ours = type(manager)(f"{STYLES}.{kind}", invoke_on_load=True)
+    manager.extensions += ours.extensions
+    return manager
 
 
 def _check_stdin(parsed_args: argparse.Namespace) -> None:

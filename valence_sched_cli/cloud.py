@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
 
 SERVICE_TYPE = "podm"
+UNNAMED_CLOUDS = ("defaults", "envvars")  # as openstacksdk calls one without a name of its own
 
 
 def sdk_connector(manager: Any) -> Callable[[], Any] | None:
@@ -26,19 +27,20 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
 
     def connect() -> Any:
         manager._auth_required = True  # commands of ours say False, and this one needs it now
-        return query_cloud(lambda: _login(manager))
+        return query_cloud(manager, lambda: _login(manager))
 
     return connect
 
 
-def catalogue(manager: Any) -> tuple[Registration, ...]:
+def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration, ...]:
     """Return the pod managers of the service catalogue, named by their regions.
 
-    Where a region has several they are numbered in the order of their URLs.
+    Where a region has several they are numbered in the order of their URLs. The zone of each is
+    its region. Without ``all_regions`` they are those of the region that is configured, if one is.
 
     Raises:
         UsageError: the program is not ``openstack``.
-        CloudError: the cloud does not answer, or its catalogue holds what is no URL.
+        CloudError: the cloud does not answer, or its catalogue holds none, or what is no URL.
     """
     from valence_sched.model.podm_url import strip_service_root, url_problem
     from valence_sched.model.registration import Registration
@@ -47,36 +49,83 @@ def catalogue(manager: Any) -> tuple[Registration, ...]:
     if connect is None:
         raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
     sdk = connect()
-    endpoints = query_cloud(lambda: sorted(_endpoints(sdk)))
+    region_name = None if all_regions else sdk.config.region_name or None
+    endpoints = query_cloud(manager, lambda: sorted(_endpoints(sdk, region_name)))
+    if not endpoints:
+        raise CloudError(_no_endpoint_text(sdk, region_name))
     names: Counter[str] = Counter()
     every = Counter(region for region, _ in endpoints)
     podms = []
     for region, url in endpoints:
+        word = region or SERVICE_TYPE
         if wrong := url_problem(url):
-            raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {region}: {wrong}"))
+            raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}"))
         names[region] += 1
-        name = region if every[region] == 1 else f"{region}-{names[region]}"
-        podms.append(Registration(name=name, url=strip_service_root(url)))
+        name = word if every[region] == 1 else f"{word}-{names[region]}"
+        podms.append(Registration(name=name, url=strip_service_root(url), zone=region or None))
     return tuple(podms)
 
 
-def _endpoints(sdk: Any) -> set[tuple[str, str]]:
-    """Return region and URL of every endpoint; of a region that was named only its own."""
+def _endpoints(sdk: Any, region_name: str | None) -> set[tuple[str, str]]:
+    """Return region and URL of every endpoint, of one region or of all; no region is empty.
+
+    A login without a catalogue, such as ``admin_token``, has the one endpoint that it names.
+    """
     config = sdk.config
     if override := config.get_endpoint(SERVICE_TYPE):
-        return {(config.region_name or SERVICE_TYPE, override)}
-    catalog = sdk.session.auth.get_access(sdk.session).service_catalog
+        return {(config.region_name or "", override)}
+    auth = sdk.session.auth
+    if not hasattr(auth, "get_access"):
+        endpoint = auth.get_endpoint(sdk.session, service_type=SERVICE_TYPE)
+        return {(config.region_name or "", endpoint)} if endpoint else set()
+    catalog = auth.get_access(sdk.session).service_catalog
     endpoints = catalog.get_endpoints_data(
-        service_type=SERVICE_TYPE,
-        interface=config.get_interface(SERVICE_TYPE) or "public",
-        region_name=config.region_name or None,
+        service_type=SERVICE_TYPE, interface=_interface(sdk), region_name=region_name
     )
-    listed = [one for region in endpoints.values() for one in region]
-    return {(one.region_name or SERVICE_TYPE, one.url) for one in listed}
+    return {(one.region_name or "", one.url) for found in endpoints.values() for one in found}
 
 
-def query_cloud(query: Callable[[], Any]) -> Any:
-    """Return what the cloud answers to a question.
+def _interface(sdk: Any) -> Any:
+    return sdk.config.get_interface(SERVICE_TYPE) or "public"
+
+
+def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
+    """Return the text of the error of a catalogue without a pod manager: where was looked."""
+    interface = _interface(sdk)
+    text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: "
+    text += f"region {region_name}" if region_name else "any region"
+    text += f", interface {interface if isinstance(interface, str) else ' or '.join(interface)}"
+    return one_line(f"{text}, {_scope_text(sdk)}")
+
+
+def _scope_text(sdk: Any) -> str:
+    """Return the scope of the token, for people."""
+    if not hasattr(sdk.session.auth, "get_access"):
+        return "a token without a catalogue"
+    access = sdk.session.auth.get_access(sdk.session)
+    if access.project_id:
+        return f"project {access.project_name or access.project_id}"
+    if access.domain_id:
+        return f"domain {access.domain_name or access.domain_id}"
+    return "system scope" if access.system_scoped else "a token without a scope"
+
+
+def token_project(manager: Any, *, log_in: bool) -> str | None:
+    """Return the ID of the project whose token the cloud gave to this command.
+
+    None where the command has no cloud, has not logged in and ``log_in`` is not asked for, or the
+    token is of no project.
+    """
+    connect = sdk_connector(manager)
+    if connect is None or not (log_in or getattr(manager, "_auth_setup_completed", False)):
+        return None
+    session = connect().session
+    found: str | None = query_cloud(manager, session.get_project_id)
+    return found
+
+
+def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
+    """Return what the cloud of a client manager answers to a question.
 
     Raises:
         CloudError: it does not answer; in one line, without the password and the token.
@@ -88,9 +137,10 @@ def query_cloud(query: Callable[[], Any]) -> Any:
     try:
         return query()
     except (ClientException, CommandError, SDKException) as error:
-        raise CloudError(_error_text(" ".join(str(error).split()).rstrip("."))) from None
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise CloudError(_error_text(manager, reason)) from None
     except (KeyError, TypeError) as error:  # what OpenStackClient raises for half a configuration
-        raise CloudError(_error_text(f"its configuration lacks {error}")) from None
+        raise CloudError(_error_text(manager, f"its configuration lacks {error}")) from None
 
 
 def _login(manager: Any) -> Any:
@@ -99,21 +149,43 @@ def _login(manager: Any) -> Any:
     return manager.sdk_connection
 
 
-def _error_text(reason: str) -> str:
-    return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
+def _error_text(manager: Any, reason: str) -> str:
+    """Return the text of a failure: of the cloud that is named, or how to name one."""
+    cloud = _cloud_text(manager)
+    if cloud is None:
+        return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
+    return one_line(f"{cloud}: {reason}", 300)
+
+
+def _cloud_text(manager: Any) -> str | None:
+    """Return how to call the cloud that the user named, None where the user named none."""
+    options = manager._cli_options
+    auth = options.config.get("auth") or {}
+    url = auth.get("auth_url") or auth.get("endpoint")
+    if options.name and options.name not in UNNAMED_CLOUDS:
+        return f"cloud {options.name!r}"
+    return f"cloud at {str(url).rpartition('@')[2]}" if url else None  # without a password in it
 
 
 NOVA_OPTION = "--nova-flavor"
 
 
-def add_nova_options(parser: argparse.ArgumentParser) -> None:
+def add_nova_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     """Add the option that names a flavor of the cloud."""
-    words = "flavor of Nova, by name or ID, in place of --flavor (only inside openstack)"
-    add_option(parser, f"{NOVA_OPTION} <flavor>: {words}")
+    place, dots, repeat = "in place of", "", ""
+    if many:
+        place, dots, repeat = "beside those of", "...", "; repeat for several"
+    words = f"flavor of Nova, by name or ID, {place} --flavor (only inside openstack{repeat})"
+    add_option(parser, f"{NOVA_OPTION} <flavor>{dots}: {words}")
 
 
-def nova_flavor(app: App, client_manager: Any, name: str) -> Flavor:
+def nova_flavor(
+    app: App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
+) -> Flavor:
     """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
+
+    One of bare metal stands for the flavor of ours that is named after its class, be it one of
+    ``flavor_files``.
 
     Raises:
         UsageError: the program is not ``openstack``.
@@ -125,11 +197,11 @@ def nova_flavor(app: App, client_manager: Any, name: str) -> Flavor:
     if connect is None:
         raise UsageError(f"{NOVA_OPTION}: only inside openstack, which knows a cloud")
     compute = connect().compute
-    answer = query_cloud(lambda: compute.find_flavor(name, get_extra_specs=True))
+    answer = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))
     if answer is None:
-        known = query_cloud(lambda: [other.name for other in compute.flavors()])
+        known = query_cloud(client_manager, lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    return app.config.nova_flavor(_nova_document(answer), name)
+    return app.config.nova_flavor(_nova_document(answer), name, flavor_files)
 
 
 def _nova_document(flavor: Any) -> dict[str, Any]:

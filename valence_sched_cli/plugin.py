@@ -14,16 +14,29 @@ API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
 DEFAULT_API_VERSION = "1"
 API_VERSIONS = ("1",)
+VERSION_NAMES = ("1", "1.0", "latest")  # as the user may write it
+VERSION_VARIABLE = "OS_PODM_API_VERSION"
 
 
 def make_client(instance: Any) -> App:
     """Return the scheduler's application for one run of the program; no cloud is needed.
 
     The program logs in to one only to ask for the location of a resource.
+
+    Raises:
+        UsageError: the environment names a version that does not exist; only here, since the
+            commands of other plug-ins are not concerned.
     """
+    from valence_sched.errors import UsageError, one_line
     from valence_sched_cli.cloud import sdk_connector
     from valence_sched_cli.output.progress import progress
 
+    options = getattr(instance, "_cli_options", None)
+    version = os.environ.get(VERSION_VARIABLE, "")
+    implied = options and isinstance(options.config.get("podm_api_version"), _ImpliedVersion)
+    if implied and version and version not in VERSION_NAMES:
+        hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
+        raise UsageError(one_line(hint))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
     from valence_sched.app import App
 
@@ -32,14 +45,26 @@ def make_client(instance: Any) -> App:
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the global option that OpenStackClient expects of every plug-in."""
-    from osc_lib import utils  # at hand inside openstack, and too heavy for our own program
-
     parser.add_argument(
         "--os-podm-api-version",
         metavar="<podm-api-version>",
-        default=utils.env("OS_PODM_API_VERSION", default=DEFAULT_API_VERSION),
-        choices=API_VERSIONS,
-        help=f"pod manager scheduling API version, default={DEFAULT_API_VERSION} "
-        "(Env: OS_PODM_API_VERSION)",
+        default=_ImpliedVersion(DEFAULT_API_VERSION),  # whatever the environment says
+        type=_version,
+        help=f"pod manager scheduling API version: {', '.join(VERSION_NAMES)}, "
+        f"default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})",
     )
     return parser
+
+
+class _ImpliedVersion(str):
+    """The version that counts where no option names one."""
+
+
+def _version(text: str) -> str:
+    """Return the version that a text names; the groups of commands are called after its number."""
+    if isinstance(text, _ImpliedVersion):
+        return text
+    if text not in VERSION_NAMES:
+        known = ", ".join(VERSION_NAMES)
+        raise argparse.ArgumentTypeError(f"no API version {text[:40]!r}: {known}")
+    return DEFAULT_API_VERSION

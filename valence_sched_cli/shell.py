@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib.metadata
+import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cliff import app
 from cliff.commandmanager import CommandManager
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
+LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
 
 class Commands(CommandManager):
@@ -51,6 +54,21 @@ class Shell(app.App):
             deferred_help=True,
         )
         self.client_manager = ClientManager()
+
+    def build_option_parser(self, *args: Any, **words: Any) -> argparse.ArgumentParser:
+        """Return the parser of the global options, with what ``-q`` suppresses."""
+        parser: argparse.ArgumentParser = super().build_option_parser(*args, **words)
+        for action in parser._actions:
+            if "--quiet" in action.option_strings:
+                action.help = "Suppress output except errors."
+        return parser
+
+    def configure_logging(self) -> None:
+        """Send log records to standard error as ``openstack`` does: warnings, with -q errors."""
+        super().configure_logging()
+        console = logging.getLogger("").handlers[-1]
+        verbose_level = 3 if self.options.debug else self.options.verbose_level
+        console.setLevel(LEVELS.get(verbose_level, logging.DEBUG))
 
     def interact(self) -> None:
         """Read commands from a terminal; without a terminal, a missing command is an error."""

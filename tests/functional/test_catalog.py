@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pod managers of a cloud's service catalogue: named by region, and sent no password of others."""
 
+import json
+
 import yaml
 
 from tests.functional.cloud import PASSWORD, TOKEN, Cloud
@@ -46,6 +48,57 @@ class TestCatalog(Case):
         rows = self.listed(cloud, OS_REGION_NAME="west").data
         self.assertEqual(["west"], [row["ID"] for row in rows])
 
+    def test_every_region_can_be_asked_for_whichever_is_configured(self):
+        cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
+        rows = self.listed(cloud, "--all-regions", OS_REGION_NAME="west").data
+        self.assertEqual(["east", "west"], [row["ID"] for row in rows])
+        done = run("openstack", "podm", "list", "--all-regions", **cloud.environment)
+        line = "--all-regions: only with --from-catalog\n"
+        self.assertEqual((2, "", line), done)
+
+    def test_the_region_is_the_zone(self):
+        cloud = self.cloud(("west", self.podm.url))
+        entries = (
+            {"mine": {"url": self.podm.url, "username": "op", "password": {"env": "WORD"}}},
+            {"mine": {"url": self.podm.url, "username": "op", "password": {"env": "WORD"},
+                      "zone": "hall-2"}},
+        )  # fmt: skip
+        for entry, zone in zip(entries, ("west", "hall-2"), strict=True):
+            file = self.write("podms.yaml", yaml.safe_dump({"podms": entry}))
+            done = self.listed(cloud, "--podm-file", file, "-c", "Zone", WORD="word")
+            self.assertEqual([{"Zone": zone}], done.data)
+
+    def test_an_endpoint_of_a_token_is_the_pod_manager_itself(self):
+        words = ("podm", "list", "--from-catalog", "--timeout", "3", "-f", "json")
+        for more in ((), ("--os-auth-type", "admin_token")):
+            given = ("--os-endpoint", self.podm.url, "--os-token", "a-token", *more)
+            done = run("openstack", *given, *words)
+            self.assertEqual((0, "podm"), (done.code, done.data[0]["ID"]), done.err)
+            self.assertIn("unread: podm: ", done.err)
+            self.assertNotIn("a-token", done.out + done.err)
+
+    def test_the_project_of_the_token_owns_what_is_asked_for(self):
+        cloud = self.cloud(("west", self.podm.url))
+        entry = {"url": self.podm.url, "username": "op", "password": {"env": "WORD"}}
+        file = self.write("podms.yaml", yaml.safe_dump({"podms": {"mine": entry}}))
+        report = self.folder / "report.json"
+        words = ("podm", "schedule", "--podm-file", file, "--resource", "VCPU=1", "--report",
+                 str(report))  # fmt: skip
+        for more, owner in (
+            (("--from-catalog",), "p"),
+            (("--from-catalog", "--owner", "me"), "me"),
+            ((), None),
+        ):
+            done = run("openstack", *words, *more, **cloud.environment, WORD="word")
+            self.assertEqual(0, done.code, done.err)
+            self.assertEqual(owner, json.loads(report.read_bytes())["request"].get("owner"))
+        requests = self.write("r.yaml", "requests: [{properties: {processor: {total_cores: 1}}}]")
+        words = ("podm", "schedule", "--podm-file", file, "--request-file", requests, "--report",
+                 str(report), "--from-catalog")  # fmt: skip
+        done = run("openstack", *words, **cloud.environment, WORD="word")
+        self.assertEqual(0, done.code, done.err)
+        self.assertIn('"owner":"p"', report.read_text().replace(" ", ""))
+
     def test_a_login_of_the_cloud_is_not_sent_to_a_pod_manager(self):
         cloud = self.cloud(("west", self.podm.url))
         done = self.listed(cloud)
@@ -74,18 +127,36 @@ class TestCatalog(Case):
                 self.assertEqual(code, done.code, done)
                 self.assertIn("unread: west: ", done.err)
 
-    def test_a_catalogue_without_any_says_so(self):
-        done = self.listed(self.cloud(), code=2)
-        self.assertEqual(
-            "the service catalogue names no pod manager: it lists them as service type podm\n",
-            done.err,
-        )
+    def test_a_catalogue_without_any_says_where_it_looked_and_is_no_usage_error(self):
+        start = "the service catalogue has no endpoint of service type podm: "
+        west = self.cloud(("west", SILENT))
+        for cloud, words, more, where in (
+            (self.cloud(), (), {}, "any region, interface public, project ops"),
+            (west, (), {"OS_REGION_NAME": "east"}, "region east, interface public, project ops"),
+            (west, (), {"OS_INTERFACE": "admin"}, "any region, interface admin, project ops"),
+            (self.cloud(), ("--all-regions",), {"OS_REGION_NAME": "east"},
+             "any region, interface public, project ops"),
+        ):  # fmt: skip
+            with self.subTest(where):
+                done = self.listed(cloud, *words, code=1, **more)
+                self.assertEqual(f"{start}{where}\n", done.err)
 
     def test_a_url_that_is_none_and_a_secret_in_it_are_refused(self):
         for url, words in ((f"http://u:{PASSWORD}@h", "user or password"), ("gopher://h", "HOST")):
             done = self.listed(self.cloud(("west", url)), code=1)
             self.assertIn("service catalogue: podm of west: ", done.err)
             self.assertIn(words, done.err)
+
+    def test_a_failed_login_names_the_cloud_and_advises_nothing_that_was_done(self):
+        cloud = self.cloud(("west", SILENT))
+        for more, reason in (
+            ({"OS_PASSWORD": "another"}, "who are you"),
+            ({"OS_USERNAME": ""}, "Set a username"),
+        ):
+            done = self.listed(cloud, code=1, **more)
+            self.assertTrue(done.err.startswith(f"cloud at {cloud.url}/identity/v3: "), done.err)
+            self.assertIn(reason, done.err)
+            self.assertNotIn("OS_CLOUD", done.err)
 
     def test_a_cloud_is_needed(self):
         done = run("valence-sched", "podm", "list", "--from-catalog")

@@ -151,7 +151,10 @@ class TestFormats(unittest.TestCase):
     """Every formatter that there is, on lists and on single objects."""
 
     def formats(self, kind):
-        return sorted(importlib.metadata.entry_points(group=f"cliff.formatter.{kind}").names)
+        groups = (f"cliff.formatter.{kind}", f"valence_sched.formatter.{kind}")
+        return sorted(
+            name for group in groups for name in importlib.metadata.entry_points(group=group).names
+        )
 
     def test_every_formatter_prints_a_list(self):
         for format_ in self.formats("list"):
@@ -170,6 +173,14 @@ class TestFormats(unittest.TestCase):
                 text = done.out.replace("\\", "").replace("&#95;", "_")
                 for word in ("CXL memory pod", "5767168", "mem-1"):
                     self.assertIn(word, text)
+
+    def test_no_other_command_of_openstack_has_them(self):
+        for words in (("flavor", "list"), ("flavor", "show"), ("token", "issue")):
+            with self.subTest(words):
+                text = asked("openstack", *words, "--help").out
+                self.assertIn("--format", text)
+                self.assertNotIn("markdown", text)
+        self.assertIn("markdown", asked("openstack", "podm", "list", "--help").out)
 
     def test_openstack_has_the_styles_of_tabulate_too(self):
         done = asked("openstack", *words_of("scheduler policy list"), "-f", "markdown")

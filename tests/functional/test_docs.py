@@ -196,7 +196,7 @@ class TestExamples(unittest.TestCase):
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
                   "--help", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
-                  "--timeout", "--parallel", "--full", "--max-age"}  # fmt: skip
+                  "--all-regions", "--timeout", "--parallel", "--full", "--max-age"}  # fmt: skip
         words = asked("valence-sched", "podm", "schedule", "--help").out
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+[a-z]", words)) - others
         self.assertGreater(len(options), 30)

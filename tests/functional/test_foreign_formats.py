@@ -98,7 +98,8 @@ class TestPlacement(Case):
         small = ("--flavor", "small")
         for words, trait, reason in (
             (("--required", "HW_GPU_RTX"), "gpu-east", "needs HW_GPU_RTX"),
-            (("--required", "!HW_GPU_NVLINK,HW_CPU_X86_AVX2"), "general-1", "needs HW_CPU_X86"),
+            (("--required", "!HW_GPU_NVLINK", "--required", "HW_CPU_X86_AVX2"), "general-1",
+             "needs HW_CPU_X86"),
             (("--forbidden", "HW_GPU_RTX"), "gpu-west", "needs not HW_GPU_RTX"),
             (("--required", "in:HW_GPU_RTX,HW_MEMORY_CXL"), "store-1",
              "needs HW_GPU_RTX or HW_MEMORY_CXL"),
@@ -144,6 +145,12 @@ class TestPlacement(Case):
              "aggregate 'a' is both required and forbidden\n"),
             ((*small, "--resource", "VCPUS=1"), "no resource class named 'VCPUS' (did you mean"),
             ((*small, "--member-of", "a,b"), "in:a,b is one of them"),
+            ((*small, "--required", "A,B"), "in:a,b is one of them"),
+            ((*small, "--required", "in:A,B", "--required", "!A", "--forbidden", "B"),
+             "trait in:A,B: each of them is forbidden\n"),
+            ((*small, "--member-of", "in:a,b", "--member-of", "!in:b,a"),
+             "aggregate in:a,b: each of them is forbidden\n"),
+            ((*small, "--resource", "CUSTOM_a=1"), "capitals, digits and underscores"),
         ):  # fmt: skip
             with self.subTest(words):
                 done = run("valence-sched", "podm", "schedule", *HERE, *words)

@@ -143,6 +143,6 @@ class TestCloud(Case):
                 done = self.near("--near", "volume=db", **more)
                 self.assertEqual((1, ""), (done.code, done.out), done.err)
                 last = done.err.splitlines()[-1]  # keystoneauth may have warned before
-                self.assertTrue(last.startswith("no cloud to ask: "), last)
+                self.assertTrue(last.startswith("cloud at http://127.0.0.1:"), last)
                 self.assertNotIn("wrong-horse", done.err)
                 self.assertNotIn("Traceback", done.err)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors of Nova: of a cloud, through the real ``openstack``, and saved as a file."""
 
+import json
 import unittest
 
 from tests.functional.compute import PASSWORD, TOKEN, Cloud
@@ -35,6 +36,11 @@ FLAVORS = [
         "hw:numa_nodes": "1",
     }),
     flavor("3", "odd", extra_specs={"rack_colour": "blue"}),
+    flavor("4", "metal", vcpus=0, ram=0, disk=0, extra_specs={
+        "resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0",
+        "resources:CUSTOM_BAREMETAL_SITE_GPU": "1",
+    }),
+    flavor("5", "threads", extra_specs={"hw:cpu_thread_policy": "require"}),
 ]  # fmt: skip
 
 
@@ -76,10 +82,88 @@ class TestNovaFlavor(Case):
         self.assertEqual((1, ""), (done.code, done.out))
         self.assertIn("$.extra_specs.rack_colour: found an extra spec without a scope", done.err)
 
+    def test_fit_counts_several_beside_those_of_ours(self):
+        words = ("--nova-flavor", "m1.large", "--nova-flavor", "2", "--flavor", "small")
+        done = run("openstack", "podm", "fit", "--inventory", SITE, *words, "-f", "json",
+                   OS_CLIENT_CONFIG_FILE=self.clouds, OS_CLOUD="loopback")  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        named = dict.fromkeys(row["Flavor"] for row in done.data)
+        self.assertEqual(["small", "m1.large", "g1.large"], [*named])
+
+    def test_lists_of_flavors_are_read_from_files(self):
+        clean = [FLAVORS[0], FLAVORS[1]]
+        rows = [
+            {"ID": one["id"], "Name": one["name"], "RAM": one["ram"], "Disk": one["disk"],
+             "Ephemeral": 0, "VCPUs": one["vcpus"], "Is Public": True, "Swap": 0,
+             "RXTX Factor": 1.0, "Properties": one["extra_specs"]}
+            for one in clean
+        ]  # fmt: skip
+        shown = []
+        for name, document in (("client", rows), ("api", {"flavors": clean})):
+            file = self.write(f"{name}.json", json.dumps(document))
+            words = ("podm", "flavor", "list", "--flavor-file", file, "--long", "-f", "json")
+            done = run("valence-sched", *words)
+            self.assertEqual(0, done.code, done.err)
+            shown.append([row for row in done.data if row["Name"] in ("m1.large", "g1.large")])
+        self.assertEqual(2, len(shown[0]))
+        self.assertEqual(shown[0], shown[1])
+        for row in rows:
+            del row["Properties"]
+        file = self.write("short.json", json.dumps(rows))
+        done = run("valence-sched", "podm", "flavor", "list", "--flavor-file", file)
+        self.assertEqual(1, done.code)
+        self.assertIn("$[0]: found no 'Properties'", done.err)
+        self.assertIn("openstack flavor list --long", done.err)
+
+    def test_an_option_names_extra_specs_to_pass_over(self):
+        done = self.ask("--nova-flavor", "odd", "--ignore-extra-spec", "rack_colour", "-f", "json")
+        self.assertEqual((0, "chosen"), (done.code, done.data[0]["Outcome"]), done.err)
+        self.assertIn("$.extra_specs.rack_colour: not looked at: --ignore-extra-spec", done.err)
+        document = self.write("odd.json", json.dumps(FLAVORS[2]))
+        for words in (
+            ("podm", "flavor", "show", document),
+            ("podm", "flavor", "validate", document),
+            ("podm", "flavor", "list", "--flavor-file", document),
+            (*SCHEDULE, "--flavor", document),
+        ):
+            with self.subTest(words):
+                self.assertEqual(1, run("valence-sched", *words).code)
+                done = run("valence-sched", *words, "--ignore-extra-spec", "rack_colour")
+                self.assertEqual(0, done.code, done.err)
+
+    def test_a_key_that_restricts_placement_is_a_trait_and_no_remark(self):
+        done = self.ask("--nova-flavor", "threads", "-f", "json")
+        self.assertEqual(3, done.code, done.err)
+        self.assertIn("trait: needs HW_CPU_HYPERTHREADING", done.out)
+        self.assertNotIn("remark: Nova flavor", done.err)
+
+    def test_a_flavor_of_bare_metal_is_the_flavor_of_ours_of_that_name(self):
+        ours = {"name": "baremetal-site-gpu", "properties": {"accelerators": [{"kind": "GPU"}]}}
+        file = self.write("ours.json", json.dumps(ours))
+        done = self.ask("--nova-flavor", "metal", "--flavor-file", file, "-f", "json")
+        self.assertEqual(0, done.code, done.err)
+        self.assertIn("stands for flavor 'baremetal-site-gpu'", done.err)
+        self.assertIn("Card", str(done.data[0]["Blocks"]))
+        done = self.ask("--nova-flavor", "metal")
+        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertIn("found no flavor of that name", done.err)
+
     def test_an_unknown_name_gets_the_nearest(self):
         done = self.ask("--nova-flavor", "m1.lage")
         line = "no Nova flavor named 'm1.lage' (did you mean 'm1.large'?)\n"
         self.assertEqual((1, "", line), done)
+
+    def test_a_token_and_an_endpoint_are_a_cloud(self):
+        for more in ((), ("--os-auth-type", "admin_token")):
+            words = ("--os-endpoint", f"{self.cloud.url}/compute/v2.1", "--os-token", TOKEN, *more)
+            done = run("openstack", *words, *SCHEDULE, "--nova-flavor", "m1.large", "-f", "json")
+            self.assertEqual((0, "chosen"), (done.code, done.data[0]["Outcome"]), done.err)
+
+    def test_the_project_that_asked_nova_owns_what_is_asked_for(self):
+        report = self.folder / "report.json"
+        for words, owner in ((("--nova-flavor", "m1.large"), "p"), (("--flavor", "small"), None)):
+            self.assertEqual(0, self.ask(*words, "--report", str(report)).code)
+            self.assertEqual(owner, json.loads(report.read_bytes())["request"].get("owner"))
 
     def test_nobody_logs_in_without_the_option(self):
         before = len(self.cloud.asked)
@@ -90,8 +174,11 @@ class TestNovaFlavor(Case):
         wrong = self.cloud.configure(self.folder / "wrong.yaml", "another-secret")
         done = self.ask("--nova-flavor", "m1.large", clouds=wrong)
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
-        self.assertTrue(done.err.startswith("no cloud to ask: "), done.err)
+        self.assertTrue(done.err.startswith("cloud 'loopback': "), done.err)
+        self.assertNotIn("OS_CLOUD", done.err)  # it is named already
         self.assertNotIn("another-secret", done.err)
+        done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large", OS_CLOUD="nowhere")
+        self.assertEqual((1, ""), (done.code, done.out), done.err)
         done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large")
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
         self.assertTrue(done.err.startswith("no cloud to ask: "), done.err)

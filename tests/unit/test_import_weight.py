@@ -49,7 +49,7 @@ import osc_lib.command.command, osc_lib.cli.format_columns, osc_lib.utils
 before = set(sys.modules)
 loaded = 0
 for group in ("openstack.cli.extension", "openstack.podm.v1",
-              "cliff.formatter.list", "cliff.formatter.show"):
+              "valence_sched.formatter.list", "valence_sched.formatter.show"):
     for point in metadata.entry_points(group=group):
         if point.module.startswith("valence_sched_cli"):
             point.load()

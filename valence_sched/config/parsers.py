@@ -23,13 +23,17 @@ FOREIGN = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flav
 
 
 def parse_flavors(
-    data: bytes, file: str, known: FlavorLookup = dict, remarks: list[str] | None = None
+    data: bytes,
+    file: str,
+    known: FlavorLookup = dict,
+    remarks: list[str] | None = None,
+    ignored: tuple[str, ...] = (),
 ) -> list[Flavor]:
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
     Each is in the project's own format or in that of Valence, Nova or an RSD pod manager. ``known``
     returns the flavors that one may refer to; each word that has no effect adds a line to
-    ``remarks``.
+    ``remarks``. ``ignored`` are keys of Nova's extra specs to pass over.
 
     Raises:
         InputError: naming the path, what was found and what was expected; as all parsers here.
@@ -38,7 +42,7 @@ def parse_flavors(
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []
     for path, item in _items(load_yaml(data, file), "flavors", file):
-        parsed = parse_flavor(item, DocumentCursor(file, path), known)
+        parsed = parse_flavor(item, DocumentCursor(file, path, ignored), known)
         flavors.append((path, parsed.flavor))
         lines += parsed.remarks
     if remarks is not None:

@@ -7,14 +7,15 @@ import functools
 import importlib.resources
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
+
 from valence_sched import files
 from valence_sched.config import parsers
-from valence_sched.config.foreign import nova
-from valence_sched.config.foreign.base import DocumentCursor
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES
@@ -66,7 +67,9 @@ class Configuration:
     """The files of a user: found by the environment, or named; ``-`` is standard input.
 
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
-    word of a flavor that was accepted and has no effect.
+    word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
+    Nova's extra specs that are passed over, ``default_owner`` returns whose the nodes of a request
+    are that names no owner.
     """
 
     def __init__(
@@ -76,6 +79,8 @@ class Configuration:
         self.environ = os.environ if environ is None else environ
         self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []
+        self.ignored_extra_specs: tuple[str, ...] = ()
+        self.default_owner: Callable[[], str | None] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
@@ -93,14 +98,17 @@ class Configuration:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
         flavors: dict[str, Flavor] = {}
         for file, data in self._layered_files("flavors.yaml", paths):
-            parsed = parsers.parse_flavors(data, file, flavors.copy, self.remarks)
+            parsed = self._parse_flavors(data, file, flavors.copy)
             flavors |= {flavor.name: flavor for flavor in parsed}
         return flavors
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""
         known = functools.partial(self.flavors, paths)
-        return parsers.parse_flavors(self.read(path), path, known, self.remarks)
+        return self._parse_flavors(self.read(path), path, known)
+
+    def _parse_flavors(self, data: bytes, file: str, known: FlavorLookup) -> list[Flavor]:
+        return parsers.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.
@@ -121,9 +129,14 @@ class Configuration:
             raise UnknownName("flavor", reference, by_name)
         return flavor
 
-    def nova_flavor(self, document: dict[str, Any], name: str) -> Flavor:
-        """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file."""
-        parsed = nova.parse_flavor(document, DocumentCursor(f"Nova flavor {name!r}"), dict)
+    def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
+        """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file.
+
+        One of bare metal stands for the known flavor that is named after its class, those of
+        ``paths`` included.
+        """
+        cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
+        parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
         self.remarks += parsed.remarks
         return parsed.flavor
 
@@ -153,7 +166,10 @@ class Configuration:
     ) -> Request:
         """Return a request compiled, without a flavor from its properties; errors as for near."""
         resolve = functools.partial(self.resolve_near, sources=near_maps)
-        return compile_spec(spec, flavor, resolve)
+        request = compile_spec(spec, flavor, resolve)
+        if request.owner is None and self.default_owner is not None:
+            request = msgspec.structs.replace(request, owner=self.default_owner())
+        return request
 
     def resolve_near(
         self, resources: Iterable[ExternalResource], sources: Sequence[str] = ()

@@ -95,7 +95,16 @@ def select_members(
 
 
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
-    """Yield the members of a catalogue: the ``known`` one of the same endpoint, if there is one."""
+    """Yield the members of a catalogue: the ``known`` one of the same endpoint, if there is one.
+
+    A known one without a zone has that of the catalogue, which is its region.
+    """
     for one in catalogue:
         same = [m for m in known if podm_url.same_endpoint(m.registration.url, one.url)]
-        yield same[0] if same else Member(one, "the service catalogue", False)
+        if not same:
+            yield Member(one, "the service catalogue", False)
+        elif same[0].registration.zone is None:
+            registration = msgspec.structs.replace(same[0].registration, zone=one.zone)
+            yield same[0]._replace(registration=registration)
+        else:
+            yield same[0]

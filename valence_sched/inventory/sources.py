@@ -109,8 +109,6 @@ class SourceReader:
 
     def no_podm_message(self, live: ReadOptions) -> str:
         """Return the text of the error that a command without any pod manager ends with."""
-        if live.catalogue is not None:
-            return "the service catalogue names no pod manager: it lists them as service type podm"
         if live.podm_files:
             return f"{', '.join(live.podm_files)}: no pod manager in it"
         where = self.registry(live.state).where

@@ -55,6 +55,17 @@ class NameRequirements(Noun, frozen=True):
             tuple(dict.fromkeys(self.any_of + other.any_of)),
         )
 
+    @property
+    def contradiction(self) -> str | None:
+        """Return what of the names cannot hold, None when they do not contradict each other."""
+        forbidden = set(self.forbidden)
+        if contrary := sorted(forbidden.intersection(self.required)):
+            return f"{contrary[0]!r} is both required and forbidden"
+        for names in self.any_of:
+            if names and forbidden.issuperset(names):
+                return f"in:{','.join(names)}: each of them is forbidden"
+        return None
+
 
 class Proximity(Noun, frozen=True, kw_only=True):
     """An external resource, such as a volume, with the place that a resolver found for it.
@@ -213,8 +224,8 @@ def _check_requirements(request: Request) -> None:
     if contrary := sorted(set(request.podms) & set(request.exclude_podms)):
         raise RequestError(f"pod manager {contrary[0]!r} is both asked for and excluded")
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
-        if contrary := sorted(set(names.required) & set(names.forbidden)):
-            raise RequestError(f"{kind} {contrary[0]!r} is both required and forbidden")
+        if problem := names.contradiction:
+            raise RequestError(one_line(f"{kind} {problem}"))
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():

@@ -13,6 +13,7 @@
 ============================================  =================================================
 """
 
+import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -46,17 +47,24 @@ REFUSED = {
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC": _VIRTUAL,
 }
 _KBPS_PER_MBPS = 1000
+_CUSTOM_CLASS = re.compile(rf"{CUSTOM}[A-Z0-9_]+")
+_STOCK = re.compile(r"[\w.-]+")
+_MAX_CLASS = 255  # characters, as in Placement's schema
 
 
 def resource_class_problem(name: str) -> str | None:
     """Return the problem with the name of a class, None if an amount of it can be requested."""
     if name in REFUSED:
         return f"resource class {name!r} has no counterpart here: {REFUSED[name]}"
-    if name in STANDARD or (len(name) > len(CUSTOM) and name.startswith(CUSTOM)):
+    if name in STANDARD or (_CUSTOM_CLASS.fullmatch(name) and len(name) <= _MAX_CLASS):
         return None
-    if name and name != name.upper() and name.upper() not in (*STANDARD, *REFUSED):
+    capitals = name.upper()
+    if capitals.startswith(CUSTOM):
+        expected = f"{CUSTOM} and then capitals, digits and underscores, {_MAX_CLASS} at most"
+        return one_line(f"no resource class named {name!r} ({expected})")
+    if _STOCK.fullmatch(name) and name != capitals and capitals not in (*STANDARD, *REFUSED):
         return None
-    hint = suggest(name.upper(), STANDARD)
+    hint = suggest(capitals, STANDARD)
     return one_line(f"no resource class named {name!r} ({hint}; a class of your own is CUSTOM_...)")
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 
 from valence_sched_cli import base
@@ -63,7 +64,7 @@ class CapturePodm(base.ShowOne):
         selection = self.selection(parsed_args, parsed_args.name)
         captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
         for name, why in captured.failures.items():
-            self.tell(f"failed: {name}: {why}")
+            self.tell(f"failed: {name}: {why}", logging.ERROR)
         for line in captured.left_out:
             self.tell(f"left out: {line}")
         skipped = self.scheduler_app.diagnostics.lines("skipped")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ class ReleaseClaim(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         for error in self.scheduler(parsed_args).release(parsed_args.claim):
-            self.tell(str(error))
+            self.tell(str(error), logging.ERROR)
             self.exit_code = error.exit_code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -130,12 +131,13 @@ def detail_of(args: argparse.Namespace) -> Detail:
 @contextlib.contextmanager
 def changing_scheduler(command: PodmCommand, args: argparse.Namespace) -> Iterator[Scheduler]:
     """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
-    line = StatusLine(command.app.stderr)
+    line = StatusLine(command.app.stderr, quiet=command.app.options.verbose_level == 0)
     try:
         yield command.scheduler(args, on_state=lambda claim, state: line.show(f"{claim}: {state}"))
     except KeyboardInterrupt:
         line.clear()
-        command.tell("broken off: what was begun stays until podm claim reap brings it to terms")
+        text = "broken off: what was begun stays until podm claim reap brings it to terms"
+        command.tell(text, logging.ERROR)
         raise
     finally:
         line.clear()

@@ -31,14 +31,19 @@ class FitPodm(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         scheduler = self.scheduler(parsed_args)
-        names: list[str | None] = [*dict.fromkeys(parsed_args.flavor)]
-        if not names and (parsed_args.resource or parsed_args.nova_flavor is not None):
-            names = [None]
-        names = names or [*self.scheduler_app.config.flavors(parsed_args.flavor_file)]
+        names: list[tuple[str | None, str | None]] = [
+            *((name, None) for name in dict.fromkeys(parsed_args.flavor)),
+            *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
+        ]
+        if not names and parsed_args.resource:
+            names = [(None, None)]
+        if not names:
+            known = self.scheduler_app.config.flavors(parsed_args.flavor_file)
+            names = [(name, None) for name in known]
         warnings: list[str] = []
         fits = []
-        for name in names:
-            request = make_request(self, parsed_args, name)
+        for name, nova_name in names:
+            request = make_request(self, parsed_args, name, nova_name)
             with flavor_named(request, parsed_args):
                 counts = scheduler.count_fits(request, parsed_args.limit)
             warnings += [line for line in counts.warnings if line not in warnings]

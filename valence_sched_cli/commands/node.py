@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
@@ -87,5 +88,5 @@ class DeleteNode(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
             for error in scheduler.delete_nodes(parsed_args.node, wait_s=parsed_args.wait):
-                self.tell(str(error))
+                self.tell(str(error), logging.ERROR)
                 self.exit_code = max(self.exit_code, error.exit_code)

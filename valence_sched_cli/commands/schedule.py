@@ -74,7 +74,7 @@ class SchedulePodm(base.Lister):
         claim_compose.check_options(parsed_args)
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
-        request = make_request(self, parsed_args, parsed_args.flavor)
+        request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:

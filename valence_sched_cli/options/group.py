@@ -27,7 +27,12 @@ _RULES = (
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
-    add_option(parser, "--owner <owner>: for whom the nodes are", type=_name)
+    add_option(
+        parser,
+        "--owner <owner>: for whom the nodes are (default: the project, by its ID, where the "
+        "command logs in to a cloud)",
+        type=_name,
+    )
     add_option(
         parser,
         "--group <group>: group that the nodes join (default: the flavor's name, where a rule is "

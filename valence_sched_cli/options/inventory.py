@@ -45,6 +45,7 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
         """
         --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
             (only inside openstack)
+        --all-regions: with --from-catalog: of every region, in place of the one that is configured
         --timeout <seconds>: how long to wait for each pod manager, all of them at once (default:
             30)
         --parallel <requests>: how many requests at once each pod manager gets at most (default: 4)
@@ -83,6 +84,13 @@ def add_flavor_file_option(parser: argparse.ArgumentParser) -> None:
         parser,
         "--flavor-file <file>...: YAML or JSON file of flavors, beside the built-in ones (repeat "
         "for several)",
+    )
+    parser.add_argument(
+        "--ignore-extra-spec",
+        metavar="<key>",
+        action="append",
+        default=[],
+        help="extra spec of Nova flavors to pass over, in place of an error (repeat for several)",
     )
 
 

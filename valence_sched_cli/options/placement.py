@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 OPTION_DESTS = ("resource", "required", "forbidden", "member_of")
 
-_ONE_OF = re.compile(r"(?:^|,)\s*(!?)in:")
-
 
 class NameConstraints(NamedTuple):
     """What one option says: all of these, none of those, and one of each list."""
@@ -34,7 +32,7 @@ def add_placement_options(parser: argparse.ArgumentParser) -> None:
          "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=8192, "
          "DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
         ("--required <trait>", parse_traits,
-         "only where this trait is: A, A,B for both, !A for not, in:A,B for one of them"),
+         "only where this trait is; !A for not, in:A,B for one of them"),
         ("--forbidden <trait>", parse_forbidden, "only where this trait is not"),
         ("--member-of <aggregate>", parse_aggregates,
          "only members of this aggregate; in:a,b for one of them, !a for none, !in:a,b for "
@@ -72,14 +70,14 @@ def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Re
 def merge_names(
     kind: str, names: NameRequirements, constraints: Iterable[NameConstraints]
 ) -> NameRequirements:
-    """Return names with those of terms beside; UsageError if one is required and forbidden."""
+    """Return names with those of terms beside; UsageError if they contradict each other."""
     from valence_sched.errors import UsageError
     from valence_sched.model.request import NameRequirements
 
     for term in constraints:
         names = names.plus(NameRequirements(*term))
-    if both := [name for name in names.required if name in names.forbidden]:
-        raise UsageError(f"{kind} {both[0]!r} is both required and forbidden")
+    if contrary := names.contradiction:
+        raise UsageError(f"{kind} {contrary}")
     return names
 
 
@@ -98,27 +96,30 @@ def parse_resource(text: str) -> tuple[str, int]:
 
 
 def parse_traits(text: str) -> NameConstraints:
-    """Parse ``A,!B,in:C,D``: what follows ``in:`` are alternatives."""
-    one_of = _ONE_OF.search(text)
-    if one_of and one_of[1]:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is !A,!B")
-    plain = text[: one_of.start()] if one_of else text
-    items = () if one_of and not one_of.start() else _names(text, plain)
-    forbidden = tuple(_name(text, item[1:]) for item in items if item.startswith("!"))
-    required = tuple(item for item in items if not item.startswith("!"))
-    any_of = (_plain_names(text, text[one_of.end() :]),) if one_of else ()
-    return NameConstraints(required, forbidden, any_of)
+    """Parse ``A``, ``!A`` or ``in:A,B``."""
+    if text.startswith("!in:"):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is --forbidden for each")
+    return _parse_names(text)
 
 
 def parse_forbidden(text: str) -> NameConstraints:
-    """Parse the names of traits that must not be there."""
-    if text.startswith("in:"):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is A,B")
+    """Parse the name of a trait that must not be there."""
+    if text.startswith("in:") or "," in text:
+        hint = "none of several is the option for each of them"
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
     return NameConstraints(forbidden=_plain_names(text, text))
 
 
 def parse_aggregates(text: str) -> NameConstraints:
     """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``."""
+    return _parse_names(text)
+
+
+def _parse_names(text: str) -> NameConstraints:
+    """Parse one name or a list of alternatives.
+
+    A list without ``in:`` is refused: Placement's API reads it as all of them, its client as one.
+    """
     word = text.removeprefix("!")
     if word.startswith("in:"):
         options = _plain_names(text, word[3:])

@@ -28,7 +28,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         help="flavor: a name, a file with one flavor, or - for standard input"
         + (" (repeat for several; default: all known)" if many else ""),
     )
-    cloud.add_nova_options(parser)
+    cloud.add_nova_options(parser, many=many)
     placement.add_placement_options(parser)
     inventory.add_flavor_file_option(parser)
     add_option(
@@ -53,16 +53,20 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
 
 
 def make_request(
-    command: PodmCommand, args: argparse.Namespace, flavor_name: str | None
+    command: PodmCommand,
+    args: argparse.Namespace,
+    flavor_name: str | None,
+    nova_flavor: str | None = None,
 ) -> Request:
     """Return the request that the words of the shell make.
 
-    Without a ``flavor_name`` the flavor is that of ``--nova-flavor``, or the resources of the
-    shell are all. UsageError if nothing says what the node is made of, or two flavors do.
+    Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
+    the resources of the shell are all. UsageError if nothing says what the node is made of, or two
+    flavors do.
     """
     from valence_sched.model.request_spec import RequestSpec
 
-    flavor = _flavor(command, args, flavor_name)
+    flavor = _flavor(command, args, flavor_name, nova_flavor)
     fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
         flavor=flavor.name,
@@ -94,18 +98,20 @@ def flavor_named(request: Request, args: argparse.Namespace) -> Iterator[None]:
         raise
 
 
-def _flavor(command: PodmCommand, args: argparse.Namespace, flavor_name: str | None) -> Flavor:
+def _flavor(
+    command: PodmCommand, args: argparse.Namespace, name: str | None, nova_flavor: str | None
+) -> Flavor:
     """Return the flavor that is named; without one, an empty flavor without a name."""
     from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
-    if flavor_name is not None and args.nova_flavor is not None:
+    app, files = command.scheduler_app, args.flavor_file
+    if name is not None and nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
-    if flavor_name is not None:
-        return command.scheduler_app.config.flavor(flavor_name, args.flavor_file)
-    if args.nova_flavor is not None:
-        manager = command.app.client_manager
-        return cloud.nova_flavor(command.scheduler_app, manager, args.nova_flavor)
+    if name is not None:
+        return app.config.flavor(name, files)
+    if nova_flavor is not None:
+        return cloud.nova_flavor(app, command.app.client_manager, nova_flavor, files)
     if args.resource:
         return Flavor(name="")
     raise UsageError("what is the node made of? name --flavor, --resource CLASS=N, or "

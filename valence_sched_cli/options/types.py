@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options written as in a usage text, and types of their values: numbers, seconds and ages."""
+"""Options written as in a usage text and given once, and types of values: numbers, ages."""
 
 from __future__ import annotations
 
@@ -37,6 +37,24 @@ def add_options(
         name = re.match(r"[-<]*([\w-]+)", line)
         assert name is not None, line
         add_option(parser, line, **settings.get(name[1].replace("-", "_"), {}))
+
+
+class StoreOnce(argparse._StoreAction):
+    """Stores the value of an option, and refuses a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if self.option_strings:
+            stored: set[str] = namespace.__dict__.setdefault("_stored_once", set())
+            if self.dest in stored:
+                raise argparse.ArgumentError(self, "given twice: it has one value")
+            stored.add(self.dest)
+        super().__call__(parser, namespace, values, option_string)
 
 
 def whole(text: str) -> int:

@@ -17,9 +17,9 @@ QUIET_S = 1.0  # of reading files, before the line is shown
 class StatusLine:
     """One line of a terminal that each text overwrites; on other streams nothing is written."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
-        self._terminal = self._stream.isatty()
+        self._terminal = not quiet and self._stream.isatty()
         self._shown = False
 
     def __bool__(self) -> bool:

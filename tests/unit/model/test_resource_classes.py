@@ -61,9 +61,13 @@ class TestClasses(unittest.TestCase):
         for name, nearest in (("VCPUS", "VCPU"), ("vcpu", "VCPU"), ("DISK", "DISK_GB")):
             with self.subTest(name):
                 self.assertIn(f"did you mean {nearest!r}?", resource_class_problem(name))
-        for name in ("", "CUSTOM_", "X", "pci_device"):
+        for name in ("", "CUSTOM_", "X", "pci_device", "CUSTOM_x", "CUSTOM_A B", "CUSTOM_A-B",
+                     "custom_x", "cxl memory", "a,b", "a:b", "CUSTOM_" + "A" * 249):  # fmt: skip
             with self.subTest(name):
                 self.assertIn("no resource class named", resource_class_problem(name))
+        for name in ("CUSTOM_A_1", "CUSTOM_" + "A" * 248, "cxl_memory_mib", "power.watts", "x-1"):
+            with self.subTest(name):
+                self.assertIsNone(resource_class_problem(name))
 
 
 class TestMore(unittest.TestCase):

@@ -33,16 +33,20 @@ class ForeignFlavor(Struct, frozen=True):
 
 
 class DocumentCursor(Struct, frozen=True):
-    """A position in a document: the file, and the path below its root."""
+    """A position in a document: the file, and the path below its root.
+
+    ``ignored`` are keys of extra specs that the user wants to be passed over.
+    """
 
     file: str
     document_path: str = "$"
+    ignored: tuple[str, ...] = ()
 
     def at(self, step: str | int) -> DocumentCursor:
         """Return the cursor of a key or of an index below this one."""
         plain = isinstance(step, str) and _PLAIN.fullmatch(step)
         below = f".{step}" if plain else f"[{step!r}]"
-        return DocumentCursor(self.file, f"{self.document_path}{below}")
+        return DocumentCursor(self.file, f"{self.document_path}{below}", self.ignored)
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
         """Return an error that names this position."""

@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenStack Nova flavors as the API returns them and as ``openstack flavor show`` prints them.
+"""Flavors of OpenStack Nova: as its API has them, and as ``openstack flavor`` prints them.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each of at
-least so many GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0
-included; ``trait:X=required|forbidden``; ``capabilities:KEY`` is a condition on a capability of
-the pod manager, in Nova's operators. What tunes a virtual machine is remarked on, and every other
-key is an error, also where Nova would pass over it.
+least so many GiB. Extra specs: ``resources:CLASS=N`` takes the place of the flavor's own amount,
+0 included, and either of VCPU and PCPU takes that of ``vcpus``; ``trait:X=required|forbidden``;
+``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators;
+``hw:`` and ``os:`` become what Nova asks for by them. What only tunes a virtual machine is remarked
+on, and every other key is an error, also where Nova would pass over it.
+
+A flavor of bare metal asks for no VCPU, no MEMORY_MB and 1 of a class of its own: it stands for
+the known flavor of that name, else for its own ``vcpus``, ``ram`` and ``disk``.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
+from valence_sched.config.foreign import nova_hardware
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
+from valence_sched.config.foreign.nova_hardware import IGNORE_HINT, NOT_LOOKED_AT, HardwareSpecs
 from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
 from valence_sched.model import resource_classes
@@ -29,16 +37,25 @@ Amount = Annotated[int, Meta(ge=0, le=10**15)]
 #: Fields of the API and the client about the record: its access rules and other names.
 RECORD_FIELDS = (
     "links", "location", "original_name", "access_project_ids", "rxtx_factor", "is_public",
-    "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled",
+    "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled", "Is Public",
+    "RXTX Factor",
 )  # fmt: skip
-ALIASES = {"OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs"}
-VIRTUAL_SCOPES = ("hw", "os", "quota", "hw_rng", "hw_video", "vmware", "powervm")
+ALIASES = {
+    "OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs", "ID": "id",
+    "Name": "name", "RAM": "ram", "Disk": "disk", "Ephemeral": "ephemeral", "VCPUs": "vcpus",
+    "Swap": "swap", "Properties": "extra_specs",
+}  # fmt: skip
+KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of one flavor; of a list of them
+VIRTUAL_SCOPES = ("quota", "hw_rng", "hw_video", "vmware", "powervm")
+VIRTUAL_KEYS = ("hide_hypervisor_id",)
 REFUSED = {
     "aggregate_instance_extra_specs": "aggregates have names here: ask for trait:X, or --member-of",
     "pci_passthrough": "ask for resources:PGPU=1 or resources:FPGA=1",
     "accel": "ask for resources:FPGA=1",
 }
 SCOPES = ("resources", "trait", "capabilities")
+BARE_METAL = "CUSTOM_BAREMETAL"
+_GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
@@ -59,19 +76,26 @@ def recognises(document: Any) -> bool:
     """Return whether a document is a Nova flavor, or an answer of the API that holds one."""
     if not isinstance(document, dict):
         return False
-    return _is_wrapped(document) or not {"vcpus", "ram"}.isdisjoint(document)
+    return _is_wrapped(document) or not all(keys.isdisjoint(document) for keys in KEYS)
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; InputError if invalid, or if an extra spec has no counterpart here."""
+    """Parse a Nova flavor; one of bare metal may stand for a ``known`` flavor.
+
+    InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
+    """
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
         if alias in document and name in document:
             raise cursor.at(alias).error(f"the same as {name!r} beside it", "one of them")
+    if not KEYS[1].isdisjoint(document) and "Properties" not in document:
+        hint = "openstack flavor list --long prints them"
+        raise cursor.error("no 'Properties'", "the extra specs of each flavor", hint)
     fields = ((key, value) for key, value in document.items() if key not in RECORD_FIELDS)
     body = {ALIASES.get(key, key): value for key, value in fields}
-    specs_cursor = cursor.at("properties" if "properties" in document else "extra_specs")
+    written = [key for key in ("properties", "Properties") if key in document]
+    specs_cursor = cursor.at(written[0] if written else "extra_specs")
     # an error names the key as it is written
     specs_cursor.convert(body.get("extra_specs", {}), dict[str, str])
     template = cursor.convert(body, NovaFlavor)
@@ -82,34 +106,113 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
         specs.read(key, text)
-    flavor = Flavor(
-        name=template.name,
-        uuid=None if template.id is None else str(template.id),
-        description=template.description or "",
-        properties=_properties(template, specs.amounts),
-        attributes=specs.attributes,
-        traits=NameRequirements(tuple(specs.required), tuple(specs.forbidden)),
-    )
-    return ForeignFlavor(flavor, tuple(remarks))
+    specs.hardware.check(specs.required, specs.forbidden)
+    return ForeignFlavor(_compile(template, specs, known), tuple(remarks))
 
 
 def _is_wrapped(document: dict[Any, Any]) -> bool:
     return set(document) == {"flavor"} and isinstance(document["flavor"], dict)
 
 
-def _properties(template: NovaFlavor, named: dict[str, int]) -> Properties:
-    amounts = {"VCPU": template.vcpus, "MEMORY_MB": template.ram} | named
+def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> Flavor:
+    """Return the flavor of ours that a template and its extra specs mean."""
+    hardware = specs.hardware
+    flavor = Flavor(
+        name=template.name,
+        uuid=None if template.id is None else str(template.id),
+        description=template.description or "",
+        attributes=specs.attributes,
+        traits=NameRequirements(
+            tuple(dict.fromkeys((*specs.required, *hardware.required))),
+            tuple(dict.fromkeys((*specs.forbidden, *hardware.forbidden))),
+        ),
+    )
+    if bare_metal := _bare_metal_class(specs.amounts):
+        return _compile_bare_metal(flavor, template, specs, bare_metal, known)
+    return replace(flavor, properties=_properties(template, hardware, specs.amounts))
+
+
+def _properties(
+    template: NovaFlavor, hardware: HardwareSpecs, named: Mapping[str, int]
+) -> Properties:
+    """Return the amounts of a flavor, those of ``resources:`` in place of its own."""
+    amounts = {"MEMORY_MB": template.ram, **hardware.amounts, **named}
+    amounts |= hardware.core_amounts(template.vcpus, named)
     above_zero = {name: amount for name, amount in amounts.items() if amount}
     properties = resource_classes.compile_amounts(above_zero)
     if resource_classes.DRIVE in named:
         return properties
     drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
-    return msgspec.structs.replace(properties, drives=tuple(drives))
+    return replace(properties, drives=tuple(drives))
+
+
+def _bare_metal_class(named: Mapping[str, int]) -> str | None:
+    """Return the class that a node of bare metal is one of, None where the flavor is another's."""
+    if named.get("VCPU") != 0 or named.get("MEMORY_MB") != 0 or named.get("PCPU"):
+        return None
+    classes = [
+        name
+        for name, amount in named.items()
+        if amount == 1 and name.startswith(resource_classes.CUSTOM)
+    ]
+    bare = [name for name in classes if name.startswith(BARE_METAL)] or classes
+    return bare[0] if len(bare) == 1 else None
+
+
+def _compile_bare_metal(
+    flavor: Flavor, template: NovaFlavor, specs: _ExtraSpecs, bare_metal: str, known: FlavorLookup
+) -> Flavor:
+    """Return a flavor of bare metal as the known flavor of its class, else of its own amounts.
+
+    Raises:
+        InputError: it has no amounts of its own either, or others beside those of the known one.
+    """
+    cursor = specs.cursor.at(f"resources:{bare_metal}")
+    amounts = {name: amount for name, amount in specs.amounts.items() if amount}
+    del amounts[bare_metal]
+    if ours := _flavor_of_class(bare_metal, known()):
+        if amounts or specs.hardware.amounts:
+            other = next(iter((*amounts, *specs.hardware.amounts)))
+            raise cursor.error(f"{other} beside it", f"only what flavor {ours.name!r} asks for")
+        specs.remarks.append(cursor.remark(f"stands for flavor {ours.name!r}"))
+        return replace(
+            ours,
+            name=flavor.name,
+            uuid=flavor.uuid,
+            description=flavor.description or ours.description,
+            traits=ours.traits.plus(flavor.traits),
+            attributes={**ours.attributes, **flavor.attributes},
+        )
+    if not (template.vcpus or template.ram or template.disk or template.ephemeral):
+        hint = "or vcpus, ram and disk of the flavor's own"
+        raise cursor.error("no flavor of that name", f"one such as {_our_name(bare_metal)!r}", hint)
+    specs.remarks.append(
+        cursor.remark(
+            f"no flavor is named {_our_name(bare_metal)!r}: the flavor's own vcpus, ram and disk "
+            "are asked for"
+        )
+    )
+    properties = _properties(template, specs.hardware, amounts)
+    return replace(flavor, properties=properties)
+
+
+def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor | None:
+    """Return the flavor whose name Ironic would turn into this class."""
+    if resource_class in known:
+        return known[resource_class]
+    word = resource_class.removeprefix(resource_classes.CUSTOM)
+    matches = [name for name in sorted(known) if nova_hardware.class_word(name) == word]
+    return known[matches[0]] if matches else None
+
+
+def _our_name(resource_class: str) -> str:
+    return resource_class.removeprefix(resource_classes.CUSTOM).lower().replace("_", "-")
 
 
 class _ExtraSpecs:
     def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
         self.cursor, self.remarks = cursor, remarks
+        self.hardware = HardwareSpecs(cursor, remarks)
         self.amounts: dict[str, int] = {}
         self.required: list[str] = []
         self.forbidden: list[str] = []
@@ -119,13 +222,16 @@ class _ExtraSpecs:
         """Add one extra spec; InputError if it has no counterpart here, or its value is invalid."""
         cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
-        if not colon or not name:
-            hint = f"capabilities:{key} is a capability, trait:NAME a trait"
-            raise cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
-        if scope == "resources":
+        if key in self.cursor.ignored:
+            self.remarks.append(cursor.remark("not looked at: --ignore-extra-spec names it"))
+        elif key in VIRTUAL_KEYS or (scope in VIRTUAL_SCOPES and name):
+            self.remarks.append(cursor.remark(NOT_LOOKED_AT))
+        elif not colon or not name:
+            raise _unscoped(key, cursor)
+        elif scope == "resources":
             if problem := resource_classes.resource_class_problem(name):
                 raise cursor.error(problem)
-            if not text.isdecimal() or len(text) > 15:
+            if not re.fullmatch(r"[0-9]{1,15}", text):
                 raise cursor.error(repr(text), "a whole number from 0 on")
             self.amounts[name] = int(text)
         elif scope == "trait":
@@ -137,16 +243,24 @@ class _ExtraSpecs:
             if problem := operators.condition_problem(attribute, text):
                 raise cursor.error(problem)
             self.attributes[attribute] = text
-        elif scope in VIRTUAL_SCOPES:
-            self.remarks.append(cursor.remark("not looked at: it tunes a virtual machine"))
+        elif scope in nova_hardware.SCOPES:
+            self.hardware.read(key, text)
         else:
             raise _unknown_scope(scope, cursor)
 
 
+def _unscoped(key: str, cursor: DocumentCursor) -> Exception:
+    ignore = IGNORE_HINT.format(key=key)
+    hint = f"capabilities:{key} is a capability, trait:NAME a trait; {ignore}"
+    if key == "group_policy":
+        hint = f"groups of resources are not told apart here; {ignore}"
+    return cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
+
+
 def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:
-    plain = scope.rstrip("0123456789")
-    if plain in SCOPES and plain != scope:
-        hint = f"groups by number are not told apart here: write {plain}:"
+    if grouped := _GROUPED.fullmatch(scope):
+        hint = f"groups by number are not told apart here: write {grouped[1]}:"
     else:
-        hint = REFUSED.get(scope) or suggest(scope, (*SCOPES, *VIRTUAL_SCOPES))
+        known = (*SCOPES, *nova_hardware.SCOPES, *VIRTUAL_SCOPES)
+        hint = REFUSED.get(scope) or suggest(scope, known)
     return cursor.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)

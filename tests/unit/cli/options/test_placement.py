@@ -18,11 +18,9 @@ class TestParsing(unittest.TestCase):
             (placement.parse_resource, "VCPU=4", ("VCPU", 4)),
             (placement.parse_resource, "CUSTOM_X=1", ("CUSTOM_X", 1)),
             (placement.parse_traits, "A", NameConstraints(("A",))),
-            (placement.parse_traits, "A, B", NameConstraints(("A", "B"))),
             (placement.parse_traits, "!A", NameConstraints((), ("A",))),
-            (placement.parse_traits, "A,!B,in:C,D", NameConstraints(("A",), ("B",), (("C", "D"),))),
-            (placement.parse_traits, "in:A,B", NameConstraints(any_of=(("A", "B"),))),
-            (placement.parse_forbidden, "A,B", NameConstraints(forbidden=("A", "B"))),
+            (placement.parse_traits, "in:A, B", NameConstraints(any_of=(("A", "B"),))),
+            (placement.parse_forbidden, "A", NameConstraints(forbidden=("A",))),
             (placement.parse_aggregates, "a", NameConstraints(("a",))),
             (placement.parse_aggregates, "in:a,b", NameConstraints(any_of=(("a", "b"),))),
             (placement.parse_aggregates, "!a", NameConstraints(forbidden=("a",))),
@@ -42,15 +40,22 @@ class TestParsing(unittest.TestCase):
             (placement.parse_resource, "VCPU=0", "no whole number from 1 on"),
             (placement.parse_resource, "VCPU=1.5", "no whole number from 1 on"),
             (placement.parse_resource, "VCPUS=1", "did you mean 'VCPU'?"),
+            (placement.parse_resource, "CUSTOM_a b=1", "capitals, digits and underscores"),
+            (placement.parse_resource, "custom_x=1", "capitals, digits and underscores"),
             (placement.parse_resource, "IPV4_ADDRESS=1", "has no counterpart here"),
             (placement.parse_traits, "", "an empty name"),
-            (placement.parse_traits, "A,,B", "an empty name"),
+            (placement.parse_traits, "A,B", "in:a,b is one of them, and the option twice is both"),
+            (placement.parse_traits, "A,!B", "in:a,b is one of them"),
+            (placement.parse_traits, "A,in:B,C", "in:a,b is one of them"),
+            (placement.parse_traits, "!A,!B", "in:a,b is one of them"),
+            (placement.parse_traits, "in:A,,B", "an empty name"),
             (placement.parse_traits, "!", "an empty name"),
             (placement.parse_traits, "in:", "an empty name"),
             (placement.parse_traits, "in:A,!B", "'!B' has no place here"),
-            (placement.parse_traits, "!in:A,B", "is !A,!B"),
+            (placement.parse_traits, "!in:A,B", "none of several is --forbidden for each"),
             (placement.parse_forbidden, "!A", "'!A' has no place here"),
-            (placement.parse_forbidden, "in:A,B", "'in:A,B': none of several is A,B"),
+            (placement.parse_forbidden, "in:A,B", "none of several is the option for each of them"),
+            (placement.parse_forbidden, "A,B", "none of several is the option for each of them"),
             (placement.parse_aggregates, "a,b", "in:a,b is one of them"),
             (placement.parse_aggregates, "!", "an empty name"),
             (placement.parse_aggregates, "!!a", "has no place here"),
@@ -81,6 +86,15 @@ class TestNames(unittest.TestCase):
                 "trait", NameRequirements(("A",)), [NameConstraints(forbidden=("A",))]
             )
         self.assertEqual("trait 'A' is both required and forbidden", str(caught.exception))
+
+    def test_one_of_a_list_that_is_all_forbidden_is_refused(self):
+        alternatives = NameConstraints(any_of=(("A", "B"),))
+        only_a, both = NameConstraints((), ("A",)), NameConstraints((), ("B", "A"))
+        names = placement.merge_names("trait", NameRequirements(), [alternatives, only_a])
+        self.assertEqual(("A",), names.forbidden)
+        with self.assertRaises(UsageError) as caught:
+            placement.merge_names("trait", NameRequirements(), [alternatives, both])
+        self.assertEqual("trait in:A,B: each of them is forbidden", str(caught.exception))
 
 
 if __name__ == "__main__":

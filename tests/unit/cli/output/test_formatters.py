@@ -151,7 +151,7 @@ class TestEntryPoints(unittest.TestCase):
     """How cliff finds the styles."""
 
     def test_every_style_is_there_for_lists_and_for_single_objects(self):
-        for group in ("cliff.formatter.list", "cliff.formatter.show"):
+        for group in ("valence_sched.formatter.list", "valence_sched.formatter.show"):
             ours = {
                 point.load()
                 for point in metadata.entry_points(group=group)
@@ -160,11 +160,16 @@ class TestEntryPoints(unittest.TestCase):
             self.assertEqual(set(styles()), ours, group)
 
     def test_no_style_takes_the_name_of_one_that_cliff_has(self):
-        for group in ("cliff.formatter.list", "cliff.formatter.show"):
-            names = [point.name for point in metadata.entry_points(group=group)]
+        for kind in ("list", "show"):
+            group = f"valence_sched.formatter.{kind}"
+            names = [
+                point.name
+                for one in (group, f"cliff.formatter.{kind}")
+                for point in metadata.entry_points(group=one)
+            ]
             self.assertEqual(len(names), len(set(names)), group)
 
     def test_a_style_is_called_as_tabulate_calls_it(self):
-        for point in metadata.entry_points(group="cliff.formatter.list"):
+        for point in metadata.entry_points(group="valence_sched.formatter.list"):
             if point.module == "valence_sched_cli.output.formatters" and point.name != "markdown":
                 self.assertEqual(point.name, point.load().tablefmt)

@@ -6,14 +6,17 @@ import unittest
 from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
 from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError
-from valence_sched.model.flavor import GIB
+from valence_sched.model.flavor import GIB, Flavor
+from valence_sched.model.flavor_properties import ProcessorSpec, Properties
+from valence_sched.model.request import NameRequirements
 
 SMALL = {"name": "n", "vcpus": 4, "ram": 2048, "disk": 0}
 CORES, MEMORY = ("processor", "cores", 4), ("memory", "capacity_mib", 2048)
 
 
-def read(specs: dict | None = None, **more) -> ForeignFlavor:
-    return parse_flavor(SMALL | {"extra_specs": specs or {}} | more, DocumentCursor("f"), dict)
+def read(specs: dict | None = None, *, ignored=(), known=dict, **more) -> ForeignFlavor:
+    where = DocumentCursor("f", ignored=ignored)
+    return parse_flavor(SMALL | {"extra_specs": specs or {}} | more, where, known)
 
 
 def needs(specs: dict | None = None, **more) -> list[tuple]:
@@ -40,11 +43,13 @@ class TestAmounts(unittest.TestCase):
     def test_resources_take_their_place_and_zero_takes_them_away(self):
         for specs, expected in (
             ({"resources:VCPU": "2"}, [("processor", "cores", 2), MEMORY]),
-            ({"resources:PCPU": "2"}, [("processor", "cores", 6), MEMORY]),
+            ({"resources:PCPU": "2"}, [("processor", "cores", 2), MEMORY]),
+            ({"resources:VCPU": "3", "resources:PCPU": "2"}, [("processor", "cores", 5), MEMORY]),
+            ({"resources:PCPU": "0"}, [MEMORY]),
             ({"resources:VCPU": "0", "resources:PCPU": "2"}, [("processor", "cores", 2), MEMORY]),
             ({"resources:MEMORY_MB": "0"}, [CORES]),
             ({"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0",
-              "resources:CUSTOM_BAREMETAL_GOLD": "1"}, [("stock", "amount", 1)]),
+              "resources:CUSTOM_STORAGE_GIB": "50"}, [("stock", "amount", 50)]),
             ({"resources:VGPU": "2"}, [CORES, MEMORY, ("accelerator", "devices", 2)]),
         ):  # fmt: skip
             with self.subTest(specs):
@@ -72,12 +77,20 @@ class TestConditions(unittest.TestCase):
         self.assertEqual(expected, flavor.attributes)
 
     def test_what_tunes_a_virtual_machine_is_remarked_on(self):
-        for key in ("hw:cpu_policy", "hw_rng:allowed", "quota:cpu_shares", "os:secure_boot"):
+        for key, value in (
+            ("hw:cpu_policy", "shared"), ("hw_rng:allowed", "x"), ("quota:cpu_shares", "x"),
+            ("os:secure_boot", "disabled"), ("hw:cpu_thread_policy", "prefer"),
+            ("hw:pci_numa_affinity_policy", "legacy"), ("hw:mem_encryption", "False"),
+            ("hw:emulator_threads_policy", "share"), ("hw:numa_nodes", "1"),
+            ("hw:mem_page_size", "large"), ("hw:viommu_model", "none"),
+        ):  # fmt: skip
             with self.subTest(key):
+                form = read({key: value})
                 self.assertEqual(
                     (f"f: $.extra_specs[{key!r}]: not looked at: it tunes a virtual machine",),
-                    read({key: "x"}).remarks,
+                    form.remarks,
                 )
+                self.assertEqual(read().flavor, form.flavor)
         (remark,) = read(swap=512).remarks
         self.assertTrue(remark.startswith("f: $.swap: not looked at"))
         self.assertEqual((), read(swap="").remarks)
@@ -86,7 +99,8 @@ class TestConditions(unittest.TestCase):
         place = "f: $.extra_specs"
         for specs, line in (
             ({"colour": "blue"}, f"{place}.colour: found an extra spec without a scope, expected "
-             "SCOPE:NAME (capabilities:colour is a capability, trait:NAME a trait)"),
+             "SCOPE:NAME (capabilities:colour is a capability, trait:NAME a trait; "
+             "--ignore-extra-spec colour passes over it)"),
             ({"aggregate_instance_extra_specs:ssd": "true"},
              f"{place}['aggregate_instance_extra_specs:ssd']: found an extra spec of scope "
              "'aggregate_instance_extra_specs', expected one that has a meaning here "
@@ -115,6 +129,89 @@ class TestConditions(unittest.TestCase):
                 self.assertEqual(line, str(caught.exception))
 
 
+class TestIgnored(unittest.TestCase):
+    """Keys that the user wants to be passed over."""
+
+    def test_a_key_that_is_named_is_remarked_on_and_nothing_else_of_it_counts(self):
+        for specs in ({"colour": "blue"}, {"group_policy": "none"}, {"resources:VCPU": "99"},
+                      {"pci_passthrough:alias": "a:1"}, {"hw:numa_nodes": "2"}):  # fmt: skip
+            (key,) = specs
+            with self.subTest(key):
+                form = read(specs, ignored=(key,))
+                self.assertEqual(read().flavor, form.flavor)
+                (remark,) = form.remarks
+                self.assertTrue(remark.endswith("not looked at: --ignore-extra-spec names it"))
+
+    def test_no_other_key_is_passed_over(self):
+        with self.assertRaises(InputError):
+            read({"colour": "blue", "color": "blue"}, ignored=("color",))
+
+
+BARE = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0"}
+GOLD = BARE | {"resources:CUSTOM_BAREMETAL_GOLD": "1"}
+
+
+class TestBareMetal(unittest.TestCase):
+    """Flavors of Ironic: no VCPU, no memory, 1 of the class of the node."""
+
+    def ours(self, *names: str, **more):
+        properties = Properties(processor=ProcessorSpec(64))
+        traits = NameRequirements(("T",))
+        return lambda: {
+            name: Flavor(name=name, properties=properties, traits=traits, **more) for name in names
+        }
+
+    def test_it_stands_for_the_flavor_of_ours_that_ironic_would_give_this_class(self):
+        for name in ("CUSTOM_BAREMETAL_GOLD", "baremetal-gold", "baremetal.gold", "Baremetal_Gold"):
+            with self.subTest(name):
+                form = read(
+                    GOLD | {"trait:A": "required", "capabilities:b": "x"},
+                    known=self.ours(
+                        "gold", "small", name, zone="east", attributes={"facts.a": "1"}
+                    ),
+                )
+                self.assertEqual("n", form.flavor.name)
+                self.assertEqual(
+                    [("processor", 64)], [(need.kind, need.amount) for need in form.flavor.needs]
+                )
+                self.assertEqual(("T", "A"), form.flavor.traits.required)
+                self.assertEqual("east", form.flavor.zone)
+                expected = {"facts.a": "1", "capabilities.b": "x"}
+                self.assertEqual(expected, form.flavor.attributes)
+                (remark,) = form.remarks
+                self.assertTrue(remark.endswith(f"stands for flavor {name!r}"), remark)
+
+    def test_without_one_it_stands_for_its_own_vcpus_ram_and_disk(self):
+        form = read(GOLD, disk=100, known=self.ours("gold", "small"))
+        self.assertEqual(
+            [("processor", 4), ("memory", 2048), ("drive", 1)],
+            [(need.kind, need.amount) for need in form.flavor.needs],
+        )
+        (remark,) = form.remarks
+        self.assertIn("no flavor is named 'baremetal-gold': the flavor's own vcpus", remark)
+        other = BARE | {"resources:CUSTOM_GOLD": "1"}
+        self.assertEqual([CORES, MEMORY], needs(other))
+        self.assertEqual(
+            [CORES, MEMORY, ("accelerator", "devices", 2)], needs(GOLD | {"resources:PGPU": "2"})
+        )
+
+    def test_it_never_stands_for_anything(self):
+        for specs, more, words in (
+            (GOLD, {"vcpus": 0, "ram": 0}, "found no flavor of that name, expected one such as"),
+            (GOLD | {"resources:PGPU": "1"}, {"known": self.ours("baremetal-gold")},
+             "found PGPU beside it, expected only what flavor 'baremetal-gold' asks for"),
+        ):  # fmt: skip
+            with self.subTest(words), self.assertRaises(InputError) as caught:
+                read(specs, **more)
+            place = "f: $.extra_specs['resources:CUSTOM_BAREMETAL_GOLD']: "
+            self.assertTrue(str(caught.exception).startswith(place + words), caught.exception)
+
+    def test_a_class_of_its_own_beside_cores_is_a_stock(self):
+        for specs in ({"resources:CUSTOM_BAREMETAL_GOLD": "1"},
+                      GOLD | {"resources:VCPU": "2"}, GOLD | {"resources:PCPU": "2"}):  # fmt: skip
+            self.assertIn(("stock", "amount", 1), needs(specs))
+
+
 class TestDocuments(unittest.TestCase):
     """As the API has it, as the client prints it."""
 
@@ -132,6 +229,22 @@ class TestDocuments(unittest.TestCase):
         found = [parse_flavor(document, DocumentCursor("f"), dict) for document in (api, client)]
         self.assertEqual(found[0], found[1])
         self.assertEqual(("n", "7"), (found[0].flavor.name, found[0].flavor.uuid))
+
+    def test_a_row_of_a_list_that_the_client_prints_is_one_too(self):
+        row = {"ID": "7", "Name": "n", "RAM": 2048, "Disk": 0, "Ephemeral": 9, "VCPUs": 4,
+               "Is Public": True, "Swap": 0, "RXTX Factor": 1.0,
+               "Properties": {"resources:PGPU": "1"}}  # fmt: skip
+        expected = read({"resources:PGPU": "1"}, id="7", ephemeral=9)
+        self.assertEqual(expected, parse_flavor(row, DocumentCursor("f"), dict))
+        row["Properties"] = {"x": "1"}
+        with self.assertRaises(InputError) as caught:
+            parse_flavor(row, DocumentCursor("f"), dict)
+        self.assertTrue(str(caught.exception).startswith("f: $.Properties.x: "))
+        del row["Properties"]
+        with self.assertRaises(InputError) as caught:
+            parse_flavor(row, DocumentCursor("f"), dict)
+        line = "f: $: found no 'Properties', expected the extra specs of each flavor (openstack "
+        self.assertEqual(line + "flavor list --long prints them)", str(caught.exception))
 
     def test_errors_name_the_place_in_that_document(self):
         for document, line in (

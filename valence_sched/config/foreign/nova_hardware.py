@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``hw:`` and ``os:`` extra specs of Nova: the traits and amounts that Nova asks for by them.
+
+Nova turns these keys into traits and resources before it asks Placement. A key that Nova's own
+filters judge and that has no counterpart here is an error; one that only tunes a virtual machine
+is remarked on. A key that Nova does not know is an error, as in Nova's API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from valence_sched.config.foreign.base import DocumentCursor
+from valence_sched.errors import suggest
+
+SCOPES = ("hw", "os")
+IGNORE_HINT = "--ignore-extra-spec {key} passes over it"
+
+
+class Effect(NamedTuple):
+    """What a value of a key asks for; without any of it the value only tunes a virtual machine."""
+
+    required: str | None = None
+    forbidden: str | None = None
+    refused: str | None = None
+
+
+TUNES = Effect()
+CORES = Effect("", "")  # how many cores the node needs, and of which class
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+SEV_HINT = "ask for trait:HW_CPU_X86_AMD_SEV=required"
+
+#: What each value of a key asks for; other values are errors.
+VALUES: Mapping[str, Mapping[str, Effect]] = {
+    "hw:cpu_policy": {"shared": TUNES, "dedicated": CORES, "mixed": CORES},
+    "hw:emulator_threads_policy": {"share": TUNES, "isolate": CORES},
+    "hw:cpu_thread_policy": {
+        "prefer": TUNES,
+        "require": Effect(required=HYPERTHREADING),
+        "isolate": Effect(forbidden=HYPERTHREADING),
+    },
+    "hw:pci_numa_affinity_policy": {
+        "legacy": TUNES,
+        "preferred": TUNES,
+        "socket": Effect(required="COMPUTE_SOCKET_PCI_NUMA_AFFINITY"),
+        "required": Effect(
+            refused="in a flavor of your own devices may stand at one place: bonds, same"
+        ),
+    },
+    "hw:maxphysaddr_mode": {
+        "passthrough": Effect(required="COMPUTE_ADDRESS_SPACE_PASSTHROUGH"),
+        "emulate": Effect(required="COMPUTE_ADDRESS_SPACE_EMULATED"),
+    },
+    "hw:tpm_version": {
+        "1.2": Effect(required="COMPUTE_SECURITY_TPM_1_2"),
+        "2.0": Effect(required="COMPUTE_SECURITY_TPM_2_0"),
+    },
+    "hw:tpm_model": {
+        "tpm-tis": Effect(required="COMPUTE_SECURITY_TPM_TIS"),
+        "tpm-crb": Effect(required="COMPUTE_SECURITY_TPM_CRB"),
+    },
+    "hw:tpm_secret_security": {
+        name: Effect(required=f"COMPUTE_SECURITY_TPM_SECRET_SECURITY_{name.upper()}")
+        for name in ("user", "host", "deployment")
+    },
+    "hw:viommu_model": {"none": TUNES} | {
+        name: Effect(required=f"COMPUTE_VIOMMU_MODEL_{name.upper()}")
+        for name in ("intel", "smmuv3", "virtio", "auto")
+    },
+    "hw:ephemeral_encryption_format": {
+        name: Effect(required=f"COMPUTE_EPHEMERAL_ENCRYPTION_{name.upper()}")
+        for name in ("plain", "luks", "luksv2")
+    },
+    "hw:mem_encryption_model": {
+        name: Effect(refused=SEV_HINT) for name in ("amd-sev", "amd-sev-es")
+    },
+    "os:secure_boot": {
+        "disabled": TUNES,
+        "optional": TUNES,
+        "required": Effect(required="COMPUTE_SECURITY_UEFI_SECURE_BOOT"),
+    },
+}  # fmt: skip
+
+#: What a key asks for that is true; one that is false asks for nothing.
+SWITCHES: Mapping[str, Effect] = {
+    "hw:mem_encryption": Effect(refused=SEV_HINT),
+    "hw:virtio_packed_ring": Effect(required="COMPUTE_NET_VIRTIO_PACKED"),
+    "hw:ephemeral_encryption": Effect(required="COMPUTE_EPHEMERAL_ENCRYPTION"),
+}
+TRUE, FALSE = ("1", "t", "true", "on", "y", "yes"), ("0", "f", "false", "off", "n", "no")
+
+#: Keys whose every value is about the virtual machine, on whatever host it runs.
+TUNING = (
+    "hw:boot_menu", "hw:cpu_cores", "hw:cpu_dedicated_mask", "hw:cpu_max_cores",
+    "hw:cpu_max_sockets", "hw:cpu_max_threads", "hw:cpu_realtime", "hw:cpu_realtime_mask",
+    "hw:cpu_sockets", "hw:cpu_threads", "hw:hide_hypervisor_id", "hw:locked_memory",
+    "hw:max_cpu_cores", "hw:max_cpu_sockets", "hw:max_cpu_threads", "hw:maxphysaddr_bits",
+    "hw:mem_page_size", "hw:pmu", "hw:redirected_usb_ports", "hw:serial_port_count",
+    "hw:vif_multiqueue_enabled", "hw:watchdog_action",
+)  # fmt: skip
+MODELS = {"hw:sound_model": "COMPUTE_SOUND_MODEL_", "hw:usb_model": "COMPUTE_USB_MODEL_"}
+NODES, PMEM = "hw:numa_nodes", "hw:pmem"
+PER_NODE = re.compile(r"hw:numa_(?:cpus|mem)\.\d+")
+KEYS = (*VALUES, *SWITCHES, *TUNING, *MODELS, NODES, PMEM)
+
+NOT_LOOKED_AT = "not looked at: it tunes a virtual machine"
+_CLASS_GAP = re.compile(r"[^A-Z0-9_]")
+
+
+class HardwareSpecs:
+    """The ``hw:`` and ``os:`` keys of one flavor, read one by one; ``cursor`` points at them."""
+
+    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
+        self._cursor, self._remarks = cursor, remarks
+        self._values: dict[str, str] = {}
+        self.required: list[str] = []
+        self.forbidden: list[str] = []
+        self.amounts: Counter[str] = Counter()
+
+    def read(self, key: str, text: str) -> None:
+        """Take one extra spec to where it belongs.
+
+        Raises:
+            InputError: Nova does not know the key or its value, or it has no counterpart here.
+        """
+        cursor = self._cursor.at(key)
+        self._values[key] = text
+        if key in VALUES:
+            if text not in VALUES[key]:
+                raise cursor.error(repr(text), f"one of {', '.join(VALUES[key])}")
+            self._apply(VALUES[key][text], key, text)
+        elif key in SWITCHES:
+            self._apply(SWITCHES[key] if _is_true(text, cursor) else TUNES, key, text)
+        elif key in MODELS:
+            self.required.append(MODELS[key] + class_word(text))
+        elif key == PMEM:
+            self._read_pmem(text, cursor)
+        elif key == NODES:
+            self._read_nodes(text, cursor)
+        elif PER_NODE.fullmatch(key):
+            raise cursor.error("a NUMA node of its own size", "none", IGNORE_HINT.format(key=key))
+        elif key in TUNING:
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
+        else:
+            hint = f"{suggest(key, KEYS, 0.75)}; {IGNORE_HINT.format(key=key)}"
+            raise cursor.error("an extra spec that Nova does not know", "one that it knows", hint)
+
+    def check(self, required: list[str], forbidden: list[str]) -> None:
+        """Refuse keys that contradict each other, or the traits that the flavor names itself.
+
+        Raises:
+            InputError: it names the key.
+        """
+        model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
+        if model and not version:
+            raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version' beside it", "one")
+        if version and not model:  # the model that Nova takes by itself
+            self.required.append("COMPUTE_SECURITY_TPM_TIS")
+        if model == "tpm-crb" and version != "2.0":
+            raise self._cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
+        named = dict.fromkeys(required, "required") | dict.fromkeys(forbidden, "forbidden")
+        if self._values.get("hw:cpu_thread_policy", "prefer") != "prefer":
+            meant = "forbidden" if HYPERTHREADING in self.forbidden else "required"
+            if named.get(HYPERTHREADING, meant) != meant:
+                cursor = self._cursor.at("hw:cpu_thread_policy")
+                found = f"trait:{HYPERTHREADING}={named[HYPERTHREADING]} beside it"
+                raise cursor.error(found, "one of them")
+
+    def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
+        """Return the amounts of VCPU and PCPU, each core counted once.
+
+        ``named`` holds the amounts of ``resources:``: where either class is among them, 0
+        included, the flavor's own ``vcpus`` do not count.
+
+        Raises:
+            InputError: a policy contradicts the amounts, or lacks the policy that it refines.
+        """
+        policy = self._values.get("hw:cpu_policy")
+        isolates = self._values.get("hw:emulator_threads_policy") == "isolate"
+        explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}
+        if policy and any(explicit.values()):
+            cursor = self._cursor.at("hw:cpu_policy")
+            raise cursor.error("resources:VCPU or resources:PCPU beside it", "one of them")
+        pinned = policy in ("dedicated", "mixed") or explicit.get("PCPU")
+        if isolates and not pinned:
+            cursor = self._cursor.at("hw:emulator_threads_policy")
+            raise cursor.error("'isolate' of shared cores", "hw:cpu_policy=dedicated beside it")
+        if isolates and explicit and explicit["PCPU"] <= vcpus:
+            cursor = self._cursor.at("hw:emulator_threads_policy")
+            raise cursor.error("'isolate' without a core", f"resources:PCPU={vcpus + 1} beside it")
+        if explicit:
+            return explicit
+        if policy == "dedicated":
+            return {"PCPU": vcpus + isolates if vcpus else 0}
+        return {"VCPU": vcpus, "PCPU": int(isolates)}
+
+    def _apply(self, effect: Effect, key: str, text: str) -> None:
+        cursor = self._cursor.at(key)
+        if effect.refused is not None:
+            raise cursor.error(f"{text!r}, which has no counterpart here", "", effect.refused)
+        if effect.required:
+            self.required.append(effect.required)
+        if effect.forbidden:
+            self.forbidden.append(effect.forbidden)
+        if effect is TUNES:
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
+
+    def _read_pmem(self, text: str, cursor: DocumentCursor) -> None:
+        """Count the namespaces of persistent memory, each an amount of 1 of its own class."""
+        for label in text.split(","):
+            if not label.strip():
+                raise cursor.error(repr(text), "labels with commas between them")
+            self.amounts["CUSTOM_PMEM_NAMESPACE_" + class_word(label.strip())] += 1
+
+    def _read_nodes(self, text: str, cursor: DocumentCursor) -> None:
+        """Accept one NUMA node, which every node of one's own has, and no more of them."""
+        if not (text.isascii() and text.isdecimal() and int(text)):
+            raise cursor.error(repr(text), "a whole number from 1 on")
+        if int(text) > 1:
+            hint = f"resources:NUMA_SOCKET={int(text)} asks for CPUs; "
+            hint += IGNORE_HINT.format(key=NODES)
+            raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
+        self._remarks.append(cursor.remark(NOT_LOOKED_AT))
+
+
+def class_word(text: str) -> str:
+    """Return a text as a word of Placement's names: capitals, digits and underscores."""
+    return _CLASS_GAP.sub("_", text.upper())
+
+
+def _is_true(text: str, cursor: DocumentCursor) -> bool:
+    word = text.strip().lower()
+    if word not in (*TRUE, *FALSE):
+        raise cursor.error(repr(text), "true or false")
+    return word in TRUE
