@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from tests.unit.lifecycle.site import Site, request, site
 from tests.unit.store.engines import StoreCase
-from tests.unit.store.test_faults import ServerCase
+from tests.unit.store.test_database_errors import ServerCase
 from tests.unit.trees import tree
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import to_json
