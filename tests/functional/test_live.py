@@ -237,6 +237,7 @@ class TestSilent(Live):
         self.register(found)
         self.podm("list")
         with sqlite3.connect(self.state) as connection:
+            connection.execute("UPDATE podms SET read_at = '2026-01-05T06:00:00Z'")
             connection.execute("CREATE TRIGGER full BEFORE UPDATE ON podms "
                                "BEGIN SELECT RAISE(ABORT, 'no room'); END")  # fmt: skip
         done = self.podm("list", "-f", "json")
