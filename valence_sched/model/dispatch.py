@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision handed to somebody else who composes: what goes out, and what came back."""
+"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
