@@ -18,6 +18,10 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 #: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
 COST_SCALE = 1_000_000
 INFINITE_COST = np.iinfo(np.int64).max
+#: From this float on the last bit counts one: the bits of a sum with it are a whole number, read
+#: several times as fast as floats are converted. Holds for whole numbers within ±2**51.
+_UNIT_FLOAT = 1.5 * 2**52
+_UNIT_BITS = int(np.float64(_UNIT_FLOAT).view(np.int64))
 
 
 @dataclass(slots=True)
@@ -141,14 +145,14 @@ def write_costs(
         _write_weighted_costs(evaluation, bound, weights)
     else:
         total = total or CostTotal.of(evaluation.weigher_scores, bound, len(evaluation.cost))
-        evaluation.cost[:] = total.cost()
+        total.write(evaluation.cost)
     evaluation.cost[(~passed).nonzero()[0]] = INFINITE_COST
 
 
 class CostTotal:
     """The sum of ``weight × SCALE × (1 - score)``, added up weigher by weigher.
 
-    Whole numbers far below 2**53, so that floats hold them exactly. The common factor of the
+    Whole numbers far below 2**51, so that floats hold them exactly. The common factor of the
     weights is multiplied in at the end: most often all weights are equal.
     """
 
@@ -177,12 +181,13 @@ class CostTotal:
             np.add(self._gains, gain, out=self._gains)
         self._first = False
 
-    def cost(self) -> Floats:
-        """Return the cost per pool; the total cannot be used afterwards."""
+    def write(self, cost: Ints) -> None:
+        """Write the cost per pool into an array; the total cannot be used afterwards."""
         if self._first:
             self._gains[:] = 0.0
-        cost = np.multiply(self._gains, -self._common, out=self._gains)
-        return np.add(cost, self._worst, out=cost)
+        total = np.multiply(self._gains, -self._common, out=self._gains)
+        np.add(total, self._worst + _UNIT_FLOAT, out=total)
+        np.subtract(total.view(np.int64), _UNIT_BITS, out=cost)
 
 
 def _write_weighted_costs(evaluation: Evaluation, bound: BoundPolicy, weights: Ints) -> None:

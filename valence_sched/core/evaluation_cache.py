@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from valence_sched.core.evaluate import context_of, evaluate
+from valence_sched.core.evaluate import evaluate
 from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.policy import BoundPolicy
@@ -85,10 +85,10 @@ class EvaluationCache:
 
     def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
         view = self._snapshot.uncached_view()
-        context = context_of(view, request, bound, strict=strict)
+        evaluation = evaluate(view, request, bound, strict=strict)
         self.rows_evaluated += len(view)
-        version = self._snapshot.version
-        return CachedEvaluation(bound, context.evaluation, context.fitter, version)
+        fitter = Fitter(request.needs, view.kinds, request.bonds)
+        return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
 
     def _catch_up(
         self, cached: CachedEvaluation, request: Request, strict: bool

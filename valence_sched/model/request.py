@@ -135,6 +135,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def evaluation_key(self) -> bytes:
         """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
+        if _is_plain(self):
+            return self.identity
         values = _evaluated_values(type(self))(self)
         mix = self.mix.digest if self.mix.shares else None
         return msgspec.json.encode((mix, *values), order="deterministic")
@@ -145,7 +147,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
         always = (self.needs, *places, self.capabilities, self.traits)
         # last and only where set: a request without keeps its identity and its lots
-        names = _optional_names(type(self))
+        names = () if _is_plain(self) else _optional_names(type(self))
         optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
             optional["aggregates"] = self.aggregates
@@ -192,6 +194,15 @@ def _optional_names(kind: type[Request]) -> tuple[str, ...]:
     """Return the fields that most requests leave empty; the lots do not depend on fallbacks."""
     excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks"}
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
+
+
+def _is_plain(request: Request) -> bool:
+    """Return whether the identity has all that may be evaluated: no other field is set."""
+    return type(request) is Request and _further_values(request) == _FURTHER_DEFAULTS
+
+
+_further_values = operator.attrgetter("fallbacks", *_optional_names(Request))
+_FURTHER_DEFAULTS = _further_values(Request())
 
 
 def sealed(request: Request) -> Request:

@@ -8,7 +8,12 @@ from valence_sched.model.inventory import Stock
 
 def free_amount(stock: Stock) -> float:
     """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
-    return max(0.0, to_a_billionth(stock.total - stock.used)) if stock.total is not None else 0.0
+    if stock.total is None:
+        return 0.0
+    free = stock.total - stock.used
+    if free % 1:
+        free = round(free, 9)
+    return free if free > 0.0 else 0.0
 
 
 def to_a_billionth(amount: float) -> float:
@@ -22,7 +27,9 @@ def largest_grant(stock: Stock) -> float:
     if stock.max is not None and stock.max < largest:
         largest = stock.max
     if stock.step:
-        largest = to_a_billionth(math.floor(largest / stock.step + 1e-9) * stock.step)
+        largest = math.floor(largest / stock.step + 1e-9) * stock.step
+        if largest % 1:
+            largest = round(largest, 9)
     return largest if largest >= stock.min else 0.0
 
 

@@ -2,6 +2,7 @@
 """Availability: per need the rows with sufficient free capacity, and the rows without."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,12 +37,32 @@ class Threshold:
         return self._order[: self._sorted.searchsorted(amount)]
 
 
+class _Sufficiency(NamedTuple):
+    """The rows with enough of each need by itself, and what the needs are compared by."""
+
+    subjects: tuple[object, ...]
+    amounts: Floats
+    masks: list[Mask]
+
+
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     """Return per need a mask of the rows with enough of it free: of a stock, for a single grant.
 
     A mask is ``view.all_rows`` itself if every row has enough. The View remembers the answer for
     the plug-ins that follow.
     """
+    return _sufficiency(view, needs).masks
+
+
+def subjects_and_amounts(view: View, needs: tuple[Need, ...]) -> tuple[tuple[object, ...], Floats]:
+    """Return what amounts are compared with, and per need the amount of a single grant.
+
+    The subject is the need itself or, since the amount does not matter then, its stock resource.
+    """
+    return _sufficiency(view, needs)[:2]
+
+
+def _sufficiency(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
     return view.memoise_free("sufficient", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
 
 
@@ -76,8 +97,7 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
     return feasible, (~feasible).nonzero()[0]
 
 
-def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    # of a stock the amount does not matter
+def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
     subjects = tuple([need.resource or need for need in needs])
     make = functools.partial(_stock_thresholds, view, needs)
     thresholds, minimums = view.memoise_free("thresholds", subjects, make)
@@ -85,7 +105,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     masks = [view.all_rows] * len(needs)
     for number in (minimums < amounts).nonzero()[0].tolist():
         masks[number] = _mask(view, thresholds[number], needs[number])
-    return masks
+    return _Sufficiency(subjects, amounts, masks)
 
 
 def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:

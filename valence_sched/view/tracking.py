@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ def _tracked(name: str) -> Any:
         view.was_read = True
         return field_of.__get__(view)
 
-    return property(read)
+    return property(read, field_of.__set__)
 
 
 class TrackedView(View):
@@ -44,19 +45,17 @@ class TrackedView(View):
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         self.was_read = True
-        return View.memoise_free(self, name, key, make)
+        return self.memoise_latest(("free", name), key, make)
 
 
 def track_view(view: View) -> TrackedView:
     """Return the same View, tracked; it shares the memo of the View."""
-    tracked = object.__new__(TrackedView)
+    tracked = TrackedView(*_fields(view))
     tracked.was_read = False
-    for slot in _SLOTS:
-        slot.__set__(tracked, slot.__get__(view))
     return tracked
 
 
-_SLOTS: list[Any] = [getattr(View, name) for name in View.__dataclass_fields__]
+_fields = operator.attrgetter(*View.__dataclass_fields__)
 
 
 class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):

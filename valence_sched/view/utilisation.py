@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from valence_sched.model.need import Need
-from valence_sched.view.availability import infeasible_rows
+from valence_sched.view.availability import infeasible_rows, subjects_and_amounts
 from valence_sched.view.view import By, Floats, View
 
 EPSILON = 1e-9  # the rounding error of a share
@@ -92,11 +92,11 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
 
 
 def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    # of a stock the amount does not matter
-    subjects = tuple([need.resource or need for need in needs])
+    subjects, amounts = subjects_and_amounts(view, needs)
     make = functools.partial(_share_table, view, needs, by)
     table: _ShareTable = view.memoise_free(("shares", by), subjects, make)
-    amounts = np.array([need.amount * need.count for need in needs])
+    if any(need.count != 1 for need in needs):
+        amounts = np.array([need.amount * need.count for need in needs])
     mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
     np.subtract(table.mean, mean, out=mean)
     np.abs(mean, out=mean)  # rounding may make a 0 negative

@@ -167,7 +167,8 @@ class View:
 
     def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Return the remembered value of ``make``, which must not depend on what is free."""
-        return self._memoise(key, make)
+        value = self._memo.get(key)
+        return self._memoise(key, make) if value is None else value
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return the remembered value of ``make``, of each name only that of the latest key."""

@@ -6,7 +6,17 @@ import unittest
 import msgspec
 
 from valence_sched.errors import RequestError
-from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, sealed
+from valence_sched.model.group import Group, GroupState
+from valence_sched.model.need import Alternative
+from valence_sched.model.request import (
+    MAX_DEVICE_GROUPS,
+    FlavorShare,
+    Mix,
+    NameRequirements,
+    Proximity,
+    Request,
+    sealed,
+)
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}
@@ -88,6 +98,24 @@ class TestSealed(unittest.TestCase):
         for words in ({"zone": "b"}, {"zone": "a", "podms": ["p"]}, {"zone": "a", "traits": {
             "required": ["T"]}}, {"zone": "a", "attributes": {"year": "1"}}):  # fmt: skip
             self.assertNotEqual(one.evaluation_key, request(CORES, **words).evaluation_key, words)
+
+    def test_whatever_differs_in_what_plugins_may_read_differs_in_the_evaluation_key(self):
+        needs, other = request(CORES).needs, request({"processor": {"total_cores": 9}}).needs
+        one = Request(needs=needs)
+        names = NameRequirements(forbidden=("a",))
+        fields = [
+            {}, {"needs": other}, {"fallbacks": (Alternative(other),)}, {"podms": ("a",)},
+            {"exclude_podms": ("a",)}, {"zone": "a"}, {"zone": ""}, {"owner": ""}, {"owner": "a"},
+            {"where": 0}, {"where": False}, {"locations": ("a",)}, {"attributes": {"a": "1"}},
+            {"capabilities": {"a": ()}}, {"traits": names}, {"aggregates": names},
+            {"aggregates": NameRequirements(("a",))}, {"near": (Proximity(thing="a"),)},
+            {"group": Group(name="a")}, {"company": GroupState(members={"a": {"b": 1}})},
+            {"mix": Mix((FlavorShare(other),))}, {"mix": Mix((FlavorShare(needs),))},
+        ]  # fmt: skip
+        for sets in (fields, [{"zone": "z", "owner": "o"} | field for field in fields]):
+            keys = {msgspec.structs.replace(one, **field).evaluation_key: field for field in sets}
+            distinct = {repr(field) for field in sets}
+            self.assertEqual(distinct, {repr(field) for field in keys.values()})
 
     def test_a_request_makes_the_round_trip(self):
         one = request({**CORES, "accelerators": [{"model": "A100"}]}, zone="a", count=3, seed=9)
