@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import importlib.metadata
 import logging
 import os
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
+COLLECT_AFTER = 50_000  # new objects: a command ends soon, and makes few that are garbage
 LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
 
@@ -90,6 +92,7 @@ class Shell(app.App):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    gc.set_threshold(COLLECT_AFTER)
     try:
         return int(Shell().run(arguments))
     except BrokenPipeError:

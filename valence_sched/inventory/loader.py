@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -245,8 +246,8 @@ def _decode_sound(record: recorded.Record) -> FullPodm | None:
     pools = {pool.id for pool in podm.pools}
     uris = {block.uri for block in podm.blocks}
     unique = len(pools) == len(podm.pools) and len(uris) == len(podm.blocks)
-    listed = all(pools.issuperset(block.pools) for block in podm.blocks)
-    listed = listed and all(pools.issuperset(stock.pools) for stock in podm.stocks)
+    pooled = (*podm.blocks, *podm.stocks)
+    listed = pools.issuperset(itertools.chain.from_iterable([one.pools for one in pooled]))
     return podm if unique and listed else None
 
 

@@ -21,12 +21,12 @@ def _count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
 
 
 _NUMBER = sa.bindparam("number", type_=sa.Integer)
-_KEYS = sa.bindparam("keys", type_=sa.String, expanding=True)
+_KEY = sa.bindparam("key", type_=sa.String)
 _ADVANCE = sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
-_MARK_USAGE = sa.update(_podms).where(_podms.c.podm_key.in_(_KEYS)).values(moved=_count_of(_NUMBER))
+_MARK_USAGE = sa.update(_podms).where(_podms.c.podm_key == _KEY).values(moved=_count_of(_NUMBER))
 _MARK_CONTENT = _MARK_USAGE.values(read_moved=_count_of(_NUMBER))
 _INSERT_PART = sa.insert(tables.claim_parts).values(
-    podm_key=sa.bindparam("key", type_=sa.String),
+    podm_key=_KEY,
     claim_id=sa.bindparam("claim", type_=sa.String),
     shard=_NUMBER,
     moved=_count_of(_NUMBER),
@@ -42,15 +42,16 @@ def log_changes(
     connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
 ) -> None:
     """Record the keys of pod managers whose usage changed, and of those whose content did."""
-    shards: dict[int, tuple[list[str], list[str]]] = {}
-    for column, keys in enumerate((usage, content)):
-        for key in keys:
-            shards.setdefault(shard_of(key), ([], []))[column].append(key)
-    for shard, changed in sorted(shards.items()):
-        connection.execute(_ADVANCE, {"number": shard})
-        for statement, keys in zip((_MARK_USAGE, _MARK_CONTENT), changed, strict=True):
-            if keys:
-                connection.execute(statement, {"number": shard, "keys": sorted(keys)})
+    marks = [
+        (statement, [{"number": shard_of(key), "key": key} for key in sorted(keys)])
+        for statement, keys in ((_MARK_USAGE, usage), (_MARK_CONTENT, content))
+    ]
+    shards = {row["number"] for _, rows in marks for row in rows}
+    if shards:
+        connection.execute(_ADVANCE, [{"number": shard} for shard in sorted(shards)])
+    for statement, rows in marks:
+        if rows:
+            connection.execute(statement, rows)
 
 
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:

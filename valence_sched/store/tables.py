@@ -15,9 +15,6 @@ from sqlalchemy.sql.functions import FunctionElement
 CHUNK = 500  # of values in one statement
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
-TABLE_OPTIONS: dict[str, Any] = {
-    f"{name}_{word}": it for name in ("mysql", "mariadb") for word, it in _INNODB.items()
-}
 KEY = sa.String(32)
 TEXT = sa.String(1024)
 DOCUMENT = sa.LargeBinary(2**32 - 1)  # MySQL chooses its column type by the size
@@ -26,7 +23,16 @@ SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def table(name: str, *columns: SchemaItem) -> sa.Table:
     """Return a table, alike on every engine."""
-    return sa.Table(name, METADATA, *columns, **TABLE_OPTIONS)
+    return sa.Table(name, METADATA, *columns)
+
+
+@sa.event.listens_for(METADATA, "before_create")
+def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_words: Any) -> None:
+    """Set the options of MySQL only there: a table that names them loads its dialect everywhere."""
+    name = connection.dialect.name
+    if name in ("mysql", "mariadb"):
+        for each in metadata.tables.values():
+            each.dialect_kwargs.update({f"{name}_{word}": it for word, it in _INNODB.items()})
 
 
 def key_of(*words: str) -> str:

@@ -49,6 +49,7 @@ class TestBatches:
     def test_five_hundred_are_stored_in_few_transactions_and_unchanged_ones_not_again(self):
         readings = podms(500, stocks=[STOCK])
         self.assertLessEqual(self.transactions(readings), 12)
+        self.assertLessEqual(len(self.writes()), 70)  # none for each shard or pod manager
         self.assertEqual({f"p{number}": 1 for number in range(500)}, self.generations())
         self.statements.clear()
         written = self.one.counts.podms_written

@@ -252,11 +252,25 @@ class TestMigrations(unittest.TestCase):
 class TestWeight(unittest.TestCase):
     """What opening costs."""
 
-    def test_a_store_that_is_up_to_date_opens_without_alembic(self):
+    def test_an_embedded_store_opens_without_alembic_and_without_the_dialects_of_servers(self):
         program = (
             "import sys; from valence_sched.store.store import Store\n"
-            "Store('sqlite://'); print('alembic' in sys.modules)"
+            "Store('sqlite://'); print(*sys.modules)"
         )
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                              check=False)  # fmt: skip
-        self.assertEqual("False\n", run.stdout, run.stderr)
+        loaded = set(run.stdout.split())
+        self.assertIn("sqlalchemy.dialects.sqlite", loaded, run.stderr)
+        servers = {f"sqlalchemy.dialects.{name}" for name in ("mysql", "postgresql")}
+        self.assertEqual(set(), loaded & {"alembic", *servers})
+
+    def test_tables_of_a_mysql_server_are_transactional_and_tell_letters_apart(self):
+        for url in ("mysql+pymysql://", "mariadb+pymysql://"):
+            made = []
+            engine = sa.create_mock_engine(url, lambda ddl, *_, to=made, **_words: to.append(ddl))
+            tables.METADATA.create_all(engine, checkfirst=False)
+            texts = [str(one.compile(dialect=engine.dialect)) for one in made]
+            created = [text for text in texts if "CREATE TABLE" in text]
+            self.assertEqual(len(tables.METADATA.tables), len(created))
+            for text in created:
+                self.assertRegex(text, "ENGINE=InnoDB.*COLLATE utf8mb4_bin")
