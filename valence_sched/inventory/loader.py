@@ -246,8 +246,8 @@ def _decode_sound(record: recorded.Record) -> FullPodm | None:
     pools = {pool.id for pool in podm.pools}
     uris = {block.uri for block in podm.blocks}
     unique = len(pools) == len(podm.pools) and len(uris) == len(podm.blocks)
-    pooled = (*podm.blocks, *podm.stocks)
-    listed = pools.issuperset(itertools.chain.from_iterable([one.pools for one in pooled]))
+    named = [block.pools for block in podm.blocks] + [stock.pools for stock in podm.stocks]
+    listed = pools.issuperset(itertools.chain.from_iterable(named))
     return podm if unique and listed else None
 
 

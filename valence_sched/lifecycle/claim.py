@@ -204,13 +204,14 @@ class Claimer:
         return self._remaining[change.id].podm
 
     def _update_decider(self, podms: Sequence[LeanPodm]) -> None:
+        where = self._store.address
         if self._decider is not None:
             for podm in podms:
-                self._decider.replace(podm, self._store.address)
+                self._decider.replace(podm, where)
             return
         builder = ViewBuilder()
         for podm in podms:
-            builder.add(podm, self._store.address)
+            builder.add(podm, where)
         self._decider = self._make_decider(builder.view())
 
     def _with_status(self, podm: LeanPodm) -> LeanPodm:

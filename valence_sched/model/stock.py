@@ -17,7 +17,10 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without rounding errors; most are whole, and rounding is slow."""
+    """Return an amount without rounding errors; most are whole, and rounding is slow.
+
+    Written out in the other functions here, which every fit calls once a stock.
+    """
     return amount if amount % 1 == 0 else round(amount, 9)
 
 
@@ -39,7 +42,9 @@ def grant_size(stock: Stock, requested: float) -> float | None:
     A grant is at least ``min``, at most ``max`` and a multiple of ``step``: a stock with a step of
     64 MiB grants 1,024 MiB for 1,000.
     """
-    amount = max(requested, stock.min)
+    amount = requested if requested >= stock.min else stock.min
     if stock.step:
-        amount = to_a_billionth(math.ceil(amount / stock.step - 1e-9) * stock.step)
+        amount = math.ceil(amount / stock.step - 1e-9) * stock.step
+        if amount % 1:
+            amount = round(amount, 9)
     return amount if amount <= largest_grant(stock) else None

@@ -8,6 +8,7 @@ same shard waits, so that the counts of a shard become visible in their order.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -42,7 +43,7 @@ def log_changes(
     connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
 ) -> None:
     """Record the keys of pod managers whose usage changed, and of those whose content did."""
-    marks = [
+    marks: list[tuple[sa.Update, list[dict[str, Any]]]] = [
         (statement, [{"number": shard_of(key), "key": key} for key in sorted(keys)])
         for statement, keys in ((_MARK_USAGE, usage), (_MARK_CONTENT, content))
     ]
