@@ -148,6 +148,11 @@ def _blocks(
     describer = Describer()
     for block in blocks:
         status = states[block.uri]
+        if (block.composition_state or "").casefold() not in _STATES and status.state == "Unknown":
+            found = block.composition_state or "none"
+            what = f"found {found}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
+            path = ResourceBlock.composition_state.path
+            service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
         if status.slots and not members[block.uri]:
             what = "found in no zone, expected in one (no node can have it)"
             service.notes.remark(f"{block.uri}: {what}")
@@ -180,14 +185,21 @@ def types(block: ResourceBlock) -> tuple[BlockType, ...]:
 
 def _status(block: ResourceBlock) -> Status:
     word = block.composition_state or "Unknown"
+    state = _STATES.get(word.casefold(), "Unknown")
+    shareable = bool(block.sharing_capable and block.sharing_enabled)
+    most = block.max_compositions
+    if shareable and most is not None and block.compositions is None and state != "Unused":
+        what = "found none, expected the nodes that use it (how many more can is unknown)"
+        block.notes.remark(f"{block.uri}: {ResourceBlock.compositions.path}: {what}")
+        most = None
     return Status(
-        state=_STATES.get(word.casefold(), "Unknown"),
+        state=state,
         reserved=bool(block.reserved),
         enabled=None if block.state is None else block.state.casefold() == "enabled",
         health=block.health or block.rollup,  # type: ignore[arg-type]
         active=(block.pool or "").casefold() == "active",
-        shareable=bool(block.sharing_capable and block.sharing_enabled),
-        max_compositions=block.max_compositions,
+        shareable=shareable,
+        max_compositions=most,
         compositions=block.compositions or 0,
         client=block.client,
     )
@@ -199,7 +211,8 @@ def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status
         return status
     if status.state == "Unused":
         path = ResourceBlock.composition_state.path
-        what = f"found Unused, expected Composed: {used} composed system(s) link the block"
+        state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
+        what = f"found Unused, expected {state}: {used} composed system(s) link the block"
         block.notes.remark(f"{block.uri}: {path}: {what}")
-        status = replace(status, state="Composed")
+        status = replace(status, state=state)
     return replace(status, compositions=max(status.compositions, used))

@@ -53,7 +53,7 @@ class SystemChooser:
         self._pooled = {offer.device.uri: offer for offer in self._found.offers}
         uses = RackUsage(service, self._found.nodes, self._found.storages, set(self._pooled))
         systems, offers = self._found.systems, self._found.offers
-        self._devices = {it.uri: devices.devices_of_system(service, it) for it in systems}
+        self._devices, _ = devices.devices_of_systems(service, systems)
         attached = {uri for held in self._devices.values() for uri in held}
         self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in systems}
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in offers}
