@@ -36,6 +36,8 @@ BlockType = Literal[
     "Expansion",
     "IndependentResource",
 ]
+#: The types of which a block is a whole compute unit, so that a node is assumed to have one.
+SINGLE_PER_NODE: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 CompositionState = Literal[
     "Unused", "Composing", "Composed", "ComposedAndAvailable", "Failed", "Unavailable", "Unknown"
 ]

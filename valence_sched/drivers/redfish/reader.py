@@ -57,7 +57,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found.root))
-    pools, members = _pools(service, found)
+    pools, members = _pools(service, found, _joined_blocks(found.blocks, nodes))
     everywhere = tuple(pool.id for pool in pools)
     amounts = stocks(service, found.root, everywhere)
     if not found.blocks and not amounts:
@@ -98,10 +98,19 @@ def _root(service: LinkedDocuments) -> ServiceRoot:
     return ServiceRoot(ROOT, guesses, service.notes)
 
 
+def _joined_blocks(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Counter[BlockType]:
+    """Return the largest number of blocks of each type that one composed system has."""
+    kinds = {block.uri: types(block) for block in blocks}
+    most: Counter[BlockType] = Counter()
+    for node in nodes:
+        most |= Counter(kind for uri in node.blocks for kind in kinds.get(uri, ()))
+    return most
+
+
 def _pools(
-    service: LinkedDocuments, found: RedfishResources
+    service: LinkedDocuments, found: RedfishResources, joined: Counter[BlockType]
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
-    limits = LimitsByZone(service, _collections(service, found))
+    limits = LimitsByZone(service, _collections(service, found), joined)
     if not found.zones:
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None)),) if found.blocks else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
