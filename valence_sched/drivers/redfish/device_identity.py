@@ -207,7 +207,7 @@ class _Merger:
                 self._put(uri, device, one.way)
         if ways:
             number = len(rest) - len(others)
-            self._remark(one, number, ways, "look the same, so each is counted once")
+            self._remark(one, number, ways, "they look the same, so each is counted once")
         return others
 
     def _count_unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
@@ -221,7 +221,7 @@ class _Merger:
                 unclear.add(self._less_telling(uri, device))
         if unclear:
             ways = {way for uri in taken for way in self._ways[uri]}
-            self._remark(one, len(unclear), ways, "may be the same, so how many is unknown")
+            self._remark(one, len(unclear), ways, "they may be the same, so how many is unknown")
         return unclear
 
     def _less_telling(self, uri: str, device: Device) -> str:
@@ -234,8 +234,8 @@ class _Merger:
 
     def _remark(self, one: DeviceList, number: int, ways: set[str], what: str) -> None:
         both = f"{' and '.join(sorted(ways))} and {one.way}"
-        expected = "expected a serial number or another common name"
-        text = f"found {number} {one.kind}(s) in {both} without one, {expected} ({what})"
+        found = f"found {number} {one.kind}(s) in {both} without a common name"
+        text = f"{found}, expected a serial number or the like ({what})"
         self._notes.remark(f"{self._where}: {text}")
 
 
