@@ -30,6 +30,9 @@ _ROUNDING = 0.01
 
 #: What identifies a device: what it is of, the sort of name, and the name.
 Names = frozenset[tuple[str, str, str]]
+NO_NAMES: Names = frozenset()
+_NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation", "MACAddress",
+                     "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses"))  # fmt: skip
 
 
 class Likeness(NamedTuple):
@@ -71,6 +74,12 @@ class DeviceList(NamedTuple):
 
 def names_of(device: Device) -> Names:
     """Return what identifies a device in whatever list it is; of most devices that is nothing."""
+    if device.names is None:
+        device.names = NO_NAMES if _NAMING.isdisjoint(device.json) else _read_names(device)
+    return device.names
+
+
+def _read_names(device: Device) -> Names:
     json, kind = device.json, _LIKENESS.get(type(device), _DRIVE).kind
     found: list[tuple[str, str | None]] = []
     if "SerialNumber" in json:
@@ -91,7 +100,7 @@ def names_of(device: Device) -> Names:
 
 
 def _identifies(name: str) -> bool:
-    return name not in _PLACEHOLDERS and bool(set(name) - set("0:-. "))
+    return name not in _PLACEHOLDERS and bool(name.strip("0:-. "))
 
 
 def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
@@ -104,8 +113,8 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     copied: set[tuple[str, str, str]] = set()
     for block, of_block in lists.items():
         for _, devices in of_block:
-            each = {device.uri: device for device in devices}
-            counts = Counter(name for device in each.values() for name in names_of(device))
+            each = {device.uri: names for device in devices if (names := names_of(device))}
+            counts = Counter(name for names in each.values() for name in names) if each else {}
             copied.update(name for name, count in counts.items() if count > 1)
             for name in counts:
                 blocks.setdefault(name, set()).add(block)
@@ -120,8 +129,8 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
 
 def site_names(device: Device, trusted: Names) -> Names:
     """Return the names that identify a device in other blocks; slots do in its own block alone."""
-    names = names_of(device) & trusted if trusted else frozenset()
-    return frozenset(name for name in names if name[1] != "slot")
+    names = names_of(device) & trusted if trusted else NO_NAMES
+    return frozenset(name for name in names if name[1] != "slot") if names else NO_NAMES
 
 
 def merge_lists(
@@ -134,6 +143,10 @@ def merge_lists(
         if one.devices:
             kinds.setdefault(one.kind, []).append(one)
     for of_kind in kinds.values():
+        if len(of_kind) == 1:
+            for device in of_kind[0].devices:
+                found.setdefault(device.uri, device)
+            continue
         merger = _Merger(where, trusted, notes)
         for one in of_kind:
             merger.add(one)

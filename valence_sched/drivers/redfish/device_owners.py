@@ -75,10 +75,10 @@ def assign_devices(
     key_of: dict[str, str] = {}
     for block, found in candidates.items():
         for uri, device in found.items():
-            names = identity.site_names(device, trusted)
-            key = next((keys[it] for it in (uri, *names) if it in keys), uri)
-            keys.update(dict.fromkeys((uri, *names), key))
-            key_of[uri] = key
+            own = (uri, *identity.site_names(device, trusted)) if trusted else (uri,)
+            key = key_of[uri] = next((keys[it] for it in own if it in keys), uri)
+            for name in own:
+                keys.setdefault(name, key)
             if block not in (of := holders.setdefault(key, [])):
                 of.append(block)
     owner = {key: of[0] for key, of in holders.items()}

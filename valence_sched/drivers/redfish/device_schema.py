@@ -26,10 +26,14 @@ class Identifier(Resource):
 
 
 class Device(NamedResource):
-    """Any device; of one that is not ``certain`` it is unknown whether it was counted already."""
+    """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
+
+    ``names`` are what identifies it (``device_identity.names_of``), None before they are read.
+    """
 
     lasting = True
     certain = True
+    names: frozenset[tuple[str, str, str]] | None = None
 
     serial = Identity("SerialNumber", text, "tells whether two entries are one device")
     uuid = Identity("UUID", text, "tells the same")
