@@ -106,18 +106,23 @@ def _identifies(name: str) -> bool:
 def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
     """Return the names that identify one device each, of the lists of each block.
 
-    Firmware and simulators copy serial numbers: a name that two devices of one list have, or
-    devices of many blocks, identifies none.
+    Firmware and simulators copy serial numbers: a name identifies none that devices of many
+    blocks have, or several devices of one list unless they are the only two that have it.
     """
     blocks: dict[tuple[str, str, str], set[str]] = {}
-    copied: set[tuple[str, str, str]] = set()
+    uris: dict[tuple[str, str, str], set[str]] = {}
+    repeated: set[tuple[str, str, str]] = set()
     for block, of_block in lists.items():
         for _, devices in of_block:
             each = {device.uri: names for device in devices if (names := names_of(device))}
             counts = Counter(name for names in each.values() for name in names) if each else {}
-            copied.update(name for name, count in counts.items() if count > 1)
+            repeated.update(name for name, count in counts.items() if count > 1)
             for name in counts:
                 blocks.setdefault(name, set()).add(block)
+            for uri, names in each.items():
+                for name in names:
+                    uris.setdefault(name, set()).add(uri)
+    copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     if copied:
         kind, sort, text = min(copied)
@@ -144,14 +149,28 @@ def merge_lists(
             kinds.setdefault(one.kind, []).append(one)
     for of_kind in kinds.values():
         if len(of_kind) == 1:
-            for device in of_kind[0].devices:
-                found.setdefault(device.uri, device)
-            continue
-        merger = _Merger(where, trusted, notes)
-        for one in of_kind:
-            merger.add(one)
-        found |= merger.devices
+            merged = {device.uri: device for device in of_kind[0].devices}
+        else:
+            merger = _Merger(where, trusted, notes)
+            for one in of_kind:
+                merger.add(one)
+            merged = merger.devices
+        found |= merged
+        if trusted:
+            _doubt_repeated(merged.values(), trusted, notes)
     return found
+
+
+def _doubt_repeated(devices: Iterable[Device], trusted: Names, notes: Notes) -> None:
+    """Take a device for uncertain that has the name of another one of the same list."""
+    first: dict[tuple[str, str, str], str] = {}
+    for device in devices:
+        for name in names_of(device) & trusted if is_present(device) else ():
+            uri = first.setdefault(name, device.uri)
+            if uri != device.uri and device.certain:
+                device.certain = False
+                found = f"found the {name[1]} of {uri}, expected its own"
+                notes.remark(f"{device.uri}: {found} (so whether they are two is unknown)")
 
 
 class _Merger:

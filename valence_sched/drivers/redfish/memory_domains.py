@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent, is_present
@@ -22,13 +24,22 @@ def stocks(
     Redfish does not say which zones reach a domain, so every domain stands in all ``pools``.
     """
     found: dict[str, Stock] = {}
+    owners: dict[str, str] = {}  # the domain of each module
     for domain in _domains(service, root):
         if domain.creatable is None:
             what = "found none, expected true or false (left out)"
             service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
         if domain.uri not in found and domain.creatable:
             if domain.leads:
-                found[domain.uri] = _stock(service, domain, pools)
+                modules = [it for it in _modules(service, domain) if is_present(it)]
+                stock = _stock(service, domain, modules, pools)
+                shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
+                if shared and not domain.size_mib and stock.total is not None:
+                    what = f"found modules of {shared}, expected its own (its size is unknown)"
+                    domain.notes.remark(f"{domain.uri}: {what}")
+                    stock = replace(stock, total=None)
+                owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
+                found[domain.uri] = stock
             else:
                 state = f"found {domain.state}, expected Enabled"
                 service.notes.remark(f"{domain.uri}: Status/State: {state} (left out)")
@@ -42,9 +53,13 @@ def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[sch
         yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
 
 
-def _stock(service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...]) -> Stock:
+def _stock(
+    service: LinkedDocuments,
+    domain: schema.MemoryDomain,
+    modules: list[MemoryDevice],
+    pools: tuple[str, ...],
+) -> Stock:
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
-    modules = [module for module in _modules(service, domain) if is_present(module)]
     is_pmem = _is_domain_persistent(chunks, modules)
     sizes = [chunk.size_mib for chunk in chunks]
     used = sum(size for size in sizes if size)

@@ -163,6 +163,12 @@ class TestNames(Case):
         (note,) = self.notes.lines()
         self.assertIn("found serial number k1 of a drive on several, expected it on one", note)
 
+    def test_of_two_members_of_one_list_with_one_name_one_is_uncertain(self) -> None:
+        drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(2)]
+        self.block("b", Drives=links(*drives))
+        self.assertEqual([1, None], self.counts())
+        self.assertTrue(self.noted("/d/1: found the serial number of", "is unknown"))
+
     def test_a_placeholder_is_no_name(self) -> None:
         for text in ("N/A", "", "0000", "Not  Specified", None):
             self.setUp()

@@ -20,6 +20,16 @@ class TestSizes(TestCase):
     def total(
         self, *modules: dict[str, Any], chunks: tuple[int | None, ...] = (), **domain: Any
     ) -> float | None:
+        (total,) = self.totals(*modules, chunks=chunks, **domain)
+        return total
+
+    def totals(
+        self,
+        *modules: dict[str, Any],
+        chunks: tuple[int | None, ...] = (),
+        more: dict[str, Any] | None = None,
+        **domain: Any,
+    ) -> list[float | None]:
         dimms = {f"{V}/Memory/{i}": module for i, module in enumerate(modules)}
         pieces = {f"{V}/Chunks/{i}": {"MemoryChunkSizeMiB": size} for i, size in enumerate(chunks)}
         links = [{"@odata.id": uri} for uri in dimms]
@@ -33,8 +43,8 @@ class TestSizes(TestCase):
             **dimms, **pieces,
         }  # fmt: skip
         self.notes = Diagnostics()
-        (stock,) = read_map(documents, self.notes).stocks
-        return stock.total
+        stocks = read_map(documents | (more or {}), self.notes).stocks
+        return [stock.total for stock in stocks]
 
     def test_a_domain_without_a_size_has_that_of_its_modules_each_once(self) -> None:
         self.assertEqual(2048, self.total(DIMM, DIMM))
@@ -54,6 +64,17 @@ class TestSizes(TestCase):
                 text = "MemorySizeMiB: found none, expected a size, or modules with a size each"
                 noted = any(text in line for line in self.notes.lines())
                 self.assertEqual(len(modules) > 1, noted)  # null alone is unknown and no fault
+
+    def test_modules_that_another_domain_has_make_it_unknown(self) -> None:
+        again = f"{V}/Again"
+        chassis = {"MemoryDomains": [{"@odata.id": DOMAIN}, {"@odata.id": again}]}
+        sets = [{"MemorySet": [{"@odata.id": f"{V}/Memory/0"}]}]
+        second = {"AllowsMemoryChunkCreation": True, "InterleavableMemorySets": sets}
+        more = {f"{V}/Chassis/1": chassis, again: second}
+        self.assertEqual([2048, None], self.totals(DIMM, DIMM, more=more))
+        self.assertIn(f"{again}: found modules of {DOMAIN}", self.notes.lines()[0])
+        second["MemorySizeMiB"] = 512
+        self.assertEqual([2048, 512], self.totals(DIMM, DIMM, more=more))
 
     def test_absent_modules_do_not_count(self) -> None:
         absent = {**DIMM, "Status": {"State": "Absent"}}
