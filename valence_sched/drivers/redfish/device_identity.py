@@ -10,29 +10,18 @@ unknown. So no device is counted twice.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import Notes
 from valence_sched.drivers.redfish import device_schema as schema
 from valence_sched.drivers.redfish.describe import is_present
+from valence_sched.drivers.redfish.device_names import KINDS, DeviceList, Names, names_of
 from valence_sched.drivers.redfish.device_schema import Device
 from valence_sched.model.need import has_words
 
-#: Texts that services write in place of a serial number, beside those of zeros alone.
-_PLACEHOLDERS = ("n/a", "na", "none", "null", "unknown", "not specified", "not available",
-                 "default string", "to be filled by o.e.m.")  # fmt: skip
-#: A name that devices of more blocks have is copied from a template.
-MOST_BLOCKS = 2
 #: By how much two statements of one size differ, since one of them is rounded.
 _ROUNDING = 0.01
-
-#: What identifies a device: what it is of, the sort of name, and the name.
-Names = frozenset[tuple[str, str, str]]
-NO_NAMES: Names = frozenset()
-_NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation", "MACAddress",
-                     "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses"))  # fmt: skip
 
 
 class Likeness(NamedTuple):
@@ -42,100 +31,16 @@ class Likeness(NamedTuple):
     a property are two, unless what differs is a speed.
     """
 
-    kind: str
     key: tuple[str, ...]
     others: tuple[str, ...] = ()
 
 
-_DRIVE = Likeness("drive", ("capacity_bytes",), ("media", "protocol", "model"))
-_CPU = Likeness("processor", ("cores", "model"), ("type", "threads", "instruction_set"))
-_MODULE = Likeness("memory module", ("capacity_mib",), ("device_type", "type"))
-_NIC = Likeness("network interface", ("speed_mbps",))
-_LIKENESS: dict[type[Device], Likeness] = {
-    schema.DriveDevice: _DRIVE,
-    schema.ProcessorDevice: _CPU,
-    schema.MemoryDevice: _MODULE,
-    schema.EthernetInterface: _NIC,
-    schema.Port: _NIC,
-    schema.NetworkInterface: _NIC,
+_LIKENESS = {
+    "drive": Likeness(("capacity_bytes",), ("media", "protocol", "model")),
+    "processor": Likeness(("cores", "model"), ("type", "threads", "instruction_set")),
+    "memory module": Likeness(("capacity_mib",), ("device_type", "type")),
+    "network interface": Likeness(("speed_mbps",)),
 }
-
-
-class DeviceList(NamedTuple):
-    """The devices of one kind that a block lists in one way, such as ``Drives``."""
-
-    way: str
-    devices: Sequence[Device]
-
-    @property
-    def kind(self) -> str:
-        return _LIKENESS[type(self.devices[0])].kind if self.devices else ""
-
-
-def names_of(device: Device) -> Names:
-    """Return what identifies a device in whatever list it is; of most devices that is nothing."""
-    if device.names is None:
-        device.names = NO_NAMES if _NAMING.isdisjoint(device.json) else _read_names(device)
-    return device.names
-
-
-def _read_names(device: Device) -> Names:
-    json, kind = device.json, _LIKENESS.get(type(device), _DRIVE).kind
-    found: list[tuple[str, str | None]] = []
-    if "SerialNumber" in json:
-        found.append(("serial number", device.serial))
-    if "UUID" in json:
-        found.append(("UUID", device.uuid))
-    if "Identifiers" in json:
-        parts = (device.part(schema.Identifier, it, "Identifiers") for it in device.identifiers)
-        found += [("durable name", part.name) for part in parts]
-    if "PhysicalLocation" in json and device.slot and device.chassis:
-        found.append(("slot", f"{device.slot} of {device.chassis[0]}"))
-    if isinstance(device, schema.EthernetInterface):
-        found += [("address", it) for it in device.permanent_mac or device.mac]
-    elif isinstance(device, schema.Port):
-        found += [("address", it) for it in device.macs + device.addresses]
-    folded = [(sort, " ".join(name.casefold().split())) for sort, name in found if name]
-    return frozenset((kind, sort, name) for sort, name in folded if _identifies(name))
-
-
-def _identifies(name: str) -> bool:
-    return name not in _PLACEHOLDERS and bool(name.strip("0:-. "))
-
-
-def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
-    """Return the names that identify one device each, of the lists of each block.
-
-    Firmware and simulators copy serial numbers: a name identifies none that devices of many
-    blocks have, or several devices of one list unless they are the only two that have it.
-    """
-    blocks: dict[tuple[str, str, str], set[str]] = {}
-    uris: dict[tuple[str, str, str], set[str]] = {}
-    repeated: set[tuple[str, str, str]] = set()
-    for block, of_block in lists.items():
-        for _, devices in of_block:
-            each = {device.uri: names for device in devices if (names := names_of(device))}
-            counts = Counter(name for names in each.values() for name in names) if each else {}
-            repeated.update(name for name, count in counts.items() if count > 1)
-            for name in counts:
-                blocks.setdefault(name, set()).add(block)
-            for uri, names in each.items():
-                for name in names:
-                    uris.setdefault(name, set()).add(uri)
-    copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
-    copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
-    if copied:
-        kind, sort, text = min(copied)
-        more = f", nor do {len(copied) - 1} other names" if len(copied) > 1 else ""
-        what = f"found {sort} {text} of a {kind} on several, expected it on one"
-        notes.remark(f"{what} (it identifies none of them{more})")
-    return frozenset(blocks.keys() - copied)
-
-
-def site_names(device: Device, trusted: Names) -> Names:
-    """Return the names that identify a device in other blocks; slots do in its own block alone."""
-    names = names_of(device) & trusted if trusted else NO_NAMES
-    return frozenset(name for name in names if name[1] != "slot") if names else NO_NAMES
 
 
 def merge_lists(
@@ -289,7 +194,7 @@ def _combined(known: Device, other: Device) -> Device:
 
 def _told(device: Device) -> int:
     """Return how many of the properties that matter most a device tells."""
-    return sum(_value(device, name) is not None for name in _LIKENESS[type(device)].key)
+    return sum(_value(device, name) is not None for name in _LIKENESS[KINDS[type(device)]].key)
 
 
 def _differ(first: Device, second: Device, trusted: Names) -> bool:
@@ -300,14 +205,15 @@ def _differ(first: Device, second: Device, trusted: Names) -> bool:
 
 
 def _looks_same(first: Device, second: Device) -> bool:
-    key = _LIKENESS[type(first)].key
+    key = _LIKENESS[KINDS[type(first)]].key
     common = (_same(first, second, name) for name in key)
     return _may_be_same(first, second) and any(common)
 
 
 def _may_be_same(first: Device, second: Device) -> bool:
-    likeness = _LIKENESS[type(first)]
-    names = likeness.others if likeness is _NIC else likeness.key + likeness.others
+    likeness = _LIKENESS[KINDS[type(first)]]
+    is_nic = KINDS[type(first)] == "network interface"
+    names = likeness.others if is_nic else likeness.key + likeness.others
     return all(_same(first, second, name) is not False for name in names)
 
 

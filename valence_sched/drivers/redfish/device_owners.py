@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import device_identity as identity
 from valence_sched.drivers.redfish import device_schema as schema
-from valence_sched.drivers.redfish.device_identity import DeviceList, Names
+from valence_sched.drivers.redfish.device_identity import merge_lists
+from valence_sched.drivers.redfish.device_names import (
+    DeviceList,
+    Names,
+    site_names,
+    trusted_names,
+)
 from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, System
 from valence_sched.model.inventory import Status
 
@@ -30,8 +35,8 @@ def devices_of_systems(
     The names are those that identify a device in whatever system it is listed.
     """
     lists = {it.uri: [*_lists(service, it)] for it in systems}
-    trusted = identity.trusted_names(lists, service.notes)
-    merged = {it: identity.merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
+    trusted = trusted_names(lists, service.notes)
+    merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
     for system in systems:
         found = merged[system.uri]
         found |= {it.uri: it for it in _summaries(system, lists[system.uri])}
@@ -55,9 +60,9 @@ def devices_by_block(
             parts = {it.uri: it for it in _summaries(system, own + of_system)}
             summaries.setdefault(block.uri, {}).update(parts)
             lists[block.uri] = lists[block.uri] + of_system
-    trusted = identity.trusted_names(lists, service.notes)
+    trusted = trusted_names(lists, service.notes)
     reached = {
-        block: identity.merge_lists(block, of, trusted, service.notes) | summaries.get(block, {})
+        block: merge_lists(block, of, trusted, service.notes) | summaries.get(block, {})
         for block, of in lists.items()
     }
     return assign_devices(service, reached, statuses, trusted)
@@ -75,7 +80,7 @@ def assign_devices(
     key_of: dict[str, str] = {}
     for block, found in candidates.items():
         for uri, device in found.items():
-            own = (uri, *identity.site_names(device, trusted)) if trusted else (uri,)
+            own = (uri, *site_names(device, trusted)) if trusted else (uri,)
             key = key_of[uri] = next((keys[it] for it in own if it in keys), uri)
             for name in own:
                 keys.setdefault(name, key)

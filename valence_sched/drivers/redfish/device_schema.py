@@ -28,7 +28,7 @@ class Identifier(Resource):
 class Device(NamedResource):
     """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
 
-    ``names`` are what identifies it (``device_identity.names_of``), None before they are read.
+    ``names`` are what identifies it (``device_names.names_of``), None before they are read.
     """
 
     lasting = True
