@@ -42,7 +42,13 @@ def stocks(
     for storage in storages:
         if not _is_healthy(storage):
             continue
-        for stock in (*_pools(service, storage, drives), *_groups(service, storage, drives)):
+        newer = list(_pools(service, storage, drives))
+        older = list(_groups(service, storage, drives))
+        if newer and older:  # the two generations of one service may list the same drives
+            what = f"found storage pools and {len(older)} group(s) of logical drives, expected one"
+            service.notes.remark(f"{storage.uri}: {what} (what is free of the groups is unknown)")
+            older = [replace(stock, total=None) for stock in older]
+        for stock in newer + older:
             found.setdefault(stock.uri, replace(stock, pools=pools))
     return tuple(_each_drive_once(service, found, drives))
 

@@ -147,6 +147,14 @@ class TestGroups(TestCase):
         self.rack[f"{DRIVES}/volume-1"]["Links"]["LogicalDrives"] = links(pv)
         self.assertEqual({GROUP: (1000.0, 750.0)}, self.stocks())
 
+    def test_of_a_service_of_both_generations_the_groups_are_unknown(self) -> None:
+        pool = f"{V}/Services/rss/StoragePools/1"
+        capacity = {"Data": {"AllocatedBytes": 2000 * GIB, "ConsumedBytes": 0}}
+        self.rack[pool] = {"Capacity": capacity}
+        self.rack[f"{V}/Services/rss"]["StoragePools"] = links(pool)
+        self.assertEqual({pool: (2000.0, 0.0), GROUP: (None, 750.0)}, self.stocks())
+        self.assertTrue(self.rack.noted("/rss: found storage pools and 1 group(s)"))
+
     def test_of_two_groups_with_one_drive_the_second_is_unknown(self) -> None:
         same = {"PhysicalDrives": links(f"{V}/Services/rss/Drives/2")}
         other = self.rack.add(DRIVES, "b", Mode="LVG", CapacityGiB=2000, Links=same)
