@@ -45,6 +45,7 @@ class LimitsByZone:
         joined: Mapping[BlockType, int],
     ) -> None:
         self._service, self._joined = service, joined
+        self._noted: set[BlockType] = set()
         # The zones that they apply to, none for all, and the limits.
         self._stated = [
             ({service.uri(link, capability.uri) for link in capability.zones}, limits)
@@ -52,8 +53,11 @@ class LimitsByZone:
             for capability, limits in _stated_limits(service, holder, holder.capabilities)
         ]
 
-    def of(self, zone: Zone | None) -> Limits:
-        """Return the limits of a zone, or of a pod manager without zones; the strictest win."""
+    def of(self, zone: Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
+        """Return the limits of a zone, or of a pod manager without zones; the strictest win.
+
+        ``blocks`` is how many blocks of each type it has.
+        """
         found: Limits = {}
         for zones, limits in self._stated:
             if not zones or (zone and zone.uri in zones):
@@ -64,17 +68,21 @@ class LimitsByZone:
         for kind in SINGLE_PER_NODE:
             least = found[kind].min if kind in found else 0
             if kind not in found or found[kind].max is None:
-                found[kind] = Limit(least, max(self._assume(kind), least))
+                found[kind] = Limit(least, max(self._assume(kind, blocks), least))
         return found
 
-    def _assume(self, kind: BlockType) -> int:
+    def _assume(self, kind: BlockType, blocks: Mapping[BlockType, int]) -> int:
         """Return the most blocks of a type where no maximum is stated."""
         if kind in self._service.max_blocks:
             return self._service.max_blocks[kind]
-        if (joined := self._joined.get(kind, 0)) > 1:
+        joined = self._joined.get(kind, 0)
+        if joined < 2 or blocks.get(kind, 0) < 2:
+            return 1
+        if kind not in self._noted:
+            self._noted.add(kind)
             what = f"found a composed system of {joined} {kind} blocks and no maximum of them"
             self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
-        return max(1, joined)
+        return joined
 
 
 def _stated_limits(

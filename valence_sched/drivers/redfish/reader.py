@@ -57,7 +57,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found.root))
-    pools, members = _pools(service, found, _joined_blocks(found.blocks, nodes))
+    pools, members = _pools(service, found, nodes)
     everywhere = tuple(pool.id for pool in pools)
     amounts = stocks(service, found.root, everywhere)
     if not found.blocks and not amounts:
@@ -98,27 +98,27 @@ def _root(service: LinkedDocuments) -> ServiceRoot:
     return ServiceRoot(ROOT, guesses, service.notes)
 
 
-def _joined_blocks(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Counter[BlockType]:
-    """Return the largest number of blocks of each type that one composed system has."""
-    kinds = {block.uri: types(block) for block in blocks}
-    most: Counter[BlockType] = Counter()
-    for node in nodes:
-        most |= Counter(kind for uri in node.blocks for kind in kinds.get(uri, ()))
-    return most
-
-
 def _pools(
-    service: LinkedDocuments, found: RedfishResources, joined: Counter[BlockType]
+    service: LinkedDocuments, found: RedfishResources, nodes: Iterable[Node]
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
+    kinds = {block.uri: types(block) for block in found.blocks}
+
+    def count(uris: Iterable[str]) -> Counter[BlockType]:
+        return Counter(kind for uri in uris for kind in kinds.get(uri, ()))
+
+    joined: Counter[BlockType] = Counter()  # the most blocks of each type of one node
+    for node in nodes:
+        joined |= count(node.blocks)
     limits = LimitsByZone(service, _collections(service, found), joined)
     if not found.zones:
-        whole = (Pool(id=WHOLE_POOL, limits=limits.of(None)),) if found.blocks else ()
+        whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
     ids = _ids(found.zones)
     pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
     for zone, id_ in zip(found.zones, ids, strict=True):
-        pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone)))
-        for uri in dict.fromkeys(service.uris(zone.blocks, zone.uri)):
+        inside = dict.fromkeys(service.uris(zone.blocks, zone.uri))
+        pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone, count(inside))))
+        for uri in inside:
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
