@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
+from tests.unit.simulator import site
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import ServedPodm, served
@@ -27,7 +28,8 @@ class Live(Case):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
 
     def serve(self, *sources: str, **options) -> dict[str, ServedPodm]:
-        manager = served(*(sources or (SITE,)), **options)
+        default = () if "documents" in options else (SITE,)
+        manager = served(*(sources or default), **options)
         found = manager.__enter__()
         self.close = lambda: manager.__exit__(None, None, None)
         self.addCleanup(lambda: self.close and self.close())
@@ -54,6 +56,32 @@ class Live(Case):
 
     def urls(self, found: dict[str, ServedPodm]) -> dict[str, str]:
         return {name: one.url for name, one in found.items()}
+
+
+class TestMostBlocks(Live):
+    """How many compute blocks a node may have."""
+
+    def test_the_operator_says_so_where_the_pod_manager_tells_no_limit(self):
+        documents = site.documents()
+        del documents[site.SYSTEMS]["@Redfish.CollectionCapabilities"]
+        (podm,) = self.serve(documents={"p": documents}, fail=["no-expand"]).values()
+        self.register({"p": podm})
+        both = self.write("both.json", json.dumps({"name": "both", "properties": {
+            "processor": {"total_cores": 24}}}))  # fmt: skip
+        schedule = ("schedule", "--flavor", both, "--compose", "-f", "json")
+        self.podm(*schedule, code=3)
+        self.podm("set", "p", "--max-blocks", "2")
+        self.podm(*schedule)
+        self.podm("unset", "p", "--max-blocks")
+        shown = self.podm("show", "p", "-f", "json")  # now there is a system of two
+        self.assertIn("at most 2 in a node", self.podm("list", "-vv").err + shown.err)
+
+    def test_a_stricter_limit_of_the_pod_manager_holds_and_that_is_said(self):
+        (podm,) = self.serve(documents={"p": site.documents()}).values()
+        file = self.file({"p": podm.url}, max_blocks=2)
+        shown = self.podm("show", "p", "--podm-file", file, "-f", "json")
+        self.assertEqual({"Compute": 2, "ComputerSystem": 2}, shown.data["Max Blocks"])
+        self.assertIn("found a limit of 1 Compute blocks in a node, expected 2", shown.err)
 
 
 class TestReading(Live):

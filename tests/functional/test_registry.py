@@ -87,6 +87,18 @@ class TestCommands(Registry):
         )
         self.assertEqual(({}, []), (found["Capabilities"], found["Traits"]))
 
+    def test_most_blocks_are_set_shown_and_unset(self):
+        made = self.podm("create", "a", URL, "--max-blocks", "2", "-f", "json").data
+        self.assertEqual({"Compute": 2, "ComputerSystem": 2}, made["Max Blocks"])
+        self.podm("set", "a", "--max-blocks", "compute=4", "--max-blocks", "Storage=3")
+        self.assertEqual(
+            {"Compute": 4, "ComputerSystem": 2, "Storage": 3}, self.shown("a")["Max Blocks"]
+        )
+        self.podm("unset", "a", "--max-blocks")
+        self.assertEqual({}, self.shown("a")["Max Blocks"])
+        for wrong in ("0", "-1", "two", "Teapot=1", "Compute="):
+            self.assertIn("--max-blocks", self.refused("set", "a", "--max-blocks", wrong, code=2))
+
     def test_disabled_and_enabled_again(self):
         self.podm("create", "a", URL, "--disable")
         self.assertFalse(self.shown("a")["Enabled"])

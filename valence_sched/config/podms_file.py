@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from valence_sched.errors import InputError
 from valence_sched.model import podm_url
 from valence_sched.model.codec import convert
-from valence_sched.model.inventory import Fact, Name, parse_capabilities
+from valence_sched.model.inventory import BlockType, Fact, Name, Positive, parse_capabilities
 from valence_sched.model.registration import (
     AUTO,
     VARIABLE,
@@ -18,6 +18,7 @@ from valence_sched.model.registration import (
     PasswordReference,
     Registration,
     is_variable,
+    max_blocks_of,
 )
 
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
@@ -49,6 +50,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     traits: tuple[Name, ...] = ()
     location: str | tuple[str, ...] | None = None
     facts: dict[Name, Fact] = {}
+    max_blocks: Positive | dict[BlockType, Positive] = {}
 
 
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,7 +124,7 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
     if spec.location is not None and "location" in spec.facts:
         raise InputError(file, f"{path}.location", "the fact location, too", "one of them")
     location: dict[str, Fact] = {} if spec.location is None else {"location": spec.location}
-    password = spec.password
+    password, most = spec.password, spec.max_blocks
     return Registration(
         name=name,
         url=podm_url.strip_service_root(spec.url),
@@ -138,6 +140,7 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
         capabilities=_capabilities(spec, file, path),
         traits=spec.traits,
         facts={**spec.facts, **location},
+        max_blocks=max_blocks_of(most) if isinstance(most, int) else most,
     )
 
 

@@ -63,7 +63,8 @@ class Resource:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
         fields = [field for field in found if isinstance(field, Field)]
         cls.link_fields = tuple(field for field in fields if isinstance(field, Link | Parts))
-        content = {field.first for field in fields if field not in cls.link_fields}
+        plain = (field for field in fields if not isinstance(field, Link | Parts | Identity))
+        content = {field.first for field in plain}
         cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
 
     def __init__(self, uri: str, json: Json, notes: Notes) -> None:
@@ -127,6 +128,10 @@ class Field(Generic[T]):
             found = found if len(found) <= 60 else found[:57] + "…"
             resource.notes.remark(f"{resource.uri}: {self.path}: found {found}, expected {error}")
             return self._absent
+
+
+class Identity(Field[T]):
+    """A property that tells one device from another, and says nothing of what it can do."""
 
 
 class Link(Field[tuple[str, ...]]):

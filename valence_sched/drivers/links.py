@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +18,7 @@ from valence_sched.drivers.fields import MAX_TEXT, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.diagnostic import Diagnostic, Kind
+from valence_sched.model.inventory import BlockType
 
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
 Get = Callable[[str], Json | None]
@@ -38,12 +39,21 @@ def path_of(uri: str) -> str:
 
 
 class LinkedDocuments:
-    """Documents that link each other; every URI has one spelling, its first or a known one."""
+    """Documents that link each other; every URI has one spelling, its first or a known one.
+
+    ``max_blocks`` is the most blocks of a type in one node, where the operator says so.
+    """
 
     def __init__(
-        self, get: Get, notes: Notes, known: Iterable[str] = (), host: str | None = None
+        self,
+        get: Get,
+        notes: Notes,
+        known: Iterable[str] = (),
+        host: str | None = None,
+        max_blocks: Mapping[BlockType, int] | None = None,
     ) -> None:
         self._get, self.notes, self._host = get, notes, host
+        self.max_blocks = max_blocks or {}
         self._known = frozenset(known)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()

@@ -122,7 +122,7 @@ def composed_node(
 
 def _merge_devices(blocks: list[Devices]) -> Devices:
     merged: dict[str, Any] = {
-        field: tuple(device for block in blocks for device in getattr(block, field))
+        field: tuple(one for block in blocks for one in getattr(block, field) if one.count)
         for field in Devices.__struct_fields__
     }
     return Devices(**merged)

@@ -2,7 +2,8 @@
 """The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
 These nouns are the ``valence-sched/inventory`` document, version 1, frozen and strict. ``None``
-means that the pod manager did not report a value, never zero.
+means that the pod manager did not report a value, never zero; of devices whose ``count`` is None it
+is unknown how many there are, and whether there are any beside the others.
 
 ``Podm`` and ``Block`` are generic in how far their blocks are decoded: ``Podm[Devices, Status]``
 is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so that a million
@@ -35,6 +36,8 @@ BlockType = Literal[
     "Expansion",
     "IndependentResource",
 ]
+#: The types of which a block is a whole compute unit, so that a node is assumed to have one.
+SINGLE_PER_NODE: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 CompositionState = Literal[
     "Unused", "Composing", "Composed", "ComposedAndAvailable", "Failed", "Unavailable", "Unknown"
 ]
@@ -46,7 +49,7 @@ Fact = float | str | tuple[str, ...]
 class Processor(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical CPUs; GPUs are accelerators, and their cores are not CPU cores."""
 
-    count: Positive = 1
+    count: Positive | None = 1
     cores: Count | None = None
     threads: Count | None = None
     model: str | None = None
@@ -59,7 +62,7 @@ class Accelerator(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical accelerators: GPU, FPGA, DSP, Accelerator, Partition or OEM."""
 
     kind: Name
-    count: Positive = 1
+    count: Positive | None = 1
     model: str | None = None
     memory_mib: Count | None = None
 
@@ -67,7 +70,7 @@ class Accelerator(Noun, frozen=True, kw_only=True, gc=False):
 class Memory(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical memory modules that a system can use as main memory."""
 
-    count: Positive = 1
+    count: Positive | None = 1
     capacity_mib: Count | None = None
     type: str | None = None
     speed_mhz: Count | None = None
@@ -76,7 +79,7 @@ class Memory(Noun, frozen=True, kw_only=True, gc=False):
 class Drive(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical drives; a ``remote`` one is reached over a network."""
 
-    count: Positive = 1
+    count: Positive | None = 1
     capacity_bytes: Count | None = None
     media: str | None = None
     protocol: str | None = None
@@ -88,7 +91,7 @@ class Drive(Noun, frozen=True, kw_only=True, gc=False):
 class Nic(Noun, frozen=True, kw_only=True, gc=False):
     """``count`` identical network interfaces."""
 
-    count: Positive = 1
+    count: Positive | None = 1
     speed_mbps: Count | None = None
 
 

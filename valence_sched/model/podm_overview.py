@@ -11,18 +11,23 @@ from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.usage import foreign_blocks
 
+Amounts = tuple[int | None, int | None]
+
 
 class PodmSummary(Struct, frozen=True, kw_only=True):
-    """Free and total amounts of a pod manager or pool, each in the unit of its name."""
+    """Free and total amounts of a pod manager or pool, each in the unit of its name.
+
+    They are sums of what is known, and None where there is something of which nothing is known.
+    """
 
     blocks: tuple[int, int]
-    cores: tuple[int, int]
-    memory_mib: tuple[int, int]
-    gpus: tuple[int, int]
-    accelerators: tuple[int, int]
-    drives: tuple[int, int]
-    nics: tuple[int, int]
-    stocks: dict[str, tuple[float, float]]
+    cores: Amounts
+    memory_mib: Amounts
+    gpus: Amounts
+    accelerators: Amounts
+    drives: Amounts
+    nics: Amounts
+    stocks: dict[str, tuple[float | None, float | None]]
 
 
 class PodmOverview(Struct, frozen=True, kw_only=True):

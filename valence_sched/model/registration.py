@@ -8,7 +8,7 @@ import re
 from typing import Literal
 
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import Fact, Name
+from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Fact, Name, Positive
 
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
@@ -41,6 +41,8 @@ class Registration(Noun, frozen=True, kw_only=True):
 
     ``driver`` is the name of a dialect, or ``auto``: the service root decides. The operator sets
     the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
+    ``max_blocks`` is the most blocks of a type in one node; a stricter limit that the pod manager
+    tells wins.
     """
 
     name: Name
@@ -57,3 +59,9 @@ class Registration(Noun, frozen=True, kw_only=True):
     capabilities: dict[str, tuple[str, ...]] = {}
     traits: tuple[str, ...] = ()
     facts: dict[str, Fact] = {}
+    max_blocks: dict[BlockType, Positive] = {}
+
+
+def max_blocks_of(number: int) -> dict[BlockType, Positive]:
+    """Return the most blocks in a node where one number is given: of each whole compute unit."""
+    return dict.fromkeys(SINGLE_PER_NODE, number)

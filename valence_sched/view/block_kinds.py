@@ -139,10 +139,9 @@ def device_amount(need: Need, kind: str, device: Any) -> int:
     """
     if kind != need.kind or not all(passes(test, device, need.unknown) for test in need.tests):
         return 0
-    if need.measure in ("devices", "sockets"):
-        return int(device.count)
-    per_device = getattr(device, need.measure)
-    if per_device is None:
+    counts = need.measure in ("devices", "sockets")
+    per_device = 1 if counts else getattr(device, need.measure)
+    if per_device is None or device.count is None:
         return int(need.amount) if need.unknown == "allow" else 0
     return int(device.count * per_device)
 
@@ -159,13 +158,14 @@ def price(devices: Devices) -> int:
     """Return the price of the devices in points; unknown amounts cost nothing."""
     points = PRICE_BLOCK
     for cpu in devices.processors:
-        points += cpu.count * (cpu.cores or 0) * PRICE_CORE
+        points += (cpu.count or 0) * (cpu.cores or 0) * PRICE_CORE
     for module in devices.memory:
-        points += module.count * (module.capacity_mib or 0) // MIB_PER_POINT
+        points += (module.count or 0) * (module.capacity_mib or 0) // MIB_PER_POINT
     for drive in devices.drives:
-        points += drive.count * (PRICE_DRIVE + (drive.capacity_bytes or 0) // BYTES_PER_POINT)
-    points += sum(card.count for card in devices.accelerators) * PRICE_ACCELERATOR
-    points += sum(nic.count for nic in devices.nics) * PRICE_NIC
+        per_drive = PRICE_DRIVE + (drive.capacity_bytes or 0) // BYTES_PER_POINT
+        points += (drive.count or 0) * per_drive
+    points += sum(card.count or 0 for card in devices.accelerators) * PRICE_ACCELERATOR
+    points += sum(nic.count or 0 for nic in devices.nics) * PRICE_NIC
     return points
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Summaries for lists: free and total amounts of each pod manager, or of each of its pools."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.inventory import Stock
 from valence_sched.model.need import MEASURES
 from valence_sched.model.podm_overview import PodmOverview, PodmSummary
-from valence_sched.view.view import View
+from valence_sched.view.view import By, Floats, Mask, View
 
 
 def overviews(view: View, live: Container[str] = ()) -> list[PodmOverview]:
@@ -33,17 +34,15 @@ def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
 def summarise_podms(view: View) -> list[PodmSummary]:
     """Return one summary per podm; a block in two pools counts once."""
     rows = view.first_row[:-1]
-    sums = {
-        name: (view.free(need, "podm")[rows].tolist(), view.total(need, "podm")[rows].tolist())
-        for name, need in MEASURES.items()
-    }
+    sums = _sums(view, "podm")
     summaries = []
     for podm, table in enumerate(view.block_tables):
-        pairs = {name: (int(free[podm]), int(total[podm])) for name, (free, total) in sums.items()}
+        row = int(rows[podm])
+        pairs = {name: (free[row], total[row]) for name, (free, total) in sums.items()}
         blocks = (sum(slots > 0 for slots in table.slots), len(table.slots))
         stocks = {
-            name: (float(c.podm_free[rows[podm]]), float(c.podm_total[rows[podm]]))
-            for name, c in view.resources.items()
+            name: _if_known(table.stocks, name, column.podm_free[row], column.podm_total[row])
+            for name, column in view.resources.items()
             if any(stock.resource == name for stock in table.stocks)
         }
         summaries.append(PodmSummary(blocks=blocks, stocks=stocks, **pairs))
@@ -56,16 +55,41 @@ def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
     part = view.window(first, last)
     table = view.block_tables[podm]
     summaries = {}
+    sums = _sums(part, "pool")
     for row, pool in enumerate(part.pools):
         pool_blocks = [block for block, pools in enumerate(table.pools) if row in pools]
-        needs = MEASURES.items()
-        pairs = {n: (int(part.free(need)[row]), int(part.total(need)[row])) for n, need in needs}
-        numbers = table.stocks_in(row)
+        pairs = {name: (free[row], total[row]) for name, (free, total) in sums.items()}
+        here = [table.stocks[number] for number in table.stocks_in(row)]
         stocks = {
-            name: (float(column.free[row]), float(column.total[row]))
+            name: _if_known(here, name, column.free[row], column.total[row])
             for name, column in part.resources.items()
-            if any(table.stocks[number].resource == name for number in numbers)
+            if any(stock.resource == name for stock in here)
         }
         blocks = (sum(table.slots[block] > 0 for block in pool_blocks), len(pool_blocks))
         summaries[pool.id] = PodmSummary(blocks=blocks, stocks=stocks, **pairs)
     return summaries
+
+
+def _sums(view: View, by: By) -> dict[str, tuple[list[int | None], list[int | None]]]:
+    """Return what is free and what there is of each measure, per row; None where it is unknown."""
+    return {
+        name: (
+            _known_amounts(view.free(need, by), view.is_unknown(need, by, free=True)),
+            _known_amounts(view.total(need, by), view.is_unknown(need, by, free=False)),
+        )
+        for name, need in MEASURES.items()
+    }
+
+
+def _known_amounts(amounts: Floats, unknown: Mask) -> list[int | None]:
+    pairs = zip(amounts.tolist(), unknown.tolist(), strict=True)
+    return [None if is_unknown else int(amount) for amount, is_unknown in pairs]
+
+
+def _if_known(
+    stocks: Iterable[Stock], resource: str, free: float, total: float
+) -> tuple[float | None, float | None]:
+    """Return free and total amounts of a resource, None if no stock of it tells its total."""
+    if all(stock.total is None for stock in stocks if stock.resource == resource):
+        return None, None
+    return float(free), float(total)

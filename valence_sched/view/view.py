@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import Need
@@ -132,6 +133,14 @@ class View:
             return column.total if by == "pool" else column.podm_total
         subject = need.subject
         return self._memoise(("total", subject, by), self._sum, subject, by, False)  # type: ignore[no-any-return]
+
+    def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
+        """Return per row whether there is an amount of ``need`` of which no part is known."""
+        subject = need.subject
+        any_unknown = structs.replace(subject, amount=1, unknown="allow")
+        known, every = (self._sum(it, by, free) for it in (subject, any_unknown))
+        unknown: Mask = (known == 0.0) & (every > 0.0)
+        return unknown
 
     def inverse(self, need: Need, by: By = "pool") -> Floats:
         """Return ``1 / total(need, by)`` per row, and 0 where the total is 0."""

@@ -12,7 +12,8 @@ from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Age,
-    LinesCell,
+    AmountLines,
+    AmountTable,
     PairLines,
     Pairs,
     UriTails,
@@ -144,7 +145,7 @@ class ShowPodm(base.ShowOne):
             **registered,
             **_amount_cells(overview.amounts),
             **(_usage_cells(scheduler.block_usage(podm.id)) if counted else {}),
-            "Pools": LinesCell([
+            "Pools": AmountTable([
                 {"pool": name, **_pool_fields(amounts)}
                 for name, amounts in overview.pools.items()
             ]),
@@ -185,9 +186,9 @@ def _amount_cells(amounts: PodmSummary) -> dict[str, Any]:
         ("nics", "NICs"),
     ):
         free, every = getattr(amounts, name)
-        cells[f"Free {title}"], cells[title] = free, every
-    cells["Free Stocks"] = PairLines({name: free for name, (free, _) in amounts.stocks.items()})
-    cells["Stocks"] = PairLines({name: every for name, (_, every) in amounts.stocks.items()})
+        cells[f"Free {title}"], cells[title] = or_absent(free), or_absent(every)
+    cells["Free Stocks"] = AmountLines({name: free for name, (free, _) in amounts.stocks.items()})
+    cells["Stocks"] = AmountLines({name: every for name, (_, every) in amounts.stocks.items()})
     return cells
 
 

@@ -21,6 +21,7 @@ UNSET_FLAGS = {
     "insecure": "check its certificate again",
     "zone": "leave its availability zone",
     "location": "forget where it stands",
+    "max_blocks": "ask it alone how many blocks a node may have",
 }
 UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
                "fact": "facts"}  # fmt: skip
@@ -32,7 +33,7 @@ class UnsetPodm(base.Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: registered pod manager")
         for flag, words in UNSET_FLAGS.items():
-            add_option(parser, f"--{flag}: {words}")
+            add_option(parser, f"--{flag.replace('_', '-')}: {words}")
         for option in UNSET_NAMES:
             value = "key" if option in ("capability", "fact") else option
             words = f"{option} to take back (repeat for several)"
@@ -90,7 +91,7 @@ class CreatePodm(base.ShowOne):
         inventory.add_state_option(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return registration.COLUMNS
+        return registration.column_names(parsed_args)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
@@ -108,7 +109,9 @@ class CreatePodm(base.ShowOne):
         registry.check_new(registered)
         registry.create(registered, registration.prompt_password(parsed_args, name))
         self.closing += registration.warnings_on(registered, registry.registrations())
-        return registration.COLUMNS, registration.registration_cells(registered, registry.where)
+        cells = registration.registration_cells(registered, registry.where)
+        columns = registration.column_names(parsed_args)
+        return columns, tuple(cells[column] for column in columns)
 
 
 class SetPodm(base.Command):

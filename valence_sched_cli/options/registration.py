@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched.errors import InputError, UsageError, one_line
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.types import add_option, positive
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:
@@ -73,6 +74,12 @@ def _add_descriptions(parser: argparse.ArgumentParser) -> None:
         "--fact <key=value>...: fact about it: a number, a text, or texts with ; between",
     ):
         add_option(parser, f"{words} (repeat for several)", type=_pair)
+    add_option(
+        parser,
+        "--max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a type, "
+        "where it tells no stricter limit (repeat for several)",
+        type=_max_blocks,
+    )
     enabled = parser.add_mutually_exclusive_group()
     add_option(enabled, "--enable: nodes may be placed on it")
     add_option(enabled, "--disable: place nothing on it")
@@ -90,6 +97,7 @@ def with_options(registration: Registration, args: argparse.Namespace) -> Regist
         "traits": _merge(registration.traits, args.trait),
         "capabilities": registration.capabilities | _capabilities(args.capability),
         "facts": dict(registration.facts) | _facts(args),
+        "max_blocks": registration.max_blocks | dict(itertools.chain(*args.max_blocks)),
     }
     for name in ("driver", "username", "auth", "zone"):
         if getattr(args, name) is not None:
@@ -136,24 +144,30 @@ def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
         "Auth": registration.auth,
         "CA Cert": or_absent(registration.cacert),
         "TLS Verified": not registration.insecure,
+        "Max Blocks": Pairs(dict(registration.max_blocks.items())),
         "Registered In": file,
     }
 
 
-def registration_cells(registration: Registration, file: str) -> tuple[Any, ...]:
-    """Return all that is registered of a pod manager, as in COLUMNS."""
-    return (
-        registration.name,
-        registration.url,
-        registration.driver,
-        registration.enabled,
-        or_absent(registration.zone),
-        Words(registration.aggregates),
-        Pairs(registration.capabilities),
-        Words(registration.traits),
-        Pairs(registration.facts),
-        *connection_cells(registration, file).values(),
-    )
+def column_names(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the columns of what is registered, that of ``--max-blocks`` only where it is given."""
+    return (*COLUMNS[:-1], "Max Blocks", COLUMNS[-1]) if args.max_blocks else COLUMNS
+
+
+def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
+    """Return all that is registered of a pod manager, by the title of the column."""
+    return {
+        "ID": registration.name,
+        "URL": registration.url,
+        "Driver": registration.driver,
+        "Enabled": registration.enabled,
+        "Zone": or_absent(registration.zone),
+        "Aggregates": Words(registration.aggregates),
+        "Capabilities": Pairs(registration.capabilities),
+        "Traits": Words(registration.traits),
+        "Facts": Pairs(registration.facts),
+        **connection_cells(registration, file),
+    }
 
 
 def warnings_on(registration: Registration, others: Sequence[Registration]) -> list[str]:
@@ -234,6 +248,26 @@ def _fact(text: str) -> float | str | tuple[str, ...]:
         return float(text)
     parts = tuple(part.strip() for part in text.split(";"))
     return parts if len(parts) > 1 else text
+
+
+def _max_blocks(text: str) -> list[tuple[str, int]]:
+    """Parse the most blocks of a type, or of each whole compute unit without a type."""
+    from valence_sched.model.inventory import BlockType
+    from valence_sched.model.registration import max_blocks_of
+
+    kind, equals, number = text.rpartition("=")
+    try:
+        most = positive(number)
+    except argparse.ArgumentTypeError:
+        what = f"{text[:40]!r} is no number from 1 on, nor TYPE=NUMBER"
+        raise argparse.ArgumentTypeError(what) from None
+    if not equals:
+        return list(max_blocks_of(most).items())
+    known = {it.casefold(): it for it in get_args(BlockType)}
+    if kind.strip().casefold() not in known:
+        what = f"{kind[:40]!r} is no type of block: one of {', '.join(known.values())}"
+        raise argparse.ArgumentTypeError(what)
+    return [(known[kind.strip().casefold()], most)]
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -106,10 +106,12 @@ class Pairs(Cell[Mapping[str, Any]]):
     """A map: ``key=value, key=value`` for people, a map for machines."""
 
     between = ", "
+    absent = "unset"
 
     def human_readable(self) -> str:
-        pairs = self._value.items()
-        return self.between.join(f"{key}={format_value(value)}" for key, value in pairs)
+        values = self._value.values()
+        texts = (self.absent if value is None else format_value(value) for value in values)
+        return self.between.join(map("{}={}".format, self._value, texts))
 
     def machine_readable(self) -> dict[str, Any]:
         return dict(self._value)
@@ -121,14 +123,34 @@ class PairLines(Pairs):
     between = "\n"
 
 
+class Amounts(Pairs):
+    """A map of amounts, some of which may be unknown."""
+
+    absent = "unknown"
+
+
+class AmountLines(Amounts):
+    """A map of amounts: one a line for people."""
+
+    between = "\n"
+
+
 class LinesCell(Cell[Sequence[Mapping[str, Any]]]):
     """A list of maps: one line each for people, the structure for machines."""
 
+    line: type[Pairs] = Pairs
+
     def human_readable(self) -> str:
-        return "\n".join(Pairs(item).human_readable() for item in self._value)
+        return "\n".join(self.line(item).human_readable() for item in self._value)
 
     def machine_readable(self) -> list[dict[str, Any]]:
         return [dict(item) for item in self._value]
+
+
+class AmountTable(LinesCell):
+    """A list of maps of amounts: one line each for people."""
+
+    line = Amounts
 
 
 class _Nouns(Cell[Sequence[Any]]):

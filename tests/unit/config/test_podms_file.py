@@ -24,6 +24,7 @@ podms:
     traits: [T]
     location: dc1/row-3
     facts: {power_w: 12000, tags: [a, b], owner: me}
+    max_blocks: {Compute: 2}
 """
 
 
@@ -63,9 +64,17 @@ class TestPodms(unittest.TestCase):
                     "owner": "me",
                     "location": "dc1/row-3",
                 },
+                max_blocks={"Compute": 2},
             ),
             found,
         )
+
+    def test_a_number_of_blocks_is_that_of_each_whole_compute_unit(self):
+        (found,) = self.read("podms: {a: {url: 'https://h', max_blocks: 2}}")
+        self.assertEqual({"Compute": 2, "ComputerSystem": 2}, found.max_blocks)
+        for wrong in ("0", "two", "{Compute: 0}", "{Teapot: 1}"):
+            self.assertIn("max_blocks", self.refused(
+                f"podms: {{a: {{url: 'https://h', max_blocks: {wrong}}}}}"))  # fmt: skip
 
     def test_capabilities_may_be_a_text(self):
         (found,) = self.read("podms: {a: {url: 'https://h', capabilities: 'x=1;2, y=3'}}")

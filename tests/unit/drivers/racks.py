@@ -22,6 +22,9 @@ class Rack:
         self.documents = documents_of(name)
         self.diagnostics = Diagnostics()
 
+    def __setitem__(self, uri: str, json):
+        self.documents[uri] = json
+
     def __getitem__(self, uri: str):
         return self.documents[uri]
 

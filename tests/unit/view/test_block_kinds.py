@@ -56,6 +56,18 @@ class TestAmount(unittest.TestCase):
         self.assertEqual(0, device_amount(self.CORES, "processor", Processor(count=2)))
         self.assertEqual(24, device_amount(allow, "processor", Processor(count=2)))
 
+    def test_devices_of_an_unknown_count_are_0_or_the_whole_need(self):
+        for kind, measure, device in (
+            ("drive", "devices", Drive(count=None)),
+            ("processor", "sockets", Processor(count=None)),
+            ("processor", "cores", Processor(count=None, cores=16)),
+        ):
+            for unknown, amount in (("reject", 0), ("allow", 3)):
+                need = Need(kind=kind, measure=measure, amount=3, unknown=unknown)
+                with self.subTest(need):
+                    self.assertEqual(amount, device_amount(need, kind, device))
+        self.assertEqual(price(Devices()), price(Devices(drives=(Drive(count=None),))))
+
     def test_sockets_and_devices_are_counted(self):
         sockets = Need(kind="processor", measure="sockets", amount=1)
         cards = Need(kind="accelerator", measure="devices", amount=1)

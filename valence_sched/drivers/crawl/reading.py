@@ -16,6 +16,7 @@ import msgspec
 from valence_sched.drivers.crawl.crawler import Crawler, Start, fetch_task
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.max_blocks import MaxBlocks, with_max_blocks
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json, Link
 from valence_sched.drivers.http.connection import Connection, enter_service
@@ -135,7 +136,8 @@ class PodmReader:
         documents = ExpandReader(connection)
         documents.read_features(root or {})
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
-        result = read_in_passes(crawl, dialect, root, known.name, connection.host)
+        most = known.max_blocks
+        result = read_in_passes(crawl, dialect, root, known.name, connection.host, most)
         notes, podm, read, _ = result
         if root is None and not read:
             hint = "is it a Redfish service?"
@@ -143,6 +145,7 @@ class PodmReader:
         cache.save(crawl.lasting_documents())
         for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
+        podm = with_max_blocks(podm, most, notes)
         diagnostics = tuple(notes.diagnostics(known.name))
         return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
@@ -189,7 +192,12 @@ class ReadPass(NamedTuple):
 
 
 def read_in_passes(
-    crawl: Crawler, dialect: Dialect, root: Json | None, name: str, host: str
+    crawl: Crawler,
+    dialect: Dialect,
+    root: Json | None,
+    name: str,
+    host: str,
+    max_blocks: MaxBlocks | None = None,
 ) -> ReadPass:
     """Return the last pass: documents are fetched and read again until none is missing.
 
@@ -206,12 +214,12 @@ def read_in_passes(
         whole = fetch_task(ROOT, dialect.root)
         if crawl.expands:
             crawl.fetch(crawl.below(whole), deep=False)
-            found = _run_pass(crawl, dialect, name, host)
+            found = _run_pass(crawl, dialect, name, host, max_blocks)
             if not found.missing:
                 return found
         crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found = _run_pass(crawl, dialect, name, host)
+        found = _run_pass(crawl, dialect, name, host, max_blocks)
         if not found.missing:
             return found
         for uri in (*found.read, *found.missing):
@@ -220,7 +228,9 @@ def read_in_passes(
     raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")
 
 
-def _run_pass(crawl: Crawler, dialect: Dialect, name: str, host: str) -> ReadPass:
+def _run_pass(
+    crawl: Crawler, dialect: Dialect, name: str, host: str, max_blocks: MaxBlocks | None
+) -> ReadPass:
     """Read with the documents that are there."""
     notes = DocumentNotes()
     read: dict[str, Json] = {}
@@ -236,5 +246,5 @@ def _run_pass(crawl: Crawler, dialect: Dialect, name: str, host: str) -> ReadPas
             read[uri] = found
         return found
 
-    service = LinkedDocuments(get, notes, crawl.spellings(), host)
+    service = LinkedDocuments(get, notes, crawl.spellings(), host, max_blocks)
     return ReadPass(notes, dialect.read(service, name, dialect.name), read, missing)

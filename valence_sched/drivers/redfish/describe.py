@@ -90,7 +90,7 @@ class Describer:
 
     def describe(self, devices: Iterable[schema.Device]) -> Devices:
         """Return the nouns of these devices; identical ones become one line with a count."""
-        nouns = tuple([self._memo.of(device) for device in devices])
+        nouns = tuple([self._noun(device) for device in devices])
         found = self._sets.get(nouns)
         if found is None:
             found = self._sets[nouns] = Devices(
@@ -102,11 +102,17 @@ class Describer:
             )
         return found
 
+    def _noun(self, device: schema.Device) -> DeviceNoun | None:
+        noun = self._memo.of(device)
+        return noun if device.certain or noun is None else replace(noun, count=None)
+
 
 def is_present(device: schema.Device) -> bool:
-    """Return whether a device counts: neither absent nor switched off."""
+    """Return whether a device counts: it is neither absent, nor switched off, nor virtual."""
     state = device.state
     if state is not None and state.casefold() in ABSENT_STATES:
+        return False
+    if isinstance(device, schema.EthernetInterface) and (device.type or "").casefold() == "virtual":
         return False
     return device.enabled is not False
 
@@ -132,13 +138,8 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
             return _memory(device)
         case schema.DriveDevice():
             return _drive(device)
-        case schema.EthernetInterface():
+        case schema.EthernetInterface() | schema.Port() | schema.NetworkInterface():
             return Nic(speed_mbps=device.speed_mbps)
-        case schema.Port():
-            gbps = device.max_gbps if device.max_gbps is not None else device.current_gbps
-            return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
-        case schema.NetworkInterface():
-            return Nic()
     return None
 
 
@@ -172,13 +173,16 @@ def _own_memory(device: schema.ProcessorDevice) -> int | None:
 
 
 def _processors(summary: schema.ProcessorSummary) -> Processor | None:
-    if not summary.count:
+    count, cores, threads = summary.count, summary.cores, summary.threads
+    if count == 0:
         return None
-    cores, threads = summary.cores, summary.threads
+    if count is None and (cores or threads):
+        what = "found none beside the sum of cores or threads, expected CPUs (both are unknown)"
+        summary.notes.remark(f"{summary.uri}/{schema.ProcessorSummary.count.path}: {what}")
     return Processor(
-        count=summary.count,
-        cores=None if cores is None else cores // summary.count,
-        threads=None if threads is None else threads // summary.count,
+        count=count,
+        cores=None if cores is None or count is None else cores // count,
+        threads=None if threads is None or count is None else threads // count,
         model=summary.model,
     )
 
@@ -195,8 +199,10 @@ def _module(module: schema.MemoryDevice) -> Memory | None:
 
 def _memory(summary: schema.MemorySummary) -> Memory | None:
     gib = summary.size_gib
-    if not gib:
+    if gib == 0:
         return None
+    if gib is None:
+        return Memory()
     if gib < DOUBTFUL_GIB:
         return Memory(capacity_mib=round(gib * 1024))
     what = f"found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
@@ -220,9 +226,9 @@ def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
     counts: dict[D, int] = {}
     for noun in nouns:
         if isinstance(noun, type_):
-            one = replace(noun, count=1)
-            counts[one] = counts.get(one, 0) + noun.count
-    return tuple(replace(one, count=count) for one, count in counts.items())
+            one = noun if noun.count is None else replace(noun, count=1)
+            counts[one] = counts.get(one, 0) + (noun.count or 0)
+    return tuple(replace(one, count=count or None) for one, count in counts.items())
 
 
 def block_topology(

@@ -7,60 +7,95 @@ blocks: its owner is decided over the whole pod manager before anything is count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_schema as schema
+from valence_sched.drivers.redfish.device_identity import merge_lists
+from valence_sched.drivers.redfish.device_names import (
+    DeviceList,
+    Names,
+    site_names,
+    trusted_names,
+)
 from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, System
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
-
-def devices_of_block(service: LinkedDocuments, block: ResourceBlock) -> dict[str, schema.Device]:
-    """Return the devices of a block, by URI, in the order of its links."""
-    found = _direct_devices(service, block)
-    for system in service.follow(block.systems, System, block.uri):
-        found |= devices_of_system(service, system)
-    return found
+#: Devices by URI.
+Devices = dict[str, schema.Device]
 
 
-def devices_of_system(service: LinkedDocuments, system: System) -> dict[str, schema.Device]:
-    """Return the devices of a system, by URI, those of its summaries last."""
-    found = _direct_devices(service, system)
-    return found | {device.uri: device for device in _summaries(system, found)}
+def devices_of_systems(
+    service: LinkedDocuments, systems: Iterable[System]
+) -> tuple[dict[str, Devices], Names]:
+    """Return the devices of each system by its URI, those of its summaries last, and their names.
+
+    The names are those that identify a device in whatever system it is listed.
+    """
+    lists = {it.uri: [*_lists(service, it)] for it in systems}
+    trusted = trusted_names(lists, service.notes)
+    merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
+    for system in systems:
+        found = merged[system.uri]
+        found |= {it.uri: it for it in _summaries(system, lists[system.uri])}
+    return merged, trusted
 
 
 def devices_by_block(
-    service: LinkedDocuments, blocks: Iterable[ResourceBlock], statuses: Mapping[str, Status]
+    service: LinkedDocuments, blocks: Sequence[ResourceBlock], statuses: Mapping[str, Status]
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block by its URI, every device in one block only.
 
     A device that several blocks reach belongs to the one in use, so that it is never free
     twice; else to one that is not free for another reason; else to the first.
     """
-    reached = {block.uri: devices_of_block(service, block) for block in blocks}
-    return assign_devices(service, reached, statuses)
+    lists: dict[str, list[DeviceList]] = {}
+    summaries: dict[str, Devices] = {}
+    for block in blocks:
+        lists[block.uri] = own = [*_lists(service, block)]
+        for system in service.follow(block.systems, System, block.uri):
+            of_system = [*_lists(service, system, " of ComputerSystems")]
+            parts = {it.uri: it for it in _summaries(system, own + of_system)}
+            summaries.setdefault(block.uri, {}).update(parts)
+            lists[block.uri] = lists[block.uri] + of_system
+    trusted = trusted_names(lists, service.notes)
+    reached = {
+        block: merge_lists(block, of, trusted, service.notes) | summaries.get(block, {})
+        for block, of in lists.items()
+    }
+    return assign_devices(service, reached, statuses, trusted)
 
 
 def assign_devices(
     service: LinkedDocuments,
-    candidates: Mapping[str, dict[str, schema.Device]],
+    candidates: Mapping[str, Devices],
     statuses: Mapping[str, Status],
+    trusted: Names,
 ) -> dict[str, list[schema.Device]]:
-    """Return the devices of each block, as :func:`owned`, of the devices that each reaches."""
+    """Return the devices of each block, as :func:`devices_by_block`, of those that each reaches."""
+    keys: dict[object, str] = {}  # the first URI of each device, by its URIs and names
     holders: dict[str, list[str]] = {}
+    key_of: dict[str, str] = {}
     for block, found in candidates.items():
-        for uri in found:
-            holders.setdefault(uri, []).append(block)
-    owner = {uri: of[0] for uri, of in holders.items()}
-    for uri, of in holders.items():
+        for uri, device in found.items():
+            own = (uri, *site_names(device, trusted)) if trusted else (uri,)
+            key = key_of[uri] = next((keys[it] for it in own if it in keys), uri)
+            for name in own:
+                keys.setdefault(name, key)
+            if block not in (of := holders.setdefault(key, [])):
+                of.append(block)
+    owner = {key: of[0] for key, of in holders.items()}
+    for key, of in holders.items():
         if len(of) > 1:
-            owner[uri] = min(of, key=lambda b: _rank(statuses[b]))
+            owner[key] = min(of, key=lambda b: _rank(statuses[b]))
             found_in = f"found in {', '.join(of)}, expected one block"
-            service.notes.remark(f"{uri}: {found_in} ({owner[uri]} has it)")
-    every = candidates.items()
-    return {block: [of[uri] for uri in of if owner[uri] == block] for block, of in every}
+            service.notes.remark(f"{key}: {found_in} ({owner[key]} has it)")
+    return {
+        block: [device for uri, device in found.items() if owner[key_of[uri]] == block]
+        for block, found in candidates.items()
+    }
 
 
 def _rank(status: Status) -> int:
@@ -69,25 +104,27 @@ def _rank(status: Status) -> int:
     return 1 if status.slots == 0 else 2
 
 
-def _direct_devices(service: LinkedDocuments, holder: DeviceHolder) -> dict[str, schema.Device]:
+def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:
+    """Yield the lists of a block, or of a system; those with the most to tell come first."""
     where = holder.uri
     storages = list(service.follow(holder.storage, schema.Storage, where))
     kind = schema.DriveDevice
     drives = [it for of in storages for it in service.follow(of.drives, kind, of.uri)]
-    groups: tuple[Iterable[schema.Device], ...] = (
-        service.follow(holder.processors, schema.ProcessorDevice, where),
-        service.follow(holder.memory, schema.MemoryDevice, where),
-        service.follow(holder.drives, schema.DriveDevice, where),
-        drives,
-        _simple_drives(service, holder, storages, bool(drives)),
-        _nics(service, holder),
+    lists: tuple[tuple[str, Iterable[schema.Device]], ...] = (
+        ("Processors", service.follow(holder.processors, schema.ProcessorDevice, where)),
+        ("Memory", service.follow(holder.memory, schema.MemoryDevice, where)),
+        ("Drives", service.follow(holder.drives, kind, where)),
+        ("Storage", drives),
+        ("SimpleStorage", _simple_drives(service, holder, storages, bool(drives))),
+        *_nics(service, holder),
     )
-    return {device.uri: device for group in groups for device in group}
+    for way, devices in lists:
+        yield DeviceList(way + of, list(devices))
 
 
-def _summaries(system: System, listed: dict[str, schema.Device]) -> Iterator[schema.Device]:
-    """Yield the summaries of a system, where it lists no device of that kind."""
-    kinds = {type(device) for device in listed.values()}
+def _summaries(system: System, listed: Iterable[DeviceList]) -> Iterator[schema.Device]:
+    """Yield the summaries of a system, where no device of that kind is listed."""
+    kinds = {type(it.devices[0]) for it in listed if it.devices}
     if schema.ProcessorDevice not in kinds:
         for json in system.cpus:
             yield system.part(schema.ProcessorSummary, json, "ProcessorSummary")
@@ -101,8 +138,8 @@ def _simple_drives(
 ) -> Iterator[schema.Device]:
     """Yield the drives that have no URI, unless they were read already.
 
-    A system shows the same drives twice, as Storage and as the older SimpleStorage; a block
-    does so only where SimpleStorage says which Storage it is a view of.
+    A system shows the same drives twice, as Storage and as the older SimpleStorage; so does a
+    block where SimpleStorage says which Storage it is a view of.
     """
     if has_drives and isinstance(holder, System):
         return
@@ -113,21 +150,22 @@ def _simple_drives(
                 yield simple.part(schema.DriveDevice, json, f"Devices/{index}")
 
 
-def _nics(service: LinkedDocuments, holder: DeviceHolder) -> Iterator[schema.Device]:
+def _nics(
+    service: LinkedDocuments, holder: DeviceHolder
+) -> Iterator[tuple[str, list[schema.Device]]]:
     """Yield Ethernet interfaces, and adapter ports that none of them is a view of.
 
     A system shows the same hardware in both ways, so there the ports only stand in.
     """
     seen = list(service.follow(holder.ethernet, schema.EthernetInterface, holder.uri))
-    yield from seen
+    yield "EthernetInterfaces", [*seen]
     if seen and isinstance(holder, System):
         return
     known = {service.uri(link, nic.uri) for nic in seen for link in nic.ports}
     for interface in service.follow(holder.network, schema.NetworkInterface, holder.uri):
         ports = _ports(service, interface)
-        yield from (port for port in ports if port.uri not in known)
-        if not ports:
-            yield interface
+        left: list[schema.Device] = [port for port in ports if port.uri not in known]
+        yield "NetworkInterfaces", left if ports else [interface]
 
 
 def _ports(service: LinkedDocuments, interface: schema.NetworkInterface) -> list[schema.Port]:

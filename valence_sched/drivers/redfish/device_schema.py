@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from valence_sched.drivers.fields import (
     Field,
+    Identity,
     Link,
     NamedResource,
     Resource,
@@ -18,11 +19,26 @@ from valence_sched.drivers.fields import (
 )
 
 
+class Identifier(Resource):
+    """One element of ``Identifiers``."""
+
+    name = Field("DurableName", text, "a name that the device keeps wherever it is listed")
+
+
 class Device(NamedResource):
-    """Any device."""
+    """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
+
+    ``names`` are what identifies it (``device_names.names_of``), None before they are read.
+    """
 
     lasting = True
+    certain = True
+    names: frozenset[tuple[str, str, str]] | None = None
 
+    serial = Identity("SerialNumber", text, "tells whether two entries are one device")
+    uuid = Identity("UUID", text, "tells the same")
+    identifiers = Identity("Identifiers", objects, "durable names; they tell the same")
+    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "tells the same")
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
     endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
@@ -103,7 +119,10 @@ class SimpleStorage(Device):
 class EthernetInterface(Device):
     """EthernetInterface."""
 
+    type = Field("EthernetInterfaceType", text, "Virtual is a view of another one")
     speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
+    mac = Identity("MACAddress", words, "tells whether a port is the same")
+    permanent_mac = Identity("PermanentMACAddress", words, "tells the same")
     ports = Field("Links/Ports", links, "the adapter ports it is a view of")
 
 
@@ -112,6 +131,14 @@ class Port(Device):
 
     max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
     current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
+    macs = Identity("Ethernet/AssociatedMACAddresses", words, "tell which interface is the same")
+    addresses = Identity("AssociatedNetworkAddresses", words, "tell the same, in older schemas")
+
+    @property
+    def speed_mbps(self) -> int | None:
+        """The highest speed, else the current one."""
+        gbps = self.max_gbps if self.max_gbps is not None else self.current_gbps
+        return None if gbps is None else round(gbps * 1000)
 
 
 class NetworkAdapter(Device):
@@ -127,3 +154,4 @@ class NetworkInterface(Device):
     adapter = Link(
         "Links/NetworkAdapter", NetworkAdapter, "read where no port is listed", late=True
     )
+    speed_mbps = None

@@ -2,12 +2,13 @@
 """The minimum and maximum number of blocks of each type in one node, for each zone.
 
 A composed node is booted as one system, so the sum of two servers is not one server: where a pod
-manager states no maximum for blocks that are a whole compute unit, one is assumed.
+manager states no maximum for blocks that are a whole compute unit, one is assumed, unless the
+operator says otherwise or the pod manager has composed a system of several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from valence_sched.drivers.fields import Field, Json, Resource, number
@@ -18,12 +19,9 @@ from valence_sched.drivers.redfish.schema import (
     CollectionCapability,
     Zone,
 )
-from valence_sched.model.inventory import BlockType, Limit
+from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 
 Limits = dict[BlockType, Limit]
-
-#: At most one of each of these in a node, unless the pod manager states a maximum.
-SINGLE_PER_NODE: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 
 _FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
     kind: (
@@ -35,10 +33,19 @@ _FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
 
 
 class LimitsByZone:
-    """The limits that the capabilities of a pod manager state, for each of its zones."""
+    """The limits that the capabilities of a pod manager state, for each of its zones.
 
-    def __init__(self, service: LinkedDocuments, collections: Iterable[Collection]) -> None:
-        self._service = service
+    ``joined`` is the largest number of blocks of a type that a composed system has.
+    """
+
+    def __init__(
+        self,
+        service: LinkedDocuments,
+        collections: Iterable[Collection],
+        joined: Mapping[BlockType, int],
+    ) -> None:
+        self._service, self._joined = service, joined
+        self._noted: set[BlockType] = set()
         # The zones that they apply to, none for all, and the limits.
         self._stated = [
             ({service.uri(link, capability.uri) for link in capability.zones}, limits)
@@ -46,8 +53,11 @@ class LimitsByZone:
             for capability, limits in _stated_limits(service, holder, holder.capabilities)
         ]
 
-    def of(self, zone: Zone | None) -> Limits:
-        """Return the limits of a zone, or of a pod manager without zones; the strictest win."""
+    def of(self, zone: Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
+        """Return the limits of a zone, or of a pod manager without zones; the strictest win.
+
+        ``blocks`` is how many blocks of each type it has.
+        """
         found: Limits = {}
         for zones, limits in self._stated:
             if not zones or (zone and zone.uri in zones):
@@ -58,8 +68,21 @@ class LimitsByZone:
         for kind in SINGLE_PER_NODE:
             least = found[kind].min if kind in found else 0
             if kind not in found or found[kind].max is None:
-                found[kind] = Limit(least, max(1, least))
+                found[kind] = Limit(least, max(self._assume(kind, blocks), least))
         return found
+
+    def _assume(self, kind: BlockType, blocks: Mapping[BlockType, int]) -> int:
+        """Return the most blocks of a type where no maximum is stated."""
+        if kind in self._service.max_blocks:
+            return self._service.max_blocks[kind]
+        joined = self._joined.get(kind, 0)
+        if joined < 2 or blocks.get(kind, 0) < 2:
+            return 1
+        if kind not in self._noted:
+            self._noted.add(kind)
+            what = f"found a composed system of {joined} {kind} blocks and no maximum of them"
+            self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
+        return joined
 
 
 def _stated_limits(

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.describe import is_persistent
+from valence_sched.drivers.redfish.describe import is_persistent, is_present
 from valence_sched.drivers.redfish.device_schema import MemoryDevice
 from valence_sched.model.inventory import Stock
 
@@ -22,10 +24,22 @@ def stocks(
     Redfish does not say which zones reach a domain, so every domain stands in all ``pools``.
     """
     found: dict[str, Stock] = {}
+    owners: dict[str, str] = {}  # the domain of each module
     for domain in _domains(service, root):
+        if domain.creatable is None:
+            what = "found none, expected true or false (left out)"
+            service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
         if domain.uri not in found and domain.creatable:
             if domain.leads:
-                found[domain.uri] = _stock(service, domain, pools)
+                modules = [it for it in _modules(service, domain) if is_present(it)]
+                stock = _stock(service, domain, modules, pools)
+                shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
+                if shared and not domain.size_mib and stock.total is not None:
+                    what = f"found modules of {shared}, expected its own (its size is unknown)"
+                    domain.notes.remark(f"{domain.uri}: {what}")
+                    stock = replace(stock, total=None)
+                owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
+                found[domain.uri] = stock
             else:
                 state = f"found {domain.state}, expected Enabled"
                 service.notes.remark(f"{domain.uri}: Status/State: {state} (left out)")
@@ -39,27 +53,62 @@ def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[sch
         yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
 
 
-def _stock(service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...]) -> Stock:
+def _stock(
+    service: LinkedDocuments,
+    domain: schema.MemoryDomain,
+    modules: list[MemoryDevice],
+    pools: tuple[str, ...],
+) -> Stock:
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
-    modules = list(_modules(service, domain))
-    _check_modules(domain, modules)
+    is_pmem = _is_domain_persistent(chunks, modules)
     sizes = [chunk.size_mib for chunk in chunks]
-    total = domain.size_mib
+    used = sum(size for size in sizes if size)
+    total = domain.size_mib or _size_of_modules(domain, modules, is_pmem)
+    _check_modules(domain, modules)
     if None in sizes:
         what = "found a chunk of unknown size (what is free is unknown)"
         domain.notes.remark(f"{domain.uri}: {what}")
         total = None
+    elif total and used > total and not domain.size_mib:
+        what = f"found chunks of {used} MiB, expected at most {total}, the sum of its modules"
+        domain.notes.remark(f"{domain.uri}: {what} (its size is unknown)")
+        total = None
     return Stock(
         uri=domain.uri,
-        resource=PERSISTENT if _is_domain_persistent(chunks, modules) else VOLATILE,
+        resource=PERSISTENT if is_pmem else VOLATILE,
         unit="MiB",
         name=domain.name,
         pools=pools,
         total=None if total is None else float(total),
-        used=float(sum(size for size in sizes if size)),
+        used=float(used),
         min=float(domain.min_mib or 0),
         step=float(domain.step_mib or 0),
     )
+
+
+def _size_of_modules(
+    domain: schema.MemoryDomain, modules: list[MemoryDevice], is_pmem: bool
+) -> int | None:
+    """Return the size of a domain that tells none: the sum of its modules, None if unknown.
+
+    A domain of 0 MiB that has modules tells no size either. What is volatile of a persistent
+    module belongs to a volatile domain.
+    """
+    sizes = [
+        module.volatile_mib or 0 if is_persistent(module) and not is_pmem else module.capacity_mib
+        for module in modules
+    ]
+    known = [size for size in sizes if size is not None]
+    total = sum(known) if len(known) == len(sizes) else 0
+    path = schema.MemoryDomain.size_mib.path
+    if domain.size_mib == 0 and not total and len(known) == len(sizes):
+        return 0
+    if domain.size_mib == 0 or (known and not total):
+        found = "none" if domain.size_mib is None else 0
+        taken = f"its modules have {total} together" if total else "it is unknown"
+        what = f"found {found}, expected a size, or modules with a size each ({taken})"
+        domain.notes.remark(f"{domain.uri}: {path}: {what}")
+    return total or None
 
 
 def _is_domain_persistent(chunks: list[schema.MemoryChunks], modules: list[MemoryDevice]) -> bool:
@@ -80,7 +129,7 @@ def _check_modules(domain: schema.MemoryDomain, modules: list[MemoryDevice]) -> 
     """Note a domain that promises more memory than its modules have."""
     sizes = [module.capacity_mib for module in modules]
     known = [size for size in sizes if size is not None]
-    if not known or len(known) != len(sizes) or domain.size_mib is None:
+    if not known or len(known) != len(sizes) or not domain.size_mib:
         return
     if sum(known) < domain.size_mib:
         found = f"found {domain.size_mib}, expected at most {sum(known)}, all its modules together"

@@ -23,7 +23,7 @@ _REQUIRED = "@Redfish.RequiredOnCreate"
 _OPTIONAL = "@Redfish.OptionalOnCreate"
 _COUNT = "@Redfish.RequestedCount"
 
-DeviceTemplate = tuple[int, dict[str, Any]]
+DeviceTemplate = tuple[int | None, dict[str, Any]]
 
 
 class UseCase(NamedTuple):

@@ -57,7 +57,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found.root))
-    pools, members = _pools(service, found)
+    pools, members = _pools(service, found, nodes)
     everywhere = tuple(pool.id for pool in pools)
     amounts = stocks(service, found.root, everywhere)
     if not found.blocks and not amounts:
@@ -99,17 +99,26 @@ def _root(service: LinkedDocuments) -> ServiceRoot:
 
 
 def _pools(
-    service: LinkedDocuments, found: RedfishResources
+    service: LinkedDocuments, found: RedfishResources, nodes: Iterable[Node]
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
-    limits = LimitsByZone(service, _collections(service, found))
+    kinds = {block.uri: types(block) for block in found.blocks}
+
+    def count(uris: Iterable[str]) -> Counter[BlockType]:
+        return Counter(kind for uri in uris for kind in kinds.get(uri, ()))
+
+    joined: Counter[BlockType] = Counter()  # the most blocks of each type of one node
+    for node in nodes:
+        joined |= count(node.blocks)
+    limits = LimitsByZone(service, _collections(service, found), joined)
     if not found.zones:
-        whole = (Pool(id=WHOLE_POOL, limits=limits.of(None)),) if found.blocks else ()
+        whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
     ids = _ids(found.zones)
     pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
     for zone, id_ in zip(found.zones, ids, strict=True):
-        pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone)))
-        for uri in dict.fromkeys(service.uris(zone.blocks, zone.uri)):
+        inside = dict.fromkeys(service.uris(zone.blocks, zone.uri))
+        pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone, count(inside))))
+        for uri in inside:
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
@@ -148,6 +157,11 @@ def _blocks(
     describer = Describer()
     for block in blocks:
         status = states[block.uri]
+        if (block.composition_state or "").casefold() not in _STATES and status.state == "Unknown":
+            found = block.composition_state or "none"
+            what = f"found {found}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
+            path = ResourceBlock.composition_state.path
+            service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
         if status.slots and not members[block.uri]:
             what = "found in no zone, expected in one (no node can have it)"
             service.notes.remark(f"{block.uri}: {what}")
@@ -180,14 +194,21 @@ def types(block: ResourceBlock) -> tuple[BlockType, ...]:
 
 def _status(block: ResourceBlock) -> Status:
     word = block.composition_state or "Unknown"
+    state = _STATES.get(word.casefold(), "Unknown")
+    shareable = bool(block.sharing_capable and block.sharing_enabled)
+    most = block.max_compositions
+    if shareable and most is not None and block.compositions is None and state != "Unused":
+        what = "found none, expected the nodes that use it (how many more can is unknown)"
+        block.notes.remark(f"{block.uri}: {ResourceBlock.compositions.path}: {what}")
+        most = None
     return Status(
-        state=_STATES.get(word.casefold(), "Unknown"),
+        state=state,
         reserved=bool(block.reserved),
         enabled=None if block.state is None else block.state.casefold() == "enabled",
         health=block.health or block.rollup,  # type: ignore[arg-type]
         active=(block.pool or "").casefold() == "active",
-        shareable=bool(block.sharing_capable and block.sharing_enabled),
-        max_compositions=block.max_compositions,
+        shareable=shareable,
+        max_compositions=most,
         compositions=block.compositions or 0,
         client=block.client,
     )
@@ -199,7 +220,8 @@ def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status
         return status
     if status.state == "Unused":
         path = ResourceBlock.composition_state.path
-        what = f"found Unused, expected Composed: {used} composed system(s) link the block"
+        state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
+        what = f"found Unused, expected {state}: {used} composed system(s) link the block"
         block.notes.remark(f"{block.uri}: {path}: {what}")
-        status = replace(status, state="Composed")
+        status = replace(status, state=state)
     return replace(status, compositions=max(status.compositions, used))

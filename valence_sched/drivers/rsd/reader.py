@@ -129,16 +129,17 @@ def _blocks(
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],
 ) -> Iterator[FullBlock]:
-    reached = {it.uri: device_owners.devices_of_system(service, it) for it in found.systems}
+    reached, trusted = device_owners.devices_of_systems(service, found.systems)
     attached = {uri for held in reached.values() for uri in held}
-    statuses = {system.uri: uses.system_status(system) for system in found.systems}
+    attached |= stocks.drives_of_storage(service, found.storages)
     # A pooled drive that a system lists is a block of its own: it leaves when the node does.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
         block: {uri: device for uri, device in held.items() if uri not in pooled}
         for block, held in reached.items()
     }
-    held = device_owners.assign_devices(service, own, statuses)
+    statuses = {system.uri: uses.system_status(system) for system in found.systems}
+    held = device_owners.assign_devices(service, own, statuses, trusted)
     describer = Describer()
     for system in found.systems:
         status, mine = statuses[system.uri], held[system.uri]

@@ -100,11 +100,39 @@ class Fabric(NamedResource):
                     "something", collection=True, late=True)  # fmt: skip
 
 
+class ProvidingDrive(NamedResource):
+    """Drive of a storage service, where a pool does not tell its size."""
+
+    size_bytes = Field("CapacityBytes", amount, "size", "bytes")
+
+
+class Volume(NamedResource):
+    """Volume, where a pool does not tell what is used of it."""
+
+    size_bytes = Field("CapacityBytes", amount, "size", "bytes")
+
+
+class CapacitySource(Resource):
+    """One element of ``StoragePool.CapacitySources``."""
+
+    size_bytes = Field("ProvidedCapacity/Data/AllocatedBytes", amount, "what it provides", "bytes")
+    drives = Link("ProvidingDrives", ProvidingDrive, "the drives it is made of", late=True)
+    pools = Field("ProvidingPools", links, "the pools it is made of, such as physical volumes")
+
+
 class StoragePool(NamedResource):
     """StoragePool (2.3 and later)."""
 
     total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
     used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
+    sources = Parts("CapacitySources", CapacitySource, "what it is made of")
+    volumes = Link("AllocatedVolumes", Volume, "read where what is used is not told", late=True)
+
+
+class PhysicalDrive(NamedResource):
+    """PhysicalDrive (2.1 and 2.2), where a group does not tell its size."""
+
+    size_gib = Field("CapacityGiB", amount, "size", "GiB")
 
 
 class LogicalDrive(NamedResource):
@@ -112,7 +140,12 @@ class LogicalDrive(NamedResource):
 
     mode = Field("Mode", text, "LVG or Pool is a group, whatever it links")
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
-    physical = Field("Links/PhysicalDrives", links, "what a group is made of")
+    physical = Link(
+        "Links/PhysicalDrives",
+        PhysicalDrive,
+        "what a group is made of; read where it tells no size",
+        late=True,
+    )
     groups = Field("Links/LogicalDrives", links, "the group a volume is cut from")
     used_by = Field("Links/UsedBy", links, "the volumes that are cut from a group")
 

@@ -23,6 +23,7 @@ from valence_sched.drivers.rsd.fabrics import FabricOffer
 from valence_sched.drivers.rsd.reader import find_resources
 from valence_sched.drivers.rsd.schema import RackSystem
 from valence_sched.drivers.rsd.status import RackUsage
+from valence_sched.drivers.rsd.stocks import drives_of_storage
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.rsd.bodies import requested_resources
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
@@ -53,8 +54,9 @@ class SystemChooser:
         self._pooled = {offer.device.uri: offer for offer in self._found.offers}
         uses = RackUsage(service, self._found.nodes, self._found.storages, set(self._pooled))
         systems, offers = self._found.systems, self._found.offers
-        self._devices = {it.uri: devices.devices_of_system(service, it) for it in systems}
+        self._devices, _ = devices.devices_of_systems(service, systems)
         attached = {uri for held in self._devices.values() for uri in held}
+        attached |= drives_of_storage(service, self._found.storages)
         self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in systems}
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in offers}
 

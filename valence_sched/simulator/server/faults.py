@@ -50,6 +50,13 @@ RULES = (
     FaultRule("page-missing", "N", "page N of every collection answers 404 (see --page-size)"),
     FaultRule("foreign-link", "", "the list of blocks links one on another host"),
     FaultRule("dangle", "", "the list of blocks links one that is not there"),
+    FaultRule("list-twice", "", "blocks list each device again, without a common link or name"),
+    FaultRule("physical-volumes", "", "the physical volume of each storage pool is listed, too"),
+    FaultRule("no-sizes", "", "only what memory domains and storage pools hold tells their size"),
+    FaultRule("no-limits", "", "no capability and no limit is stated"),
+    FaultRule("join", "", "a composed system has two compute blocks, and no limit is stated"),
+    FaultRule("omit", "PROPERTY", "the property is missing in every document"),
+    FaultRule("null", "PROPERTY", "the property is null in every document"),
     FaultRule("async", "", "every composition answers 202 with a task monitor"),
     FaultRule("task-exception", "", "every task ends in Exception, nothing is composed"),
     FaultRule("empty-create", "", "composing answers 201 and composes nothing"),
@@ -169,7 +176,7 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
         else:
             fault.path = words.pop(0) if words else ""
             if not fault.path:
-                raise ValueError("found no block")
+                raise ValueError(f"found no {part.lower()}")
     if words and form.endswith("[:TIMES]"):
         fault.times = _number(words, _MOST)
         if not fault.times:

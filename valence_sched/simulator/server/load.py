@@ -24,6 +24,7 @@ from valence_sched.simulator.server.documents import (
 )
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.reads import EXPAND_FEATURES
+from valence_sched.simulator.server.variations import vary
 
 #: The documents that the root links in a tree that has them and no root of its own.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
@@ -39,6 +40,7 @@ def complete(documents: DocumentTree, faults: Faults) -> None:
     documents.put(ROOT, {**root, "ProtocolFeaturesSupported": features})
     if "Systems" not in root and any(True for _ in blocks(documents)):
         _put_systems(documents)
+    vary(documents, faults)
     collection = _blocks_collection(documents)
     members = documents.member_uris(collection)
     if "foreign-link" in faults:

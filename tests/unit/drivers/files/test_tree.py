@@ -194,6 +194,11 @@ class StatesTest(unittest.TestCase):
     def test_unknown_and_missing_states_are_unknown(self):
         self.assertEqual("Unknown", self.status["new-word"].state)
         self.assertEqual("Unknown", self.status["silent"].state)
+        for name, word in (("new-word", "Hibernating"), ("silent", "none")):
+            text = (
+                f"/{name}: CompositionStatus/CompositionState: found {word}, expected one of Unused"
+            )
+            self.assertTrue([problem for problem in self.problems if text in problem])
 
     def test_a_missing_status_is_not_known_rather_than_disabled(self):
         self.assertIsNone(self.status["no-status"].enabled)

@@ -74,7 +74,7 @@ class DmtfTreesTest(unittest.TestCase):
                 ("cxl_memory_mib", 262144, 4096),
                 ("cxl_pmem_mib", 16384, 16384),
                 ("cxl_pmem_mib", 262144, 4096),
-                ("cxl_memory_mib", None, 16384),
+                ("cxl_memory_mib", 16384, 16384),
             ],
             stocks,
         )

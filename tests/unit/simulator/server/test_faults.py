@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every fault rule, over a socket; and rules that are none."""
 
+import json
 import unittest
+from pathlib import Path
 
 import requests
 
@@ -11,6 +13,12 @@ from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
 from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import served
+
+RECORDED = Path(__file__).parents[3] / "recorded"
+
+
+def rack(name):
+    return json.loads((RECORDED / name).read_text())
 
 
 class TestRules(unittest.TestCase):
@@ -23,7 +31,7 @@ class TestRules(unittest.TestCase):
     def test_a_rule_that_says_too_little_or_too_much_is_told_with_its_form(self):
         for rule in ("hang", "hang:x", "delay:fast:/", "status:99:/a", "status:503:/a:often",
                      "refuse:now", "steal", "die-after", "die-after:-1", "hang:/a:b",
-                     "status:503:/a:0", "page-missing:0"):  # fmt: skip
+                     "status:503:/a:0", "page-missing:0", "omit", "null"):  # fmt: skip
             with self.subTest(rule), self.assertRaisesRegex(UsageError, "expected "):
                 faults_of([rule], ["p"])
 
@@ -190,6 +198,48 @@ class TestFaults(Case):
         task = client.get(f"{ROOT}/TaskService/Tasks/1").json()
         self.assertEqual("Exception", task["TaskState"])
         self.assertEqual("Unused", client.state("C1"))
+
+    def test_list_twice_lists_a_drive_in_three_ways(self):
+        block = self.serve("list-twice").get(f"{BLOCKS}/D1").json()
+        self.assertEqual(
+            [1, 1, 1], [len(block[it]) for it in ("Drives", "Storage", "SimpleStorage")]
+        )
+        storage = self.client.get(block["Storage"][0]["@odata.id"]).json()
+        self.assertNotEqual(block["Drives"], storage["Drives"])
+
+    def test_physical_volumes_stand_beside_their_pools(self):
+        client = self.serve("physical-volumes", documents=lambda: rack("rsd-network.json"))
+        pools = client.get(f"{ROOT}/StorageServices/nvme-1/StoragePools").json()["Members"]
+        self.assertEqual(["1", "2", "1-PV", "2-PV"],
+                         [it["@odata.id"].rpartition("/")[2] for it in pools])  # fmt: skip
+
+    def test_no_sizes_leaves_the_size_to_the_parts(self):
+        client = self.serve("no-sizes", documents=lambda: rack("memory-domains.json"))
+        domain = client.get(f"{ROOT}/Systems/host/MemoryDomains/own").json()
+        self.assertNotIn("MemorySizeMiB", domain)
+        (module,) = domain["InterleavableMemorySets"][0]["MemorySet"]
+        self.assertEqual("8192", client.get(module["@odata.id"]).json()["CapacityMiB"])
+
+    def test_no_limits_states_none_and_composes_what_it_is_asked_for(self):
+        client = self.serve("no-limits")
+        self.assertNotIn("@Redfish.CollectionCapabilities", client.get(SYSTEMS).json())
+        self.assertEqual(201, client.compose("C1", "C2").status_code)
+
+    def test_join_has_composed_two_compute_blocks(self):
+        client = self.serve("join")
+        (node,) = client.get(SYSTEMS).json()["Members"]
+        links = client.get(node["@odata.id"]).json()["Links"]["ResourceBlocks"]
+        self.assertEqual([f"{BLOCKS}/C1", f"{BLOCKS}/C2"], [it["@odata.id"] for it in links])
+        self.assertEqual("Composed", client.state("C1"))
+
+    def test_omit_and_null_are_about_a_property_wherever_it_stands(self):
+        client = self.serve("omit:CompositionState", "null:Reserved")
+        status = client.get(f"{BLOCKS}/C1").json()["CompositionStatus"]
+        self.assertEqual({"Reserved": None}, status)
+
+    def test_null_leaves_the_property_in_its_place(self):
+        drive = self.serve("null:CapacityBytes").get(f"{BLOCKS}/D1/Drives/1").json()
+        self.assertEqual({"CapacityBytes": None}, drive)
 
     def test_empty_create_is_201_and_nothing_is_there(self):
         client = self.serve("empty-create")

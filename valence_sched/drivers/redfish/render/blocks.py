@@ -54,7 +54,12 @@ def write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str 
         **_status(noun.status or FREE_STATUS),
         **{name: links(uris) for name, uris in groups.items()},
         "Links": {"Chassis": links([chassis])} if chassis else None,
-        "Oem": oem(places=_oem_places(places, ends, devices, chassis)),
+        "Oem": oem(
+            places=_oem_places(places, ends, devices, chassis),
+            of_unknown_count=[
+                type_ for _, type_, lines, _ in kinds for line in lines if line.count is None
+            ],
+        ),
     }
     return writer.put(uri, "ResourceBlock", noun.name, body)
 
@@ -122,7 +127,7 @@ def _write_devices(
     body: Callable[..., Json],
     ends: Json,
 ) -> list[str]:
-    every = (line for line in lines for _ in range(min(line.count, MAX_DEVICES)))
+    every = (line for line in lines for _ in range(min(line.count or 0, MAX_DEVICES)))
     uris = []
     for number, line in enumerate(islice(every, MAX_DEVICES), 1):
         uri = writer.new_uri(f"{below}/{type(line).__name__}-{number}")

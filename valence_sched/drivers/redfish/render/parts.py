@@ -10,11 +10,17 @@ import msgspec
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT
-from valence_sched.drivers.redfish.limits import SINGLE_PER_NODE
 from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
 from valence_sched.drivers.redfish.render import blocks as render_blocks
 from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links
-from valence_sched.model.inventory import FullBlock, FullPodm, Limit, Pool, Stock
+from valence_sched.model.inventory import (
+    SINGLE_PER_NODE,
+    FullBlock,
+    FullPodm,
+    Limit,
+    Pool,
+    Stock,
+)
 
 _IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
 

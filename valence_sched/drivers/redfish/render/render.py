@@ -7,6 +7,7 @@ word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not
 
 - of the pod manager: id, url, driver, status, whether it is enabled, zone, aggregates,
   capabilities, traits, facts, generation and when it was read,
+- that there may be more devices, where their number is unknown,
 - traits of pools; owner and group of nodes; places of a block that are no chassis and no URI of
   a fabric or switch,
 - stocks that are no memory, that some pools cannot reach, that have a largest grant or parts of a
