@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Mapping
+from http.client import IncompleteRead
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -18,7 +19,7 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
 from valence_sched.drivers.http.login import Login
 from valence_sched.drivers.http.retry import read_with_retries
-from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.http.tls import TlsContexts, connection_error
 from valence_sched.drivers.http.transport import (
     Transport,
     base_url,
@@ -184,6 +185,8 @@ class Connection:
         at = uri
         for _ in range(MAX_REDIRECTS):
             answer = self._send(self.transports.reads, "GET", at, most, share)
+            if len(answer.body) <= most and answer.ends_early:
+                raise connection_error(IncompleteRead(answer.body), connected=True)
             location = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not location:
                 return answer

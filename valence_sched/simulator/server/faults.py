@@ -39,6 +39,8 @@ RULES = (
     FaultRule("huge", "WHERE", "a body that does not end before 1 GB"),
     FaultRule("deep", "WHERE", "JSON nested 100,000 deep"),
     FaultRule("drop-reply", "WHERE", "all is done, then the connection is cut"),
+    FaultRule("cut-body", "WHERE", "half of the body is sent, then the connection is cut"),
+    FaultRule("cut-after", "N", "after N requests every connection is cut unanswered"),
     FaultRule("lie", "WHERE", "status 200 with an error in the body, nothing is done"),
     FaultRule("die-after", "N", "after N writes every connection is cut unanswered"),
     FaultRule("closed-root", "", "the service root, too, needs a login"),

@@ -114,6 +114,17 @@ class TestFaults(Case):
         self.assertEqual("Composed", client.state("C1"))
         self.assertEqual(0, self.podm.requests[0].status)
 
+    def test_cut_body_sends_half_of_it(self):
+        client = self.serve(f"cut-body:{BLOCKS}")
+        with self.assertRaises(requests.exceptions.ChunkedEncodingError):
+            client.get(BLOCKS)
+        self.assertEqual(200, client.get(SYSTEMS).status_code)
+
+    def test_cut_after_cuts_everything_after_so_many_requests(self):
+        client = self.serve("cut-after:2")
+        self.assertEqual([200, 200], [client.get(uri).status_code for uri in (ROOT, BLOCKS)])
+        self.cut("GET", ROOT)
+
     def test_lie_is_200_with_an_error_and_nothing_done(self):
         client = self.serve(f"lie:POST:{SYSTEMS}")
         answer = client.compose("C1")
