@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from valence_sched.drivers.crawl.crawler import Crawler, Start, fetch_task
+from valence_sched.drivers.crawl.crawler import Crawler, Start
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.fetch_task import fetch_task
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json, Link
 from valence_sched.drivers.http.connection import Connection, enter_service

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT, current_form
 from valence_sched.drivers.fields import MAX_TEXT, Json
 from valence_sched.drivers.links import MAX_PAGES, ROOT, path_of
 from valence_sched.errors import InputError, one_line
@@ -25,7 +26,6 @@ from valence_sched.errors import InputError, one_line
 DOCUMENT = "index.json"
 #: Bytes of one part of a path on the file systems there are.
 MAX_NAME_BYTES = 255
-NEXT, MEMBERS, COUNT = "Members@odata.nextLink", "Members", "Members@odata.count"
 
 
 def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
@@ -93,19 +93,21 @@ def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
     later: set[str] = set()
     whole: dict[str, Json] = {}
     for uri, json in found.items():
-        if "?" in uri or NEXT not in json or not isinstance(json.get(MEMBERS), list):
+        present = current_form(json)
+        if "?" in uri or NEXT not in present or not isinstance(present.get(MEMBERS), list):
             continue
-        members, link, seen = list(json[MEMBERS]), json[NEXT], {uri}
+        members, link, seen = list(present[MEMBERS]), present[NEXT], {uri}
         while isinstance(link, str) and len(seen) < MAX_PAGES:
             place = path_of(link)
             page = found.get(place)
             if place in seen or page is None:
                 break
             seen.add(place)
+            page = current_form(page)
             more = page.get(MEMBERS)
             members += more if isinstance(more, list) else []
             link = page.get(NEXT)
-        fields = {key: value for key, value in json.items() if key != NEXT}
+        fields = {key: value for key, value in present.items() if key != NEXT}
         whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
         later |= seen - {uri}
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}

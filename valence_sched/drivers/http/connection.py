@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
+from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
 from valence_sched.drivers.http.login import Login
@@ -244,7 +245,7 @@ def enter_service(connection: Connection) -> Json | None:
         connection.log_in(None)
         return _root_document(connection.get(f"{ROOT}/"))
     root = _root_document(answer)
-    connection.log_in(root)
+    connection.log_in(root and current_form(root, root=True))
     return root
 
 

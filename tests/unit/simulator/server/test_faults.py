@@ -6,7 +6,17 @@ import unittest
 import requests
 
 from tests.unit.simulator.server.test_podm import SESSIONS, Case
-from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, message_key
+from tests.unit.simulator.site import (
+    BLOCKS,
+    ROOT,
+    SERVICE,
+    SYSTEMS,
+    ZONES,
+    Client,
+    documents,
+    link,
+    message_key,
+)
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
 from valence_sched.simulator.server.sessions import Account
@@ -145,6 +155,34 @@ class TestFaults(Case):
         self.assertEqual(401, client.get(ROOT).status_code)
         client.session.auth = ("ann", "sesame")
         self.assertEqual(200, client.get(ROOT).status_code)
+
+    def test_older_root_has_its_entries_below_links(self):
+        root = self.serve("older-root").get(ROOT).json()
+        self.assertEqual(link(SYSTEMS), root["Links"]["Systems"])
+        self.assertNotIn("Systems", root)
+
+    def test_older_collections_have_their_members_below_links(self):
+        client = self.serve("older-collections")
+        for query in ("", "?$expand=.($levels=1)"):
+            found = client.get(BLOCKS + query).json()
+            self.assertEqual(6, len(found["Links"]["Members"]))
+            self.assertEqual(6, found["Links"]["Members@odata.count"])
+            self.assertNotIn("Members", found)
+
+    def test_no_members_sends_a_collection_without(self):
+        client = self.serve(f"no-members:{BLOCKS}")
+        self.assertEqual({"@odata.id", "Name"}, set(client.get(BLOCKS).json()))
+        self.assertIn("Members", client.get(SYSTEMS).json())
+
+    def test_short_links_lack_the_path_of_their_document(self):
+        client = self.serve("short-links")
+        self.assertIn(link(f"{ROOT}/C1"), client.get(BLOCKS).json()["Members"])
+        block = client.get(f"{BLOCKS}/C1").json()
+        self.assertEqual([link(f"{ROOT}/Processors/1")], block["Processors"])
+        self.assertEqual([link(f"{ZONES}/A")], block["Links"]["Zones"])
+        whole = client.get(f"{BLOCKS}?$expand=.($levels=1)").json()["Members"][0]
+        self.assertEqual((f"{BLOCKS}/C1", block["Processors"]),
+                         (whole["@odata.id"], whole["Processors"]))  # fmt: skip
 
     def test_session_limit_refuses_one_too_many(self):
         client = self.serve("session-limit:1")
