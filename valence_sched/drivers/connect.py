@@ -12,9 +12,10 @@ from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Answer, Deadline
 from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, UnknownName
 

@@ -19,8 +19,9 @@ from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.fetch_task import fetch_task
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json, Link
-from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
+from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line

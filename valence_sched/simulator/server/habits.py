@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Habits of older and of careless services: the shape in which documents are sent."""
+"""Habits of older and of careless services: the shape in which documents are sent, and the root."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Any
 from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.server.documents import Json, object_of
 from valence_sched.simulator.server.faults import Faults
+
+
+def is_root_elsewhere(path: str, faults: Faults) -> bool:
+    """Return whether a path is the spelling of the root at which nothing answers."""
+    return ("slash-root" in faults and path == ROOT) or (
+        "bare-root" in faults and path == f"{ROOT}/"
+    )
 
 
 def shaped_document(json: Json, uri: str, faults: Faults) -> Json:

@@ -247,6 +247,48 @@ class LoginTest(FaultsTest):
         server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", status(503), "POST")])
         self.failure(server, "Unknown", "HTTP 503", "too many", known={"auth": "session"})
 
+    def test_where_making_a_session_needs_basic_authentication_it_is_tried_once(self):
+        def wants_basic(headers):
+            return lambda handler: (
+                "Basic" not in (handler.headers.get("Authorization") or "")
+                and handler.reply(401, b'"no"', headers)
+            )
+
+        for headers in ({"WWW-Authenticate": 'Basic realm="x"'}, {}):
+            for pattern, method, made in (("Sessions$", "POST", 1), ("v1/.", "GET", 1)):
+                # A gateway wants it with every request, whatever token comes with it.
+                rules = [on("Sessions$", wants_basic(headers), "POST")]
+                rules += [on(pattern, wants_basic(headers), method)]
+                with self.subTest(headers=headers, method=method):
+                    server = self.serve(TREE, login=LOGIN, rules=rules)
+                    (reading,) = self.read(server)
+                    self.assertEqual((None, len(BLOCKS)),
+                                     (reading.failure, len(reading.podm.blocks)))  # fmt: skip
+                    self.assertEqual((made, set()), (server.made, server.sessions))
+                    server = self.serve(TREE, login=LOGIN, rules=rules)
+                    self.failure(server, "Unknown", "refused", known={"auth": "session"})
+                    self.assertEqual(1, sum(method == "POST" for method, _ in server.log))
+
+    def test_a_wrong_password_is_sent_twice_at_most(self):
+        for headers in ({"WWW-Authenticate": "Basic"}, {"WWW-Authenticate": "X-Token"}, {}):
+            with self.subTest(headers=headers):
+                rule = on("Sessions$", status(401, **headers), "POST")
+                server = self.serve(TREE, login=(USER, "other"), rules=[rule])
+                self.failure(server, "Unknown", "refused the login of 'operator'")
+                tried = [path for _, path in server.log if "Sessions" in path]
+                self.assertEqual(1 if "X-Token" in headers.values() else 2, len(tried))
+
+    def test_a_root_that_shows_the_login_alone_is_read_again_after_it(self):
+        bare = b'{"@odata.id": "/redfish/v1", "SessionService": {"@odata.id": "%b"}}'
+
+        def anonymous(handler):
+            known = handler.is_in()
+            return not known and handler.reply(200, bare % SESSIONS.rpartition("/")[0].encode())
+
+        server = self.serve(TREE, login=LOGIN, rules=[on("v1/?$", anonymous)])
+        (reading,) = self.read(server)
+        self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
+
     def test_basic_makes_no_session(self):
         server = self.serve(TREE, login=LOGIN)
         (reading,) = self.read(server, known={"auth": "basic"})

@@ -81,6 +81,23 @@ class HabitsTest(LiveTest):
             said = [text for text in texts if "without the path of the document" in text]
             self.assertEqual(1, len(said), texts)
 
+    def test_the_root_is_found_where_it_answers_with_and_without_a_login(self):
+        for spelling in ("slash-root", "bare-root"):
+            self.check(spelling)
+            for auth in ("auto", "session", "basic"):
+                readings, _ = readings_of(
+                    self.sources, spelling, "closed-root", login=True, auth=auth
+                )
+                found = {name: plain(reading) for name, reading in readings.items()}
+                self.assertEqual(self.expected, found, (spelling, auth))
+
+    def test_where_a_session_needs_basic_authentication_it_is_sent_once(self):
+        for fail in ([], ["closed-root"], ["closed-root", "bare-root"]):
+            _, requests = self.check("session-basic", *fail, login=True)
+            for seen in requests.values():
+                posts = [one.status for one in seen if one.method == "POST"]
+                self.assertEqual([401, 201], posts)
+
     def test_a_collection_without_members_is_no_member_and_said(self):
         found, _ = readings_of(
             self.sources, f"no-members:{BLOCKS}", f"no-members:{V}/Systems", "no-expand"

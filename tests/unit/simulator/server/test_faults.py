@@ -156,6 +156,14 @@ class TestFaults(Case):
         client.session.auth = ("ann", "sesame")
         self.assertEqual(200, client.get(ROOT).status_code)
 
+    def test_slash_root_answers_with_a_slash_only(self):
+        client = self.serve("slash-root")
+        self.assertEqual([200, 404], [client.get(ROOT + end).status_code for end in ("/", "")])
+
+    def test_bare_root_answers_without_a_slash_only(self):
+        client = self.serve("bare-root")
+        self.assertEqual([404, 200], [client.get(ROOT + end).status_code for end in ("/", "")])
+
     def test_older_root_has_its_entries_below_links(self):
         root = self.serve("older-root").get(ROOT).json()
         self.assertEqual(link(SYSTEMS), root["Links"]["Systems"])
@@ -183,6 +191,15 @@ class TestFaults(Case):
         whole = client.get(f"{BLOCKS}?$expand=.($levels=1)").json()["Members"][0]
         self.assertEqual((f"{BLOCKS}/C1", block["Processors"]),
                          (whole["@odata.id"], whole["Processors"]))  # fmt: skip
+
+    def test_session_basic_wants_it_to_make_a_session(self):
+        client = self.serve("session-basic", login=Account("ann", "sesame"))
+        body = {"UserName": "ann", "Password": "sesame"}
+        refused = client.post(SESSIONS, body)
+        self.assertEqual(401, refused.status_code)
+        self.assertIn("Basic", refused.headers["WWW-Authenticate"])
+        client.session.auth = ("ann", "sesame")
+        self.assertEqual(201, client.post(SESSIONS, body).status_code)
 
     def test_session_limit_refuses_one_too_many(self):
         client = self.serve("session-limit:1")
