@@ -134,6 +134,9 @@ class Crawler:
             if key not in self._found and to.lasting and (cached := self._cache.get(key)):
                 self._found[key] = cached
             if key in self._found:
+                if want.instead is not None and not self._is_short:
+                    self._is_short = True
+                    todo += self._aside
                 if self._deep and (key, to) not in self._visited:
                     self._visited.add((key, to))
                     todo += reversed(list(self._below(want, self._found[key])))
@@ -260,11 +263,7 @@ class Crawler:
             for uri, json in found.items():
                 self._keep(uri, json, want.levels)
         wants = self._pending.pop(key, [want])
-        if key in self._found:
-            if not self._is_short and any(one.instead is not None for one in wants):
-                self._is_short = True
-                wants += self._aside
-        else:
+        if key not in self._found:
             self._failed[key] = found if isinstance(found, InputError) else None
         if len(self._found) + len(self._failed) > MAX_DOCUMENTS:
             raise PodmError(f"links more than {MAX_DOCUMENTS} documents")

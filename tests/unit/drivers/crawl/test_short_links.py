@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Links that lack the path of their document, as behind a hub that aggregates agents."""
 
+import tempfile
 import unittest
+from pathlib import Path
 
 import msgspec
 
@@ -78,8 +80,11 @@ class ShortLinksTest(LiveTest):
 
     def test_the_links_of_very_many_agents_are_all_followed(self):
         documents = hub(*(f"agent-{number}" for number in range(MAX_TRIALS + 5)))
-        (reading,) = self.read(self.serve(documents))
-        self.same(self.recorded(documents)[0], reading)
+        server = self.serve(documents)
+        with tempfile.TemporaryDirectory() as folder:
+            for cache in (None, Path(folder), Path(folder)):
+                (reading,) = self.read(server, cache=cache)
+                self.same(self.recorded(documents)[0], reading)
 
     def test_a_service_with_very_many_links_to_nothing_is_not_asked_for_each_elsewhere(self):
         gone = [{"@odata.id": f"{V}/Gone/{number}"} for number in range(3 * MAX_TRIALS)]
