@@ -166,7 +166,7 @@ class LinkedDocuments:
         seen = {page.uri}
         while len(seen) < MAX_PAGES:
             yield page
-            link = page.next_page
+            link = page.next_link
             uri = self.uri(link, page.uri) if link else None
             if uri is None:
                 return

@@ -164,8 +164,8 @@ class Crawler:
             return
         page = Collection(want.uri, json, NO_NOTES)
         yield from self._tasks_for(page.members, want.to, 0, want.uri)
-        if page.next_page:
-            yield from self._tasks_for([page.next_page], want.to, want.levels, want.uri)
+        if page.next_link:
+            yield from self._tasks_for([page.next_link], want.to, want.levels, want.uri)
         yield from self._linked_tasks(page, want.uri)
 
     def _linked_tasks(self, resource: Resource, parent: str) -> Iterator[FetchTask]:

@@ -14,6 +14,7 @@ from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.codec import decode
 
+_BOM = b"\xef\xbb\xbf"
 #: Headers by which a body that is cut off differs from a whole one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
 #: Statuses of a document that is not there.
@@ -44,7 +45,7 @@ class Answer(NamedTuple):
         if self.status != 200 or not _LENGTHS.isdisjoint(map(str.lower, self.headers)):
             return False
         try:
-            msgspec.json.decode(self.body)
+            msgspec.json.decode(self.body.removeprefix(_BOM))
         except msgspec.DecodeError as error:
             return "truncated" in str(error)
         except RecursionError:
@@ -61,7 +62,7 @@ class Answer(NamedTuple):
 
 def object_of(body: bytes, uri: str) -> Json:
     """Return a body as an object; an InputError says when it is none, or is a page of HTML."""
-    data = body.removeprefix(b"\xef\xbb\xbf")
+    data = body.removeprefix(_BOM)
     if data[:200].lstrip()[:1] == b"<":
         raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
     return decode(data, dict, uri, "")

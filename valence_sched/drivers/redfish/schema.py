@@ -60,6 +60,12 @@ class Collection(NamedResource):
     count = Field(COUNT, number, "the members of all pages", "members")
     capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
+    @property
+    def next_link(self) -> str | None:
+        """The link to the next page, None where there is none; a query alone is of this one."""
+        page = self.next_page
+        return self.uri.partition("?")[0] + page if page and page[0] == "?" else page
+
 
 class DeviceHolder(NamedResource):
     """A resource with devices: a block links them, a system links collections of them."""
