@@ -21,6 +21,7 @@ _COUNT = ("members@odata.count", "@odata.count")
 _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
 #: Lists of members, folded, in documents of which nothing says that they are something else.
 _LISTS = ("items", "value", "member", "entries")
+_OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
 #: Entries of a root that stand below ``Links`` in its present form too.
 _BELOW = ("Sessions", "ManagerProvidingService")
 #: Entries that may stand below ``Links`` of a document whose type has this name.
@@ -56,6 +57,9 @@ def type_name(json: Json) -> str:
         told = json.get(key)
         if not isinstance(told, str):
             continue
+        last = told.rpartition(".")[2]
+        if last.isalpha() and key == "@odata.type":
+            return last.casefold()
         parts = told.rpartition("#")[2].partition("(")[0].casefold().split(".")
         # Between the names stand versions: "v1_0_0", or "1", "0", "0".
         names = [part for part in parts if part.isalpha()]
@@ -77,18 +81,18 @@ def _merged(own: Json, more: Json) -> Json:
 
 
 def _collection(json: Json, below: Json, kind: str) -> Json:
+    named = kind.endswith("collection")
+    names = _OF_ANY if named or not kind else _OF_COLLECTIONS
     for holder in (json, below):
-        keys = {key.casefold(): key for key in holder if key[:1] in "mM@nN"}
+        keys = {folded: key for key in holder if (folded := key.casefold()) in names}
+        if not keys:
+            continue
         if not _OF_COLLECTIONS.isdisjoint(keys):
             members = _first(holder, keys, _MEMBERS)
             return _with_members(json, holder, keys, _member_list(members))
-    named = kind.endswith("collection")
-    for holder in (json, below) if named or not kind else ():
-        keys = {key.casefold(): key for key in holder}
-        for name in _LISTS:
-            members = _first(holder, keys, (name,))
-            if isinstance(members, list) and (named or _are_links(members)):
-                return _with_members(json, holder, keys, members)
+        members = _first(holder, keys, _LISTS)
+        if isinstance(members, list) and (named or _are_links(members)):
+            return _with_members(json, holder, keys, members)
     return {**json, MEMBERS: None} if named else json
 
 
@@ -98,12 +102,17 @@ def _with_members(json: Json, holder: Json, keys: Mapping[str, str], members: An
         found[NEXT] = links(page)[0] or page
     if (count := _first(holder, keys, _COUNT)) is not None:
         found[COUNT] = count
-    same = all(key in json and json[key] is value for key, value in found.items())
-    return json if same else {**json, **found}
+    for key, value in found.items():
+        if key not in json or json[key] is not value:
+            return {**json, **found}
+    return json
 
 
 def _first(holder: Json, keys: Mapping[str, str], names: tuple[str, ...]) -> Any:
-    return next((holder[keys[name]] for name in names if name in keys), None)
+    for name in names:
+        if name in keys:
+            return holder[keys[name]]
+    return None
 
 
 def _member_list(value: Any) -> Any:

@@ -118,28 +118,41 @@ class LinkedDocuments:
         """
         targets = tuple(links)
         seen: set[str] = set()
-        # Members may be collections: the one that is read, and around it those it is a member of.
-        outer: list[Iterator[tuple[str, str]]] = [((link, where) for link in targets)]
-        while outer:
-            link, holder = next(outer[-1], ("", ""))
-            if not holder:
-                outer.pop()
-                continue
-            uri = self.uri(link, holder)
+        for link in targets:
+            uri = self.uri(link, where)
             if uri is None or uri in seen:
                 continue
             seen.add(uri)
-            if not (json := self.json(uri, holder)):
+            json = self.json(uri, where)
+            if json is None:
                 continue
             if MEMBERS in json:
-                outer.append(self._members(Collection(uri, json, self.notes)))
+                yield from self._follow_members(Collection(uri, json, self.notes), type_, seen)
                 continue
             found = type_(uri, json, self.notes)
-            if len(outer) == len(targets) == 1 and found.is_empty:
+            if len(targets) == 1 and found.is_empty:
                 what = "found neither members nor a property that a member has"
                 self.notes.skip(f"{uri}: {what}, expected a collection")
                 continue
             yield found
+
+    def _follow_members(self, first: Collection, type_: type[R], seen: set[str]) -> Iterator[R]:
+        """Yield the members of a collection; a member that is one stands for its members."""
+        outer = [self._members(first)]
+        while outer:
+            for link, where in outer[-1]:
+                uri = self.uri(link, where)
+                if uri is None or uri in seen:
+                    continue
+                seen.add(uri)
+                if not (json := self.json(uri, where)):
+                    continue
+                if MEMBERS in json:
+                    outer.append(self._members(Collection(uri, json, self.notes)))
+                    break
+                yield type_(uri, json, self.notes)
+            else:
+                outer.pop()
 
     def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
         """Yield the collections that links name, first pages only."""
@@ -157,7 +170,8 @@ class LinkedDocuments:
                 self.notes.skip(f"{page.uri}: {what}, expected them as Members")
             elif isinstance(page.json[MEMBERS], list):
                 count += len(page.json[MEMBERS])
-            yield from ((link, page.uri) for link in page.members)
+            for link in page.members:
+                yield link, page.uri
         if count < (first.count or 0) and first.json[MEMBERS] is not None:
             what = f"found {count} members, expected {first.count} ({COUNT})"
             self.notes.remark(f"{first.uri}: {what}")
