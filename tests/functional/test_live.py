@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -216,6 +217,25 @@ class TestSilent(Live):
         done = self.podm("schedule", *SMALL, "--timeout", "2", "-f", "json", code=3)
         self.assertEqual(["alive: status: needs Online, has Offline"],
                          [row["Reason"] for row in done.data])  # fmt: skip
+
+    def test_what_is_slow_or_cut_half_way_keeps_the_last_reading_and_its_age(self):
+        found = self.serve(TREE)
+        self.register(found)
+        self.podm("list")
+        port = urlsplit(found[RACK].url).port
+        for rule in ("delay:3000:*/Processors/*", "cut-after:4"):
+            with self.subTest(rule):
+                self.stop()
+                self.serve(TREE, fail=[rule, "no-expand"], port=port)
+                (row,) = self.podm("list", "--full", "--timeout", "2", "-f", "json").data
+                self.assertEqual(("Offline", 2), (row["Status"], row["Blocks"]))
+                words = ("--full", "--timeout", "2", "--max-age", "0s", "--policy", "chance")
+                done = self.podm("schedule", *SMALL, *words, code=3)
+                self.assertIn(RACK, done.err)
+        self.stop()
+        self.serve(TREE, port=port)
+        (row,) = self.podm("list", "-f", "json").data
+        self.assertEqual(("Online", 2), (row["Status"], row["Blocks"]))
 
     def test_what_was_never_read_has_no_age_and_no_blocks(self):
         self.podm("create", "gone", "http://127.0.0.1:9")

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from valence_sched.drivers.composer import Composer, Reply
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
+from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Answer, Deadline
 from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.service_root import enter_service
+from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError, PodmError, UnknownName
 
 NEEDS_ETAG = 428
@@ -31,7 +34,8 @@ class HttpSession:
     timeout_s: float = 30.0
 
     def get(self, uri: str) -> Reply:
-        return self._exchange(uri, lambda: self.connection.get(uri))
+        reply = self._exchange(uri, lambda: self.connection.get(uri))
+        return reply._replace(body=reply.body and current_form(reply.body, root=uri == ROOT))
 
     def post(self, uri: str, body: Json) -> Reply:
         return self._exchange(uri, lambda: self.connection.post(uri, body))

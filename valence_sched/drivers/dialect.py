@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from valence_sched.drivers.composer import Composer, Session
+from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.links import LinkedDocuments
@@ -47,10 +48,11 @@ def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
         PluginError: a dialect raised an error while it looked at the root.
         UnknownName: no dialect recognises the root, and DMTF's is not installed.
     """
-    for name in dialects if root else ():
+    present = current_form(root, root=True) if root else {}
+    for name in dialects if present else ():
         try:
             dialect = dialects[name]()
-            if root and dialect.recognise(root):
+            if dialect.recognise(present):
                 return dialect
         except Exception as error:
             raise PluginError(f"dialect {name!r}: {describe_error(error)}") from error

@@ -21,6 +21,8 @@ MAX_NUMBER = 2**53
 #: The longest name, URI or other text, in characters; the inventory has the same bound.
 MAX_TEXT = 1024
 _NUMBERS = (int, float)
+#: Other spellings of ``@odata.id``, folded.
+_LINK_NAMES = ("@odata.id", "odata.id", "href")
 
 
 class Notes(Protocol):
@@ -58,6 +60,8 @@ class Resource:
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
     #: The properties that describe it, apart from its name and its links.
     content_properties: ClassVar[tuple[str, ...]] = ()
+    #: The fields that other resource classes do not have.
+    own_fields: ClassVar[tuple[Field[Any], ...]] = ()
 
     def __init_subclass__(cls) -> None:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
@@ -66,6 +70,7 @@ class Resource:
         plain = (field for field in fields if not isinstance(field, Link | Parts | Identity))
         content = {field.first for field in plain}
         cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
+        cls.own_fields = tuple(field for field in fields if field.first not in ("Name", "Status"))
 
     def __init__(self, uri: str, json: Json, notes: Notes) -> None:
         self.uri, self.json, self.notes = uri, json, notes
@@ -74,6 +79,11 @@ class Resource:
     def leads(self) -> bool:
         """Whether its links are followed; a resource class may decide against it."""
         return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it tells that it is of its class; some classes need not tell."""
+        return False
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
         """Return an object inside this one, which has no URI of its own."""
@@ -250,7 +260,10 @@ def choice(*options: str) -> Callable[[Any], str | None]:
 
 
 def _link(item: Any) -> str:
-    target = item.get("@odata.id") if isinstance(item, dict) else item
+    target = item
+    if isinstance(item, dict) and (target := item.get("@odata.id")) is None:
+        found = (value for key, value in item.items() if key.casefold() in _LINK_NAMES)
+        target = next(found, None)
     return target if isinstance(target, str) else ""
 
 
@@ -261,3 +274,10 @@ class NamedResource(Resource):
     state = Field("Status/State", text, "Enabled, Disabled, Absent, StandbyOffline, …")
     health = Field("Status/Health", choice("OK", "Warning", "Critical"), "of the resource itself")
     rollup = Field("Status/HealthRollup", choice("OK", "Warning", "Critical"), "of all below it")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no property of its class but its name and health, and tells no type."""
+        if not self.own_fields or "@odata.type" in self.json:
+            return False
+        return all(field.raw(self) is None for field in self.own_fields)

@@ -14,8 +14,10 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, current_form
 from valence_sched.drivers.fields import MAX_TEXT, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
+from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.diagnostic import Diagnostic, Kind
 from valence_sched.model.inventory import BlockType
@@ -57,6 +59,7 @@ class LinkedDocuments:
         self._known = frozenset(known)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
+        self._is_short = False
 
     def uri(self, link: str, where: str) -> str | None:
         """Return the URI that a link names, or None and a note when it leads elsewhere.
@@ -82,11 +85,24 @@ class LinkedDocuments:
         uri = path_of(link)
         if uri in self._known:
             return uri
-        return self._spelled.setdefault(fold_uri(uri), uri)
+        spelled = self._spelled.setdefault(fold_uri(uri), uri)
+        return spelled if spelled in self._known else self._below(spelled, where)
 
     def uris(self, links: Iterable[str], where: str) -> Iterator[str]:
         """Yield the URIs of the links that do not lead elsewhere."""
         return (uri for uri in (self.uri(link, where) for link in links) if uri)
+
+    def _below(self, uri: str, where: str) -> str:
+        """Return a known URI that a link without the path of its document means, else the link."""
+        for place in places_below(where, uri) if self._known and where[:1] == "/" else ():
+            known = self._spelled.get(fold_uri(place))
+            if known in self._known:
+                if not self._is_short:
+                    self._is_short = True
+                    what = "found links without the path of the document they stand in"
+                    self.notes.remark(f"{where}: {what}: {uri} is read as {known} (and others too)")
+                return known
+        return uri
 
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
@@ -96,7 +112,8 @@ class LinkedDocuments:
         """Return the document at a URI; a dangling link or bad document is noted once."""
         if uri not in self._documents:
             try:
-                self._documents[uri] = found = self._get(uri)
+                found = self._get(uri)
+                self._documents[uri] = found and current_form(found, root=uri == ROOT)
                 if found is None:
                     self.notes.skip(f"{uri}: found no such document, expected it: {where} links it")
             except InputError as error:
@@ -105,9 +122,13 @@ class LinkedDocuments:
         return self._documents[uri]
 
     def follow(self, links: Iterable[str], type_: type[R], where: str) -> Iterator[R]:
-        """Yield the resources that links name, each once; a collection means all its members."""
+        """Yield the resources that links name, each once; a collection means all its members.
+
+        What a link alone names and tells nothing of itself is noted: it could be a collection.
+        """
+        targets = tuple(links)
         seen: set[str] = set()
-        for link in links:
+        for link in targets:
             uri = self.uri(link, where)
             if uri is None or uri in seen:
                 continue
@@ -115,30 +136,61 @@ class LinkedDocuments:
             json = self.json(uri, where)
             if json is None:
                 continue
-            if "Members" not in json:
-                yield type_(uri, json, self.notes)
+            if MEMBERS in json:
+                yield from self._follow_members(Collection(uri, json, self.notes), type_, seen)
                 continue
-            for page in self._pages(Collection(uri, json, self.notes)):
-                inner = (self.uri(member, page.uri) for member in page.members)
-                for member in inner:
-                    if member is None or member in seen:
-                        continue
-                    seen.add(member)
-                    if found := self.json(member, page.uri):
-                        yield type_(member, found, self.notes)
+            found = type_(uri, json, self.notes)
+            if len(targets) == 1 and found.is_empty:
+                what = "found neither members nor a property that a member has"
+                self.notes.skip(f"{uri}: {what}, expected a collection")
+                continue
+            yield found
+
+    def _follow_members(self, first: Collection, type_: type[R], seen: set[str]) -> Iterator[R]:
+        """Yield the members of a collection; a member that is one stands for its members."""
+        outer = [self._members(first)]
+        while outer:
+            for link, where in outer[-1]:
+                uri = self.uri(link, where)
+                if uri is None or uri in seen:
+                    continue
+                seen.add(uri)
+                if not (json := self.json(uri, where)):
+                    continue
+                if MEMBERS in json:
+                    outer.append(self._members(Collection(uri, json, self.notes)))
+                    break
+                yield type_(uri, json, self.notes)
+            else:
+                outer.pop()
 
     def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
         """Yield the collections that links name, first pages only."""
         for link in links:
             uri = self.uri(link, where)
-            if uri is not None and (json := self.json(uri, where)) and "Members" in json:
+            if uri is not None and (json := self.json(uri, where)) and MEMBERS in json:
                 yield Collection(uri, json, self.notes)
+
+    def _members(self, first: Collection) -> Iterator[tuple[str, str]]:
+        """Yield the links of all members, each with the URI of its page; note what is missing."""
+        count = 0
+        for page in self._pages(first):
+            if page.json[MEMBERS] is None and page.count != 0:
+                what = "found a collection in which no members are found"
+                self.notes.skip(f"{page.uri}: {what}, expected them as Members")
+            elif isinstance(page.json[MEMBERS], list):
+                count += len(page.json[MEMBERS])
+            for link in page.members:
+                yield link, page.uri
+        if count < (first.count or 0) and first.json[MEMBERS] is not None:
+            what = f"found {count} members, expected {first.count} ({COUNT})"
+            self.notes.remark(f"{first.uri}: {what}")
 
     def _pages(self, page: Collection) -> Iterator[Collection]:
         seen = {page.uri}
         while len(seen) < MAX_PAGES:
             yield page
-            link = page.next_page
+            link = page.next_link
             uri = self.uri(link, page.uri) if link else None
             if uri is None:
                 return

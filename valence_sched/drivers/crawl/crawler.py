@@ -11,32 +11,22 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from valence_sched.drivers.bounds import MAX_DOCUMENTS
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.fetch_task import FetchTask, fetch_task
+from valence_sched.drivers.document_shape import MEMBERS, current_form
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
-from valence_sched.drivers.links import LinkedDocuments, fold_uri, path_of
+from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError
 
+#: Links to nothing that are tried elsewhere before one was found there: there may be very many.
+MAX_TRIALS = 100
+
 #: Runs work in one more thread, if there may be one more for so many requests that wait.
 Start = Callable[[Callable[[], None], int], bool]
-
-
-class FetchTask(NamedTuple):
-    """A document to fetch: its URI, the same folded, its resource class, the levels below it."""
-
-    uri: str
-    key: str
-    to: type[Resource]
-    levels: int = 0
-
-
-def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
-    """Return the task to fetch a document."""
-    return FetchTask(uri, fold_uri(uri), to, levels)
 
 
 class Crawler:
@@ -61,9 +51,11 @@ class Crawler:
         self._queue: deque[FetchTask] = deque()
         self._changed = threading.Condition()
         self._busy = self._threads = 0
+        self._is_short = False
         self._deep = True
         self._error: BaseException | None = None
         self._links = LinkedDocuments(lambda _: None, NO_NOTES, host=host)
+        self._trials, self._aside = 0, list[FetchTask]()
         self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
@@ -142,28 +134,41 @@ class Crawler:
             if key not in self._found and to.lasting and (cached := self._cache.get(key)):
                 self._found[key] = cached
             if key in self._found:
+                if want.instead is not None and not self._is_short:
+                    self._is_short = True
+                    todo += self._aside
                 if self._deep and (key, to) not in self._visited:
                     self._visited.add((key, to))
-                    json = self._found[key]
-                    if to.link_fields or "Members" in json:
-                        todo += reversed(list(self._below(want, json)))
+                    todo += reversed(list(self._below(want, self._found[key])))
             elif key in self._pending:
                 self._pending[key].append(want)
             elif want.uri not in self._tried.get(key, ()):
                 self._pending[key] = [want]
                 self._queue.append(want)
+            elif self._failed[key] is None and (place := self._place_instead(want)):
+                todo.append(place)
+
+    def _place_instead(self, want: FetchTask) -> FetchTask | None:
+        """Return the task to fetch what a link may mean where nothing stands at it."""
+        if want.instead is None and not self._is_short:
+            if self._trials >= MAX_TRIALS:
+                self._aside.append(want)
+                return None
+            self._trials += 1
+        return want.elsewhere()
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
-        if "Members" not in json:
-            yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES))
+        json = current_form(json, root=want.uri == ROOT)
+        if MEMBERS not in json:
+            yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES), want.uri)
             return
         page = Collection(want.uri, json, NO_NOTES)
-        yield from self._tasks_for(page.members, want.to, 0)
-        if page.next_page:
-            yield from self._tasks_for([page.next_page], want.to, want.levels)
-        yield from self._linked_tasks(page)
+        yield from self._tasks_for(page.members, want.to, 0, want.uri)
+        if page.next_link:
+            yield from self._tasks_for([page.next_link], want.to, want.levels, want.uri)
+        yield from self._linked_tasks(page, want.uri)
 
-    def _linked_tasks(self, resource: Resource) -> Iterator[FetchTask]:
+    def _linked_tasks(self, resource: Resource, parent: str) -> Iterator[FetchTask]:
         if not resource.leads:
             return
         for way in resource.link_fields:
@@ -171,21 +176,21 @@ class Crawler:
                 continue
             if isinstance(way, Parts):
                 for json in way.of(resource):
-                    yield from self._linked_tasks(resource.part(way.to, json, way.path))
+                    yield from self._linked_tasks(resource.part(way.to, json, way.path), parent)
                 continue
             levels = 0 if isinstance(raw, list) else self._cache.levels(way)
-            for named in self._tasks_for(way.of(resource), way.to, levels):
+            for named in self._tasks_for(way.of(resource), way.to, levels, parent):
                 if way.late:
                     self.defer(named)
                 else:
                     yield named
 
     def _tasks_for(
-        self, targets: Iterable[str], to: type[Resource], levels: int
+        self, targets: Iterable[str], to: type[Resource], levels: int, parent: str
     ) -> Iterator[FetchTask]:
         for target in targets:
             if named := self._resolve(target):
-                yield FetchTask(*named, to, levels)
+                yield FetchTask(*named, to, levels, parent)
 
     def _resolve(self, target: str) -> tuple[str, str] | None:
         """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json, flag, number
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import GONE, Cut, Slow, object_of
+from valence_sched.drivers.http.exchange import GONE, Cut, Slow, Unreachable, object_of
 from valence_sched.drivers.links import path_of
 from valence_sched.errors import InputError
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 #: Bytes of an answer with many documents; a longer one is requested with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
-#: How much of the time that is left one document may take.
+#: How much of the time that is left an expanded answer may take: then there is time without.
 TIME_SHARE = 0.5
 
 
@@ -48,8 +48,8 @@ class ExpandReader:
         """Return the document at a path, and what came with it, by URI; empty if it is gone.
 
         Raises:
-            InputError: this document cannot be read.
-            PodmError: none can.
+            InputError: the pod manager answers, and this document cannot be read.
+            PodmError: the answer is late or cut off: what is missing then is not known.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -57,11 +57,9 @@ class ExpandReader:
                     return found
         uri = path_of(path)
         try:
-            answer = self._connection.get(path, share=TIME_SHARE)
+            answer = self._connection.get(path)
         except (Slow, Cut) as error:
-            # The hint of a cut is for the whole pod manager.
-            what = str(error).partition(" (")[0] if isinstance(error, Cut) else str(error)
-            raise InputError(uri, "", what, "a document") from None
+            raise Unreachable(f"{uri}: {error}") from None
         if answer.status in GONE:
             return {}
         if answer.status >= 300:

@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from valence_sched.drivers.crawl.crawler import Crawler, Start, fetch_task
+from valence_sched.drivers.crawl.crawler import Crawler, Start
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.fetch_task import fetch_task
 from valence_sched.drivers.crawl.max_blocks import MaxBlocks, with_max_blocks
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json, Link
-from valence_sched.drivers.http.connection import Connection, enter_service
+from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
+from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line

@@ -18,14 +18,16 @@ from urllib.parse import unquote
 import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
-from valence_sched.drivers.fields import MAX_TEXT, Json
-from valence_sched.drivers.links import MAX_PAGES, ROOT, path_of
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT, current_form
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json
+from valence_sched.drivers.links import MAX_PAGES, ROOT, link_path, path_of
+from valence_sched.drivers.redfish.schema import Collection
+from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
 
 DOCUMENT = "index.json"
 #: Bytes of one part of a path on the file systems there are.
 MAX_NAME_BYTES = 255
-NEXT, MEMBERS, COUNT = "Members@odata.nextLink", "Members", "Members@odata.count"
 
 
 def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
@@ -93,22 +95,28 @@ def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
     later: set[str] = set()
     whole: dict[str, Json] = {}
     for uri, json in found.items():
-        if "?" in uri or NEXT not in json or not isinstance(json.get(MEMBERS), list):
+        present = current_form(json)
+        if "?" in uri or NEXT not in present or not isinstance(present.get(MEMBERS), list):
             continue
-        members, link, seen = list(json[MEMBERS]), json[NEXT], {uri}
-        while isinstance(link, str) and len(seen) < MAX_PAGES:
-            place = path_of(link)
-            page = found.get(place)
-            if place in seen or page is None:
-                break
+        members, seen = list(present[MEMBERS]), {uri}
+        place = _next_place(uri, present, found)
+        while place and place not in seen and len(seen) < MAX_PAGES:
             seen.add(place)
+            page = current_form(found[place])
             more = page.get(MEMBERS)
             members += more if isinstance(more, list) else []
-            link = page.get(NEXT)
-        fields = {key: value for key, value in json.items() if key != NEXT}
+            place = _next_place(place, page, found)
+        fields = {key: value for key, value in present.items() if key != NEXT}
         whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
         later |= seen - {uri}
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
+
+
+def _next_place(uri: str, page: Json, found: Mapping[str, Json]) -> str | None:
+    """Return the URI of the page after one of a collection, None when it is not there."""
+    link = link_path(Collection(uri, page, NO_NOTES).next_link)
+    places = [link, *places_below(uri, link)] if link else []
+    return next((place for place in places if place in found), None)
 
 
 class _TreePaths:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Mapping
+from http.client import IncompleteRead
 from pathlib import Path
 from urllib.parse import urljoin
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
-from valence_sched.drivers.http.login import Login
+from valence_sched.drivers.http.login import Login, LoginRefused
 from valence_sched.drivers.http.retry import read_with_retries
-from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.http.tls import TlsContexts, connection_error
 from valence_sched.drivers.http.transport import (
     Transport,
     base_url,
@@ -46,7 +47,8 @@ _JSON = {"Content-Type": "application/json"}
 class Connection:
     """One connection; ``url`` is the base URL of the pod manager, without credentials.
 
-    ``requests`` counts the requests that were sent. Threads may share it.
+    ``requests`` counts the requests that were sent, and ``root_uri`` is where the service root
+    answers. Threads may share it.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Connection:
     ) -> None:
         self.name, self.deadline, self.requests = registration.name, deadline, 0
         self._received = 0
-        self.url = base_url(registration)
+        self.url, self.root_uri = base_url(registration), ROOT
         self.host = host_and_path(self.url)[0]
         self._ended = self._closing = False
         self._ending = threading.Lock()
@@ -85,6 +87,15 @@ class Connection:
     def remarks(self) -> list[str]:
         """Doubtful things about the login."""
         return self._login.remarks
+
+    @property
+    def has_login(self) -> bool:
+        """Whether a login was made."""
+        return self._login.count > 0
+
+    def refusal(self) -> LoginRefused:
+        """Return the error to raise when a request is refused for its login."""
+        return self._login.refusal()
 
     def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
         """Let every later request carry a token, or a user and a password, or neither."""
@@ -117,7 +128,7 @@ class Connection:
         if answer.status == 401 and self._login.renew(logins):
             answer = self._read(uri, most, share)
         if answer.status == 401:
-            raise self._login.refusal()
+            raise self.refusal()
         return answer
 
     def get_anonymous(self, uri: str) -> Answer:
@@ -181,9 +192,11 @@ class Connection:
         )
 
     def _follow(self, uri: str, most: int, share: float) -> Answer:
-        at = uri
+        at = self.root_uri if uri == ROOT else uri
         for _ in range(MAX_REDIRECTS):
             answer = self._send(self.transports.reads, "GET", at, most, share)
+            if len(answer.body) <= most and answer.ends_early:
+                raise connection_error(IncompleteRead(answer.body), connected=True)
             location = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not location:
                 return answer
@@ -230,27 +243,3 @@ def _bytes(text: str) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError:
         return text.encode()
-
-
-def enter_service(connection: Connection) -> Json | None:
-    """Return the service root and log in; some services require the login to show the root."""
-    answer = connection.get_anonymous(f"{ROOT}/")
-    if answer.status == 404:
-        answer = connection.get_anonymous(ROOT)
-    if answer.status in (401, 403):
-        connection.log_in(None)
-        return _root_document(connection.get(f"{ROOT}/"))
-    root = _root_document(answer)
-    connection.log_in(root)
-    return root
-
-
-def _root_document(answer: Answer) -> Json | None:
-    if answer.status == 404:
-        return None
-    if answer.status != 200:
-        raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
-    root = answer.json(ROOT)
-    if "error" in root and "@odata.id" not in root:
-        raise InputError(ROOT, "", "an error in an answer of success", "a service root")
-    return root

@@ -7,11 +7,16 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.codec import decode
 
+_BOM = b"\xef\xbb\xbf"
+#: Headers by which a body that is cut off differs from a whole one.
+_LENGTHS = frozenset(("content-length", "transfer-encoding"))
 #: Statuses of a document that is not there.
 GONE = (404, 410)
 
@@ -34,6 +39,19 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def ends_early(self) -> bool:
+        """Whether JSON without an announced length is cut off: nothing else tells where it ends."""
+        if self.status != 200 or not _LENGTHS.isdisjoint(map(str.lower, self.headers)):
+            return False
+        try:
+            msgspec.json.decode(self.body.removeprefix(_BOM))
+        except msgspec.DecodeError as error:
+            return "truncated" in str(error)
+        except RecursionError:
+            pass  # said where the document is read
+        return False
+
     def json(self, uri: str) -> Json:
         """Return the body as an object; errors as for :func:`object_of`, and of a large body."""
         if len(self.body) > MAX_DOCUMENT_BYTES:
@@ -44,7 +62,7 @@ class Answer(NamedTuple):
 
 def object_of(body: bytes, uri: str) -> Json:
     """Return a body as an object; an InputError says when it is none, or is a page of HTML."""
-    data = body.removeprefix(b"\xef\xbb\xbf")
+    data = body.removeprefix(_BOM)
     if data[:200].lstrip()[:1] == b"<":
         raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
     return decode(data, dict, uri, "")

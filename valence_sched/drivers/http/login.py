@@ -36,7 +36,10 @@ class SessionChannel(Protocol):
 
 
 class Login:
-    """The login of one connection; ``count`` is how often it was made."""
+    """The login of one connection; ``count`` is how often it was made.
+
+    ``_with_basic`` is whether a session could be made with basic authentication only.
+    """
 
     def __init__(
         self, connection: SessionChannel, registration: Registration, password: str | None
@@ -47,7 +50,7 @@ class Login:
         self._sessions: str | None = None
         self._renewing = threading.Lock()
         self.count = 0
-        self._renewed = False
+        self._renewed = self._with_basic = False
         self.remarks: list[str] = []
 
     def __repr__(self) -> str:
@@ -76,8 +79,12 @@ class Login:
             if self._sessions is None or self._renewed:
                 return False
             self._renewed = True
-            self._connection.set_auth()
-            self._open_session(self._sessions)
+            if self._with_basic:  # it wants it with each request, whatever session there is
+                self._sessions = None
+                self._use_basic()
+            else:
+                self._connection.set_auth()
+                self._open_session(self._sessions)
             self.count += 1  # last, when the new session is in place
             return True
 
@@ -96,6 +103,9 @@ class Login:
             uri = self._open.pop(0)  # the one in use comes last
             try:
                 status = self._connection.send_session_request("DELETE", uri).status
+                if status == 401 and self._with_basic:
+                    self._use_basic()
+                    status = self._connection.send_session_request("DELETE", uri).status
             except (PodmError, InputError) as error:
                 reason = str(error).partition(" (")[0]  # its hint is for reading
             else:
@@ -115,8 +125,9 @@ class Login:
         return None
 
     def _open_session(self, uri: str) -> None:
-        account = {"UserName": self._user, "Password": self._password}
-        answer = self._connection.send_session_request("POST", uri, account)
+        answer = self._post(uri)
+        if answer.status == 401 and self._auth == "auto" and not self._with_basic:
+            answer = self._post_with_basic(uri, answer)
         token = answer.headers.get("X-Auth-Token")
         if answer.status < 300 and (where := self._session_path(answer, uri)):
             self._open.append(where)
@@ -136,6 +147,27 @@ class Login:
             self.remarks.append(one_line(f"{uri}: {what}"))
             self._sessions = None
             self._use_basic()
+
+    def _post(self, uri: str) -> Answer:
+        account = {"UserName": self._user, "Password": self._password}
+        return self._connection.send_session_request("POST", uri, account)
+
+    def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
+        """Return the answer to a POST with basic authentication, which some services want for it.
+
+        Most refuse a wrong password in the same way. So where an answer does not name Basic, it
+        is tried with a read: a wrong password is sent twice, and not once more.
+        """
+        challenge = refused.headers.get("WWW-Authenticate", "")
+        if challenge and "basic" not in challenge.casefold():
+            return refused
+        self._with_basic = True
+        self._use_basic()
+        if not challenge:
+            tried = self._connection.send_session_request("GET", uri)
+            if tried.status == 401:
+                return tried
+        return self._post(uri)
 
     def _session_path(self, answer: Answer, uri: str) -> str | None:
         """Return the path of a session that was made, None where the answer does not tell it.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
 from valence_sched.drivers.fields import (
     Field,
     Link,
@@ -52,11 +53,18 @@ class CollectionCapability(Resource):
 
 
 class Collection(NamedResource):
-    """Any collection; its count is not read, since it cannot be trusted."""
+    """Any collection, in its present form; where its count is wrong the members hold."""
 
-    members = Field("Members", links, "the members on this page")
-    next_page = Field("Members@odata.nextLink", text, "the next page")
+    members = Field(MEMBERS, links, "the members on this page")
+    next_page = Field(NEXT, text, "the next page")
+    count = Field(COUNT, number, "the members of all pages", "members")
     capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
+
+    @property
+    def next_link(self) -> str | None:
+        """The link to the next page, None where there is none; a query alone is of this one."""
+        page = self.next_page
+        return self.uri.partition("?")[0] + page if page and page[0] == "?" else page
 
 
 class DeviceHolder(NamedResource):

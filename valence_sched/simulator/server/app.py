@@ -84,14 +84,19 @@ class SimulatorApp:
         content = reply.body
         if self._take_fault("malformed", request):
             content = content[: max(1, len(content) // 2)]
+        if self._take_fault("cut-body", request):
+            await _stream_half(request, content)
+            return None
         return web.Response(status=reply.status, body=content, headers=reply.headers)
 
     def _is_dead(self, request: web.BaseRequest) -> bool:
-        """Return whether the pod manager has died of too many writes; logins are none."""
+        """Return whether it has died of too many requests, or writes; logins are no writes."""
+        requests = self.podm.faults.number("cut-after")
         most = self.podm.faults.number("die-after")
         login = request.path.startswith(self.podm.sessions.collection)
         self.traffic.writes += request.method in WRITES and not login
-        return most is not None and self.traffic.writes > most
+        died_of_writes = most is not None and self.traffic.writes > most
+        return died_of_writes or (requests is not None and self.traffic.requests > requests)
 
     async def _wait(self, request: web.BaseRequest) -> None:
         if self._latency_s:
@@ -129,6 +134,14 @@ def _cut(request: web.BaseRequest) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
+
+
+async def _stream_half(request: web.BaseRequest, content: bytes) -> None:
+    """Send half of a body that was announced whole."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = len(content)
+    await response.prepare(request)
+    await response.write(content[: len(content) // 2])
 
 
 async def _stream_huge(request: web.BaseRequest) -> web.StreamResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render.render import documents_of
@@ -103,8 +104,10 @@ def load_documents(
             if record.tree is None:
                 yield podm.id, DocumentTree(documents_of(podm))
             else:
-                recorded = dict(tree_documents(record.tree, record.file, diagnostics))
-                yield podm.id, DocumentTree(recorded)
+                recorded = tree_documents(record.tree, record.file, diagnostics)
+                # What composes changes documents in their present form only.
+                documents = {uri: current_form(json, root=uri == ROOT) for uri, json in recorded}
+                yield podm.id, DocumentTree(documents)
         except DuplicateId:
             raise
         except InputError as error:

@@ -12,8 +12,14 @@ import msgspec
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.server import writes
 from valence_sched.simulator.server.documents import DocumentTree, SimulatedReply, etag_of
-from valence_sched.simulator.server.errors import RequestRefused, error_body, method_not_allowed
+from valence_sched.simulator.server.errors import (
+    RequestRefused,
+    error_body,
+    method_not_allowed,
+    not_found,
+)
 from valence_sched.simulator.server.faults import Faults
+from valence_sched.simulator.server.habits import is_root_elsewhere
 from valence_sched.simulator.server.load import complete
 from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
 from valence_sched.simulator.server.sessions import Account, Sessions, add_session_service
@@ -79,6 +85,8 @@ class SimulatedPodm:
         """Answer a request."""
         self.sessions.tick()
         self.writes.tick()
+        if is_root_elsewhere(request.path, self.faults):
+            return encode_reply(not_found(request.path))
         try:
             user = self._user(request)
             if user is None:
@@ -97,7 +105,7 @@ class SimulatedPodm:
         path = request.path.rstrip("/")
         login = path in (self.sessions.collection, f"{self.sessions.collection}/Members")
         if request.method == "POST" and login:
-            return ""
+            return None if "session-basic" in self.faults else ""
         closed = "closed-root" in self.faults and path != "/redfish"
         read = request.method in ("GET", "HEAD") and path in PUBLIC_PATHS
         return "" if read and not closed else None

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, object_of
 from valence_sched.simulator.server.errors import RequestRefused, not_found, refusal
 from valence_sched.simulator.server.faults import Faults
+from valence_sched.simulator.server.habits import shaped_document
 from valence_sched.simulator.server.tasks import Tasks
 
 
@@ -75,6 +76,13 @@ class DocumentReads:
 
     def answer(self, request: HttpRequest) -> SimulatedReply:
         """Answer a GET; RequestRefused if the query names a page that does not exist."""
+        reply = self._answer(request)
+        if reply.status != 200 or reply.body is None:
+            return reply
+        body = shaped_document(reply.body, request.path.rstrip("/"), self._faults)
+        return SimulatedReply(reply.status, body, reply.headers)
+
+    def _answer(self, request: HttpRequest) -> SimulatedReply:
         if request.path.rstrip("/") == "/redfish":
             return SimulatedReply(200, {"v1": "/redfish/v1/"})
         if (monitored := self._tasks.monitor(request.path)) is not None:

@@ -8,7 +8,17 @@ from pathlib import Path
 import requests
 
 from tests.unit.simulator.server.test_podm import SESSIONS, Case
-from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, message_key
+from tests.unit.simulator.site import (
+    BLOCKS,
+    ROOT,
+    SERVICE,
+    SYSTEMS,
+    ZONES,
+    Client,
+    documents,
+    link,
+    message_key,
+)
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
 from valence_sched.simulator.server.sessions import Account
@@ -122,6 +132,17 @@ class TestFaults(Case):
         self.assertEqual("Composed", client.state("C1"))
         self.assertEqual(0, self.podm.requests[0].status)
 
+    def test_cut_body_sends_half_of_it(self):
+        client = self.serve(f"cut-body:{BLOCKS}")
+        with self.assertRaises(requests.exceptions.ChunkedEncodingError):
+            client.get(BLOCKS)
+        self.assertEqual(200, client.get(SYSTEMS).status_code)
+
+    def test_cut_after_cuts_everything_after_so_many_requests(self):
+        client = self.serve("cut-after:2")
+        self.assertEqual([200, 200], [client.get(uri).status_code for uri in (ROOT, BLOCKS)])
+        self.cut("GET", ROOT)
+
     def test_lie_is_200_with_an_error_and_nothing_done(self):
         client = self.serve(f"lie:POST:{SYSTEMS}")
         answer = client.compose("C1")
@@ -142,6 +163,51 @@ class TestFaults(Case):
         self.assertEqual(401, client.get(ROOT).status_code)
         client.session.auth = ("ann", "sesame")
         self.assertEqual(200, client.get(ROOT).status_code)
+
+    def test_slash_root_answers_with_a_slash_only(self):
+        client = self.serve("slash-root")
+        self.assertEqual([200, 404], [client.get(ROOT + end).status_code for end in ("/", "")])
+
+    def test_bare_root_answers_without_a_slash_only(self):
+        client = self.serve("bare-root")
+        self.assertEqual([404, 200], [client.get(ROOT + end).status_code for end in ("/", "")])
+
+    def test_older_root_has_its_entries_below_links(self):
+        root = self.serve("older-root").get(ROOT).json()
+        self.assertEqual(link(SYSTEMS), root["Links"]["Systems"])
+        self.assertNotIn("Systems", root)
+
+    def test_older_collections_have_their_members_below_links(self):
+        client = self.serve("older-collections")
+        for query in ("", "?$expand=.($levels=1)"):
+            found = client.get(BLOCKS + query).json()
+            self.assertEqual(6, len(found["Links"]["Members"]))
+            self.assertEqual(6, found["Links"]["Members@odata.count"])
+            self.assertNotIn("Members", found)
+
+    def test_no_members_sends_a_collection_without(self):
+        client = self.serve(f"no-members:{BLOCKS}")
+        self.assertEqual({"@odata.id", "Name"}, set(client.get(BLOCKS).json()))
+        self.assertIn("Members", client.get(SYSTEMS).json())
+
+    def test_short_links_lack_the_path_of_their_document(self):
+        client = self.serve("short-links")
+        self.assertIn(link(f"{ROOT}/C1"), client.get(BLOCKS).json()["Members"])
+        block = client.get(f"{BLOCKS}/C1").json()
+        self.assertEqual([link(f"{ROOT}/Processors/1")], block["Processors"])
+        self.assertEqual([link(f"{ZONES}/A")], block["Links"]["Zones"])
+        whole = client.get(f"{BLOCKS}?$expand=.($levels=1)").json()["Members"][0]
+        self.assertEqual((f"{BLOCKS}/C1", block["Processors"]),
+                         (whole["@odata.id"], whole["Processors"]))  # fmt: skip
+
+    def test_session_basic_wants_it_to_make_a_session(self):
+        client = self.serve("session-basic", login=Account("ann", "sesame"))
+        body = {"UserName": "ann", "Password": "sesame"}
+        refused = client.post(SESSIONS, body)
+        self.assertEqual(401, refused.status_code)
+        self.assertIn("Basic", refused.headers["WWW-Authenticate"])
+        client.session.auth = ("ann", "sesame")
+        self.assertEqual(201, client.post(SESSIONS, body).status_code)
 
     def test_session_limit_refuses_one_too_many(self):
         client = self.serve("session-limit:1")

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pod managers with the habits of older and careless services are read as any other is."""
+
+import unittest
+
+import msgspec
+
+from tests.unit import trees
+from tests.unit.drivers.crawl.test_live import TREES, LiveTest, is_object
+from tests.unit.drivers.served import DIALECTS, PASSWORD, USER
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
+from valence_sched.drivers.files.tree_writer import join_pages
+from valence_sched.model.inventory import to_json
+from valence_sched.model.registration import Registration
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
+from valence_sched.testing.served import served
+
+V = "/redfish/v1"
+SERVICE = f"{V}/CompositionService"
+BLOCKS = f"{SERVICE}/ResourceBlocks"
+
+
+def sources():
+    """Return the documents of every pod manager there is to try habits on."""
+    found = {name: {uri: msgspec.json.decode(data) for uri, data in documents.items()
+                    if is_object(data)}
+             for name, documents in TREES.items()}  # fmt: skip
+    return found | {name: trees.tree(name) for name in ("gpu-east", "mem-1")}
+
+
+def readings_of(sources, *fail, login=False, auth="auto", page_size=0):
+    """Return a reading of each source with these habits, and the requests that it took."""
+    account = Account(USER, PASSWORD) if login else Account()
+    settings = SimulatorSettings(login=account, page_size=page_size, clock=lambda: 0.0)
+    known = {"username": USER if login else None, "auth": auth}
+    with served(documents=sources, fail=fail, settings=settings) as podms:
+        targets = [
+            ReadTarget(Registration(name=name, url=one.url, **known), PASSWORD)
+            for name, one in podms.items()
+        ]
+        found = {one.podm.id: one for one in read(targets, DIALECTS, ReadSettings())}
+        assert not any(one.open_sessions for one in podms.values())
+        return found, {name: one.requests for name, one in podms.items()}
+
+
+def plain(reading):
+    return to_json(msgspec.structs.replace(reading.podm, url=None, read_at=None, id="podm-0"))
+
+
+class HabitsTest(LiveTest):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sources = sources()
+        readings, _ = readings_of(cls.sources)
+        cls.expected = {name: plain(one) for name, one in readings.items()}
+
+    def check(self, *fail, **more):
+        """Compare readings with those of no habits, and with what is recorded of them."""
+        found, requests = readings_of(self.sources, *fail, **more)
+        for name, reading in found.items():
+            with self.subTest(name, fail=fail):
+                self.assertEqual((None, self.expected[name]), (reading.failure, plain(reading)))
+                pages = join_pages(reading.documents).items()
+                recorded = {uri: msgspec.json.encode(json) for uri, json in pages}
+                self.assertEqual(self.expected[name], to_json(self.recorded(recorded)[0]))
+        return found, requests
+
+    def test_older_collections_and_roots_are_read(self):
+        self.check("older-root")
+        for fail in (["older-collections"], ["older-root", "older-collections", "no-expand"]):
+            self.check(*fail, page_size=2)
+
+    def test_links_without_the_path_of_their_document_are_read_below_it_and_said(self):
+        for fail in (["short-links"], ["short-links", "no-expand", "older-collections"]):
+            found, _ = self.check(*fail)
+            texts = [one.text for one in found["shared-blocks"].diagnostics]
+            said = [text for text in texts if "without the path of the document" in text]
+            self.assertEqual(1, len(said), texts)
+
+    def test_the_root_is_found_where_it_answers_with_and_without_a_login(self):
+        for spelling in ("slash-root", "bare-root"):
+            self.check(spelling)
+            for auth in ("auto", "session", "basic"):
+                readings, _ = readings_of(
+                    self.sources, spelling, "closed-root", login=True, auth=auth
+                )
+                found = {name: plain(reading) for name, reading in readings.items()}
+                self.assertEqual(self.expected, found, (spelling, auth))
+
+    def test_where_a_session_needs_basic_authentication_it_is_sent_once(self):
+        for fail in ([], ["closed-root"], ["closed-root", "bare-root"]):
+            _, requests = self.check("session-basic", *fail, login=True)
+            for seen in requests.values():
+                posts = [one.status for one in seen if one.method == "POST"]
+                self.assertEqual([401, 201], posts)
+
+    def test_a_collection_without_members_is_no_member_and_said(self):
+        found, _ = readings_of(
+            self.sources, f"no-members:{BLOCKS}", f"no-members:{V}/Systems", "no-expand"
+        )
+        for name in ("shared-blocks", "gpu-east", "systems"):
+            texts = "\n".join(one.text for one in found[name].diagnostics)
+            uris = {block.uri for block in found[name].podm.blocks}
+            self.assertNotIn(BLOCKS, uris)
+            self.assertRegex(texts, f"{BLOCKS}: found (a collection|neither members)")
+
+
+#: Each shape of the collection of two blocks, and the words of what is said of it, if anything.
+LINKS = [{"@odata.id": f"{BLOCKS}/{name}"} for name in "AB"]
+URIS = [link["@odata.id"] for link in LINKS]
+TYPED = {"@odata.type": "#ResourceBlockCollection.ResourceBlockCollection"}
+MORE = {"Members@odata.nextLink": f"{BLOCKS}?page=2"}
+SHAPES = {
+    "as it is": ({"Members": LINKS}, ""),
+    "lower case": ({"members": LINKS, "members@odata.count": 2}, ""),
+    "upper case": ({"MEMBERS": LINKS}, ""),
+    "below Links": ({"Links": {"Members": LINKS, "Members@odata.count": 2}}, ""),
+    "below links": ({"links": {"members": LINKS}}, ""),
+    "texts": ({"Members": URIS}, ""),
+    "objects by name": ({"Members": {"A": LINKS[0], "B": LINKS[1]}}, ""),
+    "texts by name": ({"Members": dict(zip("AB", URIS, strict=True))}, ""),
+    "other links": ({"Members": [{"href": uri} for uri in URIS]}, ""),
+    "whole members": ({"Members": [{**link, "Id": "?", "Name": "?"} for link in LINKS]}, ""),
+    "Items": ({**TYPED, "Items": LINKS}, ""),
+    "Items without a type": ({"Items": LINKS}, ""),
+    "value": ({"value": LINKS, "@odata.count": 2}, ""),
+    "Type of a pre-release": ({"Type": "Collection.1.0.0", "links": {"Member": LINKS}}, ""),
+    "pages": ({"Members": LINKS[:1], **MORE}, ""),
+    "pages below Links": ({"Links": {"Members": LINKS[:1], **MORE}}, ""),
+    "pages of OData": ({"value": LINKS[:1], "@odata.nextLink": f"{BLOCKS}?page=2"}, ""),
+    "a page by a link": ({"Members": LINKS[:1],
+                          "Members@odata.nextLink": {"@odata.id": f"{BLOCKS}?page=2"}}, ""),
+    "a page by a query": ({"Members": LINKS[:1], "Members@odata.nextLink": "?page=2"}, ""),
+    "a first page without any": ({"Members": [], "Members@odata.nextLink": f"{BLOCKS}/All"}, ""),
+    "members elsewhere": ({"Members@odata.navigationLink": f"{BLOCKS}/All"}, ""),
+    "a collection of collections": ({"Members": [{"@odata.id": f"{BLOCKS}/All"}]}, ""),
+    "pages in a circle": (
+        {"Members": LINKS, "Members@odata.nextLink": BLOCKS}, "a next page that was read before",
+    ),
+    "fewer than counted": ({"Members": LINKS, "Members@odata.count": 9}, "found 2 members, exp"),
+}  # fmt: skip
+#: The same of one in which no block is found.
+EMPTY = {
+    "none": ({"Members": [], "Members@odata.count": 0}, "found no resource block"),
+    "none counted": ({"Members@odata.count": 0}, "found no resource block"),
+    "null": ({"Members": None}, "in which no members are found"),
+    "a count alone": ({"Members@odata.count": 2}, "in which no members are found"),
+    "a type alone": (TYPED, "in which no members are found"),
+    "a context alone": ({"@odata.context": f"{V}/$metadata#X.XCollection"}, "in which no members"),
+    "a name alone": ({"Name": "Blocks"}, "found neither members nor"),
+    "an Id too": ({"Id": "Blocks", "Status": {"State": "Enabled"}}, "found neither members nor"),
+    "another word": ({"Blocks": LINKS}, "found neither members nor"),
+    "a count and no members": ({"Members": [], "Members@odata.count": 2}, "found 0 members, exp"),
+    "no links": ({"Members": [{"Name": "A"}, 7, True]}, "a link without @odata.id"),
+    "a number": ({"Members": 7}, "a link without @odata.id"),
+}
+
+
+PLAIN = {"Name": "one", "ResourceBlockType": ["Compute"], "ProcessorType": "CPU",
+         "CompositionStatus": {"CompositionState": "Unused"}}  # fmt: skip
+
+
+class ShapesTest(LiveTest):
+    """Collections of blocks, and of what a block holds."""
+
+    def documents(self, at, shape):
+        """Return a service with a collection at a URI, two members of it, and what links it."""
+        system = f"{V}/Systems/S"
+        found = {
+            V: {"Name": "root", "CompositionService": {"@odata.id": SERVICE}},
+            SERVICE: {"Name": "s", "ResourceBlocks": {"@odata.id": BLOCKS}},
+            BLOCKS: {"Members": [{"@odata.id": f"{BLOCKS}/S"}]},
+            f"{BLOCKS}/S": {**PLAIN, "ComputerSystems": [{"@odata.id": system}]},
+            system: {"Name": "system", "Processors": {"@odata.id": f"{system}/Processors"}},
+        }
+        own = {BLOCKS: shape, f"{BLOCKS}?page=2": {"Members": LINKS[1:]},
+               f"{BLOCKS}/All": {"Members": LINKS}} | dict.fromkeys(URIS, PLAIN)  # fmt: skip
+        here, there = BLOCKS.encode(), at.encode()
+        documents = {uri: msgspec.json.encode({"@odata.id": uri, **json})
+                     for uri, json in found.items()}  # fmt: skip
+        return documents | {
+            uri.replace(BLOCKS, at): msgspec.json.encode(json).replace(here, there)
+            for uri, json in own.items()
+        }
+
+    def both(self, documents):
+        """Read documents live and as recorded; return the pod manager and what is said of it."""
+        pages = {uri: data for uri, data in documents.items() if "?" in uri}
+
+        def page(handler):
+            return handler.path in pages and handler.reply(200, pages[handler.path])
+
+        (reading,) = self.read(self.serve(documents, rules=[page]))
+        podm, diagnostics = self.recorded(documents)
+        self.same(podm, reading)
+        self.assertEqual(diagnostics, reading.diagnostics)
+        captured = {uri: msgspec.json.encode(json)
+                    for uri, json in join_pages(reading.documents).items()}  # fmt: skip
+        self.assertFalse([uri for uri in captured if "?" in uri])
+        self.assertEqual(to_json(podm), to_json(self.recorded(captured)[0]))
+        return podm, "\n".join(one.text for one in diagnostics)
+
+    def check(self, at, count):
+        """Read each shape of the collection at a URI; ``count`` counts the members found."""
+        for expected, shapes in ((2, SHAPES), (0, EMPTY)):
+            for name, (shape, words) in shapes.items():
+                with self.subTest(name):
+                    podm, told = self.both(self.documents(at, shape))
+                    self.assertEqual(expected, count(podm))
+                    self.assertIn(words.removeprefix("found no resource block"), told)
+                    self.assertEqual(bool(words), bool(told) or words.startswith("found no res"))
+
+    def test_a_collection_of_blocks_is_read_in_any_shape_and_what_is_none_is_said(self):
+        self.check(BLOCKS, lambda podm: len(podm.blocks))
+
+    def test_a_collection_of_devices_is_read_in_any_shape_and_what_is_none_is_said(self):
+        def processors(podm):
+            return sum(cpu.count for block in podm.blocks for cpu in block.devices.processors)
+
+        self.check(f"{V}/Systems/S/Processors", processors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Older and drifted forms of Redfish documents, brought into the present form.
+
+Older services have the members of a collection below ``Links``, and the entries of the root too.
+Others spell ``Members`` differently, or list members as OData does. Readers see the present form;
+a capture holds what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from valence_sched.drivers.fields import Json, links
+
+MEMBERS, NEXT, COUNT = "Members", "Members@odata.nextLink", "Members@odata.count"
+#: The spellings of the properties of a collection, folded: the first that is there is read.
+_MEMBERS = ("members", "members@odata.navigationlink")
+_NEXT = ("members@odata.nextlink", "@odata.nextlink", "nextlink")
+_COUNT = ("members@odata.count", "@odata.count")
+_OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
+#: Lists of members, folded, in documents of which nothing says that they are something else.
+_LISTS = ("items", "value", "member", "entries")
+_OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
+#: Entries of a root that stand below ``Links`` in its present form too.
+_BELOW = ("Sessions", "ManagerProvidingService")
+#: Entries that may stand below ``Links`` of a document whose type has this name.
+_ENTRIES: Mapping[str, tuple[str, ...]] = {
+    "compositionservice": ("ResourceBlocks", "ResourceZones"),
+    "computersystem": ("Processors", "Memory", "Storage", "SimpleStorage", "EthernetInterfaces",
+                       "NetworkInterfaces", "MemoryDomains"),
+}  # fmt: skip
+
+
+def current_form(json: Json, *, root: bool = False) -> Json:
+    """Return a document in the present form; the document itself where it has that form.
+
+    A collection has ``Members``: a list, or None where its members are found in no form.
+
+    >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
+    [{'@odata.id': '/a'}]
+    """
+    below = json.get("Links") or json.get("links")
+    if not isinstance(below, dict):
+        below = {}
+    if root:
+        return _merged(json, {key: below[key] for key in below if key not in _BELOW})
+    kind = type_name(json)
+    if below and kind in _ENTRIES:
+        return _merged(json, {key: below[key] for key in _ENTRIES[kind] if key in below})
+    return _collection(json, below, kind)
+
+
+def type_name(json: Json) -> str:
+    """Return the folded name of the type of a document, empty where it tells none."""
+    for key in ("@odata.type", "Type", "@odata.context"):
+        told = json.get(key)
+        if not isinstance(told, str):
+            continue
+        last = told.rpartition(".")[2]
+        if last.isalpha() and key == "@odata.type":
+            return last.casefold()
+        parts = told.rpartition("#")[2].partition("(")[0].casefold().split(".")
+        # Between the names stand versions: "v1_0_0", or "1", "0", "0".
+        names = [part for part in parts if part.isalpha()]
+        if names and (key != "@odata.context" or names[-1].endswith("collection")):
+            return names[-1]
+    return ""
+
+
+def _merged(own: Json, more: Json) -> Json:
+    """Return an object with all that it lacks and another has, inside nested objects too."""
+    found = dict(own)
+    for key, value in more.items():
+        present = own.get(key)
+        if present is None:
+            found[key] = value
+        elif isinstance(present, dict) and isinstance(value, dict) and "@odata.id" not in present:
+            found[key] = _merged(present, value)
+    return own if found == own else found
+
+
+def _collection(json: Json, below: Json, kind: str) -> Json:
+    named = kind.endswith("collection")
+    names = _OF_ANY if named or not kind else _OF_COLLECTIONS
+    for holder in (json, below):
+        keys = {folded: key for key in holder if (folded := key.casefold()) in names}
+        if not keys:
+            continue
+        if not _OF_COLLECTIONS.isdisjoint(keys):
+            members = _first(holder, keys, _MEMBERS)
+            return _with_members(json, holder, keys, _member_list(members))
+        members = _first(holder, keys, _LISTS)
+        if isinstance(members, list) and (named or _are_links(members)):
+            return _with_members(json, holder, keys, members)
+    return {**json, MEMBERS: None} if named else json
+
+
+def _with_members(json: Json, holder: Json, keys: Mapping[str, str], members: Any) -> Json:
+    found = {MEMBERS: members}
+    if page := _first(holder, keys, _NEXT):
+        found[NEXT] = links(page)[0] or page
+    if (count := _first(holder, keys, _COUNT)) is not None:
+        found[COUNT] = count
+    for key, value in found.items():
+        if key not in json or json[key] is not value:
+            return {**json, **found}
+    return json
+
+
+def _first(holder: Json, keys: Mapping[str, str], names: tuple[str, ...]) -> Any:
+    for name in names:
+        if name in keys:
+            return holder[keys[name]]
+    return None
+
+
+def _member_list(value: Any) -> Any:
+    """Return members as a list; objects by their names are members too."""
+    if value is None or isinstance(value, list):
+        return value
+    return list(value.values()) if isinstance(value, dict) and not all(links(value)) else [value]
+
+
+def _are_links(members: list[Any]) -> bool:
+    return bool(members) and all(link.startswith("/") or "://" in link for link in links(members))
