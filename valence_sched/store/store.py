@@ -63,7 +63,9 @@ class Store:
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
-                self._database.watches.append(watch or ClockWatch(remark))
+                clocks = watch or ClockWatch(remark)
+                clocks(self._database)
+                self._database.watches.append(clocks)
         except BaseException:
             self._database.close()
             raise
