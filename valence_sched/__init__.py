@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         DispatchFailed as DispatchFailed, DuplicateId as DuplicateId, InUse as InUse,
         InputError as InputError, InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
-        PluginError as PluginError, PodmError as PodmError, RequestError as RequestError,
+        OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
+        RequestError as RequestError,
         SchedulerError as SchedulerError, StillComposing as StillComposing,
         StoreError as StoreError, UnknownName as UnknownName, Unverified as Unverified,
         UsageError as UsageError
@@ -69,8 +70,8 @@ _MODULES = {
         "errors": """
             ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
             DuplicateId InUse InputError InventoryIncomplete InventoryStale NameTaken
-            NewerSchema PluginError PodmError RequestError SchedulerError StillComposing
-            StoreError UnknownName Unverified UsageError
+            NewerSchema OutputError PluginError PodmError RequestError SchedulerError
+            StillComposing StoreError UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",

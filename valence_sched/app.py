@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from valence_sched import files
@@ -18,6 +19,7 @@ from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import Now, Progress, SourceReader
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.plan import Plan, parse_plan
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.registration import PasswordReference
@@ -64,9 +66,11 @@ class App:
         selection: Selection = DEFAULT_SELECTION,
         *,
         on_state: Callable[[str, str], None] = lambda _claim, _state: None,
+        effects: EffectLog | None = None,
     ) -> Engine:
-        """Return the scheduler over a selection; ``on_state`` as of an engine."""
-        return Engine(self.config, self.sources, self.loader, selection, on_state=on_state)
+        """Return the scheduler over a selection; ``on_state`` and ``effects`` as of an engine."""
+        return Engine(self.config, self.sources, self.loader, selection, on_state=on_state,
+                      effects=effects)  # fmt: skip
 
     def serve(
         self,
@@ -103,9 +107,17 @@ class App:
         records = self.sources.records(selection)
         serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
 
-    def write_report(self, report: Report | Reports, file: str) -> None:
-        """Write a decision as JSON."""
-        files.write_json(report, file)
+    @contextlib.contextmanager
+    def report_writer(self, file: str) -> Iterator[Callable[[Report | Reports], None]]:
+        """Yield what writes a decision as JSON into a file that is open before it is made.
+
+        InputError if it cannot be written, at once or later; unwritten, the file stays as it was.
+        """
+        pending = files.PendingJson(file)
+        try:
+            yield pending.write
+        finally:
+            pending.discard()
 
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
         """Read one written decision or several, ``-`` for stdin; also return warnings.

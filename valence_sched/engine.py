@@ -32,6 +32,7 @@ from valence_sched.model.decision_result import (
     Ranking,
 )
 from valence_sched.model.dispatch import Receipt
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.lifecycle import (
     ClaimRecord,
@@ -51,6 +52,7 @@ from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.stats import podm_id
 from valence_sched.view.summary import overview, overviews
 from valence_sched.view.view import View
 
@@ -65,7 +67,8 @@ class Engine(Scheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
-    it. ``on_state`` is called with each claim that is composed and the state of its node.
+    it. ``on_state`` is called with each claim that is composed and the state of its node;
+    ``effects`` has what a verb has changed, and is about to change, also while it runs.
     """
 
     def __init__(
@@ -76,11 +79,13 @@ class Engine(Scheduler):
         selection: Selection = DEFAULT_SELECTION,
         *,
         on_state: Callable[[str, str], None] = lambda _claim, _state: None,
+        effects: EffectLog | None = None,
     ) -> None:
         self._config, self._sources = config, sources
         self._selection, self._live = selection, selection.live
         self._intake = Intake(config, sources, loader, selection)
         self._on_state = on_state
+        self._effects = effects if effects is not None else EffectLog()
         self._view: View | None = None
         self._decider: Decider | None = None
 
@@ -137,7 +142,7 @@ class Engine(Scheduler):
             return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        with self._changing_store() as store:
+        with self._changing_store() as store, self._change("stats", podm_id(podm), "stored"):
             return store.update_stats(podm, dict(stats))
 
     def reported_stats(self, podm: str) -> StatsReport:
@@ -153,7 +158,7 @@ class Engine(Scheduler):
     def forget_report(self, podm: str) -> None:
         if self._registry.empty:
             raise self._never_reported(podm, ())
-        with self._changing_store() as store:
+        with self._changing_store() as store, self._change("stats", podm, "forgotten"):
             store.forget_report(podm)
 
     def claim(
@@ -178,7 +183,7 @@ class Engine(Scheduler):
         wait_s: float = WAIT_S,
         detail: Detail = "placements",
     ) -> ProvisionResult:
-        with self._access(wait_s) as access:
+        with self._access(wait_s, ttl_s) as access:
             provisioner = access.provisioner(self._intake.claimer(access.store))
             return provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
 
@@ -200,21 +205,25 @@ class Engine(Scheduler):
         return ClaimRecord(claim=claim, nodes=tuple(nodes), events=tuple(events))
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        with self._registry.store() as store:
+        with self._registry.store() as store, self._change("claim", claim_id, "renewed"):
             store.claims.expire()
             return store.claims.renew(claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
         with self._changing_store() as store:
-            yield from _each(store.claims.release, claim_ids)
+            yield from _each(self._changed("claim", "released", store.claims.release), claim_ids)
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
         if self._registry.empty:
             return ReconcileResult()
         with self._access() as access:
-            actions = tuple(access.reconciler(dry_run=dry_run).reconcile())
+            actions = []
+            for action in access.reconciler(dry_run=dry_run).reconcile():
+                actions.append(action)
+                if not dry_run:
+                    self._effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
             purged = access.store.purge(keep_s, dry_run=dry_run)
-        return ReconcileResult(actions=actions, forgotten_claims=purged.claims,
+        return ReconcileResult(actions=tuple(actions), forgotten_claims=purged.claims,
                                forgotten_decisions=purged.decisions)  # fmt: skip
 
     def nodes(
@@ -263,7 +272,7 @@ class Engine(Scheduler):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> ProvisionResult:
-        with self._access(wait_s) as access:
+        with self._access(wait_s, ttl_s) as access:
             claimer = self._planner().claimer(access.store, plan)
             claimer.earlier_claim(key)
             provisioner = access.provisioner(claimer)
@@ -304,12 +313,15 @@ class Engine(Scheduler):
     def _changing_store(self) -> Iterator[Store]:
         """Yield the store; the next decision reads again what it decides on."""
         self._view = self._decider = None
-        with self._registry.store() as store:
+        with self._registry.store(self._effects) as store:
             yield store
 
     @contextlib.contextmanager
-    def _access(self, wait_s: float = WAIT_S) -> Iterator[PodmAccess]:
-        """Yield the store and the live pod managers, as for a change."""
+    def _access(self, wait_s: float = WAIT_S, ttl_s: float = 0.0) -> Iterator[PodmAccess]:
+        """Yield the store and the live pod managers, as for a change.
+
+        A claim that is composed has ``ttl_s`` for it, or longer where all waiting may take longer.
+        """
         from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
 
         members = self._registry.members(self._live)
@@ -320,8 +332,22 @@ class Engine(Scheduler):
                 self._registry.password,
                 timeout_s=self._live.timeout_s,
                 patience_s=wait_s,
+                ttl_s=ttl_s,
                 on_state=self._on_state,
             )
+
+    def _change(self, kind: str, id_: str, done: str) -> contextlib.AbstractContextManager[None]:
+        """Note a change that a block makes; ``done`` is a participle."""
+        return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
+
+    def _changed(
+        self, kind: str, done: str, change: Callable[[str], object]
+    ) -> Callable[[str], None]:
+        def noted(id_: str) -> None:
+            with self._change(kind, id_, done):
+                change(id_)
+
+        return noted
 
     def _planner(self) -> Planner:
         from valence_sched.lifecycle.plan import Planner

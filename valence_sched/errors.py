@@ -14,6 +14,7 @@
     ├── CloudError            cloud_failed          1  502   OpenStack does not answer or refuses
     ├── PodmError             podm_failed           1  502   a pod manager does not answer well
     ├── CredentialError       credential_invalid    1  401   no password, or no safe one
+    ├── OutputError           output_failed         1  500   a stream takes no more
     ├── StoreError            store_failed          1  503   the state cannot be read or written
     ├── NameTaken             name_taken            1  409   the name or key is already in use
     ├── InUse                 in_use                1  409   it still has claims or nodes
@@ -130,10 +131,24 @@ class CredentialError(SchedulerError):
     code, http_status = "credential_invalid", 401
 
 
+class OutputError(SchedulerError):
+    """A stream that a command prints to is closed, full, or gone with its reader."""
+
+    code = "output_failed"
+
+    def __init__(self, stream: str, error: Exception) -> None:
+        reason = getattr(error, "strerror", None) or str(error)
+        super().__init__(one_line(f"{stream}: {reason.lower()}"))
+
+
 class StoreError(SchedulerError):
-    """The state cannot be opened, read or written; nothing was written in part."""
+    """The state cannot be opened, read or written; nothing was written in part.
+
+    It is ``uncertain`` whether all was written where the answer to a commit was lost.
+    """
 
     code, http_status = "store_failed", 503
+    uncertain = False
 
 
 class NameTaken(SchedulerError):

@@ -12,7 +12,7 @@ from typing import IO, Any
 import msgspec
 import zstandard
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
@@ -33,8 +33,11 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
 
 def write_json(document: object, file: str) -> None:
     """Write a document as indented JSON with a stable order, whole or not at all."""
-    with _output(file) as stream:
-        stream.write(msgspec.json.format(to_json(document), indent=2) + b"\n")
+    pending = PendingJson(file)
+    try:
+        pending.write(document)
+    finally:
+        pending.discard()
 
 
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
@@ -64,9 +67,8 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
     return count, blocks
 
 
-@contextlib.contextmanager
-def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes its name only when all of it is written.
+class AtomicFile:
+    """A file opened for writing that takes its name only when all of it is written.
 
     Its permissions are ``mode``, by default those of any new file. With ``sync`` it is on disk
     before it takes its name. A pipe or a terminal is written to as it is.
@@ -74,35 +76,97 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
     Raises:
         OSError: it cannot be written; an earlier file of this name is untouched.
     """
-    path = Path(file)
-    if path.exists() and not path.is_file():  # a pipe or a terminal has nothing to replace
-        with open(path, "wb") as stream:
-            yield stream
-        return
-    temporary = ""
-    try:
-        prefix = f".{path.name}."
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as stream:
-            temporary = stream.name
-            yield stream
-            stream.flush()
-            if sync:
-                os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask() if mode is None else mode)
-        os.replace(temporary, path)
-        temporary = ""
-    finally:
-        if temporary:
+
+    def __init__(self, file: str | Path, *, mode: int | None = None, sync: bool = True) -> None:
+        self._path, self._mode, self._sync = Path(file), mode, sync
+        self._temporary = ""
+        self.stream: IO[bytes]
+        if self._path.exists() and not self._path.is_file():  # there is nothing to replace
+            self.stream = open(self._path, "wb")  # noqa: SIM115
+            return
+        prefix = f".{self._path.name}."
+        self.stream = tempfile.NamedTemporaryFile(  # noqa: SIM115
+            dir=self._path.parent, prefix=prefix, delete=False
+        )
+        self._temporary = self.stream.name
+
+    def commit(self) -> None:
+        """Let what was written take the name."""
+        try:
+            self.stream.flush()
+            if self._temporary:
+                if self._sync:
+                    os.fsync(self.stream.fileno())
+                self.stream.close()
+                os.chmod(self._temporary, 0o666 & ~_umask() if self._mode is None else self._mode)
+                os.replace(self._temporary, self._path)
+                self._temporary = ""
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Forget what was written, unless it has taken its name; may be called again."""
+        with contextlib.suppress(OSError):  # of a pipe without a reader
+            self.stream.close()
+        if self._temporary:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+                os.unlink(self._temporary)
+            self._temporary = ""
+
+
+@contextlib.contextmanager
+def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file for writing as :class:`AtomicFile`, with its errors; commit it at the end."""
+    opened = AtomicFile(file, mode=mode, sync=sync)
+    try:
+        yield opened.stream
+    except BaseException:
+        opened.discard()
+        raise
+    opened.commit()
+
+
+class PendingJson:
+    """A JSON file that is opened before an effect, and written after it or not at all.
+
+    Raises:
+        InputError: it cannot be written, or not be encoded.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        with _output_errors(file):
+            self._opened = AtomicFile(file)
+
+    def write(self, document: object) -> None:
+        """Write a document as indented JSON with a stable order."""
+        with _output_errors(self._file):
+            self._opened.stream.write(_indented_json(document, self._file))
+            self._opened.commit()
+
+    def discard(self) -> None:
+        """Leave the file as it was, unless it is written; may be called again."""
+        self._opened.discard()
+
+
+def _indented_json(document: object, file: str) -> bytes:
+    try:
+        return msgspec.json.format(to_json(document), indent=2) + b"\n"
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InputError(file, "", one_line(str(error), 200), "what JSON can hold") from None
 
 
 @contextlib.contextmanager
 def _output(file: str) -> Iterator[IO[bytes]]:
     """Open a file that a person named, as :func:`atomic`; InputError if it cannot be written."""
+    with _output_errors(file), atomic(file) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _output_errors(file: str) -> Iterator[None]:
     try:
-        with atomic(file) as stream:
-            yield stream
+        yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(file, "", reason, "a place to write to") from None

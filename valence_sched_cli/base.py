@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PodmCommand: the base of all commands, with exit codes, errors on one line, ends on signals."""
+"""PodmCommand: the base of all commands, with exit codes, errors on one line, all outputs."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff import command, lister, show
@@ -17,10 +14,19 @@ from cliff import command, lister, show
 from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options.types import StoreOnce
-from valence_sched_cli.output.columns import check_columns, has_any_column, prepare_formatter
+from valence_sched_cli.output.columns import (
+    StreamFormatter,
+    check_columns,
+    has_any_column,
+    prepare_formatter,
+)
+from valence_sched_cli.output.delivery import Delivery
+from valence_sched_cli.output.streams import log_failures
+from valence_sched_cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from valence_sched.app import App
+    from valence_sched.model.effect import EffectLog
     from valence_sched.model.read_options import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
 
@@ -28,39 +34,6 @@ LOG = logging.getLogger(__name__)
 
 #: The titles of columns, and rows of cells; of one object its cells.
 Table = tuple[Sequence[str], Iterable[Any]]
-
-#: What ``timeout``, ``kill``, CI systems and a terminal that is closed send.
-_SIGNALS = ("SIGTERM", "SIGHUP")
-
-
-class _SignalInterrupt(KeyboardInterrupt):
-    """A signal came: as with Ctrl-C, a plug-in that runs meanwhile has not failed."""
-
-
-@contextlib.contextmanager
-def interrupt_on_signals() -> Iterator[None]:
-    """Let signals end the command, with the exit code that a shell gives them.
-
-    A signal that is ignored, as with nohup, or handled already, stays as it is.
-    """
-    default = []
-    if threading.current_thread() is threading.main_thread():
-        numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-        default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in default:
-        signal.signal(number, _interrupt)
-    try:
-        yield
-    except _SignalInterrupt as ended:
-        raise SystemExit(ended.args[0]) from None
-    finally:
-        for number in default:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _interrupt(number: int, _frame: object) -> None:
-    raise _SignalInterrupt(128 + number)
-
 
 #: What may be a path or standard input; some stand without an option, as their help calls them.
 _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
@@ -77,6 +50,10 @@ class PodmCommand:
     app: Any
     formatter: Any
     exit_code = 0
+    effectful = False  # whether it changes what outlives it; its effects have each change
+    effects: EffectLog
+    closing: list[str]
+    untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
     _scheduler_app: App | None = None
     _words: argparse.Namespace | None = None
@@ -93,21 +70,34 @@ class PodmCommand:
         """Add the options and arguments of the command."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run and return the exit code: the command's own, else that of its error."""
-        self.closing: list[str] = []
-        self._words = parsed_args
-        try:
-            _check_stdin(parsed_args)
-            if known := self.column_names(parsed_args):
-                check_columns(parsed_args.columns, known)
-            with interrupt_on_signals():
-                status: int = super().run(parsed_args)  # type: ignore[misc]
-            self.app.stdout.flush()
-        except SchedulerError as error:
-            LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
-            self._tell_problems(error)
-            self.tell(str(error), logging.ERROR)
-            return error.exit_code
+        """Run and return the exit code: the command's own, else that of its error.
+
+        After an effect it is 7 when an output failed: what was done is then named on a stream
+        that still works.
+        """
+        from valence_sched.model.effect import EffectLog
+
+        self.closing, self.effects, self._words = [], EffectLog(), parsed_args
+        self._delivery = Delivery(self.effects, self.app.stdout, self.tell)
+        with interrupt_on_signals(), log_failures() as failures:
+            try:
+                code = self._run(parsed_args)
+            except (Exception, KeyboardInterrupt) as error:
+                expected = isinstance(error, SchedulerError)
+                if not (expected or self.effects):
+                    raise
+                LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
+                self._tell_problems(error)
+                code = self._delivery.tell_error(error, self.closing)
+            return self._delivery.check(failures, code)
+
+    def _run(self, parsed_args: argparse.Namespace) -> int:
+        _check_stdin(parsed_args)
+        if known := self.column_names(parsed_args):
+            check_columns(parsed_args.columns, known)
+        status: int = super().run(parsed_args)  # type: ignore[misc]
+        if self.untold is not None:
+            raise self.untold
         self._tell_problems()
         for line in self.closing:
             self.tell(line)
@@ -124,9 +114,14 @@ class PodmCommand:
         check_columns(parsed_args.columns, known)
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
-        self.formatter = prepare_formatter(self.formatter, parsed_args.formatter)
-        status: int = super().produce_output(parsed_args, column_names, data)  # type: ignore[misc]
-        return status
+        formatter = prepare_formatter(self.formatter, parsed_args.formatter)
+
+        def emit(stream: Any) -> None:
+            self.formatter = StreamFormatter(formatter, stream)
+            super(PodmCommand, self).produce_output(parsed_args, column_names, data)  # type: ignore[misc]
+
+        self._delivery.print(emit)
+        return 0
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         """Return every column that these options may lead to; none where that is known too late.
@@ -163,7 +158,7 @@ class PodmCommand:
         ``on_state`` is called with each claim that is composed and the state of its node.
         """
         selection = selection or self.selection(parsed_args)
-        return self.scheduler_app.engine(selection, on_state=on_state)
+        return self.scheduler_app.engine(selection, on_state=on_state, effects=self.effects)
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
         """Return the inventories and files that the options name."""
@@ -229,7 +224,7 @@ class PodmCommand:
         """
         LOG.log(level, "%s", text)
 
-    def _tell_problems(self, error: SchedulerError | None = None) -> None:
+    def _tell_problems(self, error: BaseException | None = None) -> None:
         if self._scheduler_app is None:
             return
         config = self._scheduler_app.config

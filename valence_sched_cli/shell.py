@@ -67,6 +67,7 @@ class Shell(app.App):
 
     def configure_logging(self) -> None:
         """Send log records to standard error as ``openstack`` does: warnings, with -q errors."""
+        logging.raiseExceptions = False  # a command tells in one line which log takes no more
         super().configure_logging()
         console = logging.getLogger("").handlers[-1]
         verbose_level = 3 if self.options.debug else self.options.verbose_level

@@ -74,6 +74,15 @@ def run(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -> Do
         return Done(code, streams[1].read_text(), streams[2].read_text())
 
 
+def run_to(program: str, out: str | None, err: str | None, *words: str | Path) -> Done:
+    """Run a program as :func:`run`, with its streams in the named files, which may be devices."""
+    with tempfile.TemporaryDirectory(prefix="streams-") as folder:
+        streams = [Path(os.devnull), Path(out or f"{folder}/out"), Path(err or f"{folder}/err")]
+        code = _ran(program, words, environment(), ROOT, streams)
+        texts = [Path(folder, name) for name in ("out", "err")]
+        return Done(code, *(text.read_text() if text.exists() else "" for text in texts))
+
+
 def _ran(
     program: str, words: tuple[str | Path, ...], environ: dict[str, str], folder: Path,
     streams: list[Path],

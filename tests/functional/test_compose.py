@@ -103,9 +103,11 @@ class TestCompose(Case):
                 self.assertIsNone(process.poll())
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=60)
-            self.assertEqual((143, ""), (process.returncode, out))
-            what = "broken off: what was begun stays until podm claim reap brings it to terms\n"
-            self.assertEqual(what, err)
+            self.assertEqual((7, ""), (process.returncode, out))
+            (claim,) = here.rows("claim", "list")
+            name = claim["ID"]
+            what = f"claim {name} is COMPOSING as vs-{name} on gpu-east: podm claim reap brings it "
+            self.assertEqual(f"broken off\n{what}to terms\n", err)
 
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
         with self.there(f"status:409:{POST}") as here:

@@ -53,6 +53,37 @@ class TestRead(FilesCase):
         self.assertEqual(files.MAX_HUMAN_BYTES + 1, len(files.read(str(large))))
 
 
+class TestPending(FilesCase):
+    """A file that is open before it is known what it will hold."""
+
+    def test_one_that_is_not_written_or_cannot_be_stays_as_it_was(self):
+        file = self.folder / "report.json"
+        file.write_text("before")
+        for document in (None, object(), {"name": "\udcff"}):
+            with self.subTest(repr(document)):
+                pending = files.PendingJson(str(file))
+                if document is not None:
+                    with self.assertRaisesRegex(InputError, "report.json: .*what JSON can hold"):
+                        pending.write(document)
+                pending.discard()
+                self.assertEqual(("before", [file]), (file.read_text(), [*self.folder.iterdir()]))
+        pending = files.PendingJson(str(file))
+        pending.write({"a": 1})
+        pending.discard()
+        self.assertEqual('{\n  "a": 1\n}\n', file.read_text())
+
+    def test_a_place_that_cannot_be_written_is_refused_at_once(self):
+        missing = str(self.folder / "none" / "report.json")
+        line = f"{missing}: found no such file or directory, expected a place to write to"
+        self.refuses(line, files.PendingJson, missing)
+
+    def test_a_device_that_is_full_is_told_when_it_is_written(self):
+        pending = files.PendingJson("/dev/full")
+        line = "/dev/full: found no space left on device, expected a place to write to"
+        self.refuses(line, pending.write, {"a": 1})
+        pending.discard()
+
+
 class TestWrite(FilesCase):
     """Whole or not at all."""
 

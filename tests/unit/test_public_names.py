@@ -49,6 +49,7 @@ PUBLIC = [
     "Nic",
     "Node",
     "Order",
+    "OutputError",
     "Place",
     "PluginError",
     "Podm",

@@ -15,6 +15,7 @@ from valence_sched.config.settings import Configuration, Homes
 from valence_sched.errors import NameTaken, SchedulerError, StoreError, UnknownName, UsageError
 from valence_sched.inventory import members
 from valence_sched.inventory.members import Member
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import Registration
 
@@ -63,11 +64,14 @@ class Registry:
         name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
         return SecureFile(self._home / f"{name}.passwords")
 
-    def store(self) -> Store:
-        """Return the open store, created if missing; StoreError if it cannot be opened."""
+    def store(self, effects: EffectLog | None = None) -> Store:
+        """Return the open store, created if missing; StoreError if it cannot be opened.
+
+        What its claims and nodes become is noted in ``effects``.
+        """
         from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
 
-        return Store(self.url)
+        return Store(self.url, effects=effects, remark=self._config.remarks.append)
 
     def registrations(self) -> list[Registration]:
         """Return the pod managers of the state, none when there is no state yet."""

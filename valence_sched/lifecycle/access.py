@@ -23,8 +23,12 @@ from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.registration import Registration
-from valence_sched.store.claims import TTL_S
+from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
+
+#: To compose a node, read it back and take it back: how often that is waited for, and how many
+#: answers may each take as long as they are allowed.
+MOST_WAITS, MOST_ANSWERS = 2, 8
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class PodmAccess:
     ``members`` are the pod managers by name, ``password`` finds theirs.
 
     ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
-    after it has answered, ``ttl_s`` until a claim that is being composed is reaped.
+    after it has answered, ``ttl_s`` until a claim that is being composed is reaped, at least.
     """
 
     store: Store
@@ -42,14 +46,15 @@ class PodmAccess:
     password: Callable[[Registration], str | None] = field(repr=False)
     timeout_s: float = 30.0
     patience_s: float = 300.0
-    ttl_s: float = TTL_S
+    ttl_s: float = 0.0
     on_state: StateCallback = field(default=lambda _claim, _state: None)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     @property
     def composer(self) -> NodeComposer:
         """Return the composer; its claims are reaped only after all its waiting."""
-        ttl_s = max(self.ttl_s, 2 * self.patience_s + 4 * self.timeout_s)
+        waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
+        ttl_s = max(self.ttl_s, waiting_s)
         return NodeComposer(
             self.store, self.connect, self.read, ttl_s, self.on_state, self.checkpoint
         )

@@ -85,6 +85,8 @@ class NodeComposer:
         wanted = composition_request(claim, allocation, known)
         self.checkpoint("held")
         self.store.claims.start_composing(claim.id, self.ttl_s)
+        state = f"is COMPOSING as {wanted.name} on {part.podm}: {RECONCILE_HINT}"
+        self.store.effects.note("claim", claim.id, state)
         self.checkpoint("intent")
         with contextlib.ExitStack() as stack:
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
@@ -105,6 +107,12 @@ class NodeComposer:
             PodmError: its pod manager cannot be reached; nothing was begun.
             Unverified: something of it remains, or that could not be read back or stored.
         """
+        unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
+        with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
+            self._remove(node)
+        self._refresh(node.podm)
+
+    def _remove(self, node: ComposedNode) -> None:
         wanted = request_from_node(node)
         self.checkpoint("removing")
         with contextlib.ExitStack() as stack:
@@ -124,7 +132,6 @@ class NodeComposer:
             gone = f"{node.podm}: {node.uri} is taken apart, and that could not be noted"
             raise Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from None
         self.checkpoint("forgotten")
-        self._refresh(node.podm)
 
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest

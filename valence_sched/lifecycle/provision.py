@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -42,6 +43,9 @@ from valence_sched.store.tables import key_of
 MOST_ATTEMPTS = 5
 PARALLEL_PER_PODM = 2
 MOST_PARALLEL = 32
+GRACE_S = 5.0  # after an interruption, for what is being composed
+
+_NodeResult = tuple[ComposedNode | SchedulerError, list[str]]
 
 
 @dataclass
@@ -124,10 +128,16 @@ class Provisioner:
         self.composer.checkpoint("taken")
         claims = [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
         self.composer.checkpoint("split")
-        with ThreadPoolExecutor(min(MOST_PARALLEL, len(claims))) as pool:
-            futures = [
-                pool.submit(self._compose_node, request, claim, content, ttl_s) for claim in claims
-            ]
+        futures = _start(
+            [partial(self._compose_node, request, claim, content, ttl_s) for claim in claims]
+        )
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            for future in futures:
+                future.cancel()
+            wait(futures, GRACE_S)  # most end within it, and are known then
+            raise
         for claim, future in zip(claims, futures, strict=True):
             self._collect(progress, claim, future)
         if progress.node_count < request.required_count:
@@ -137,7 +147,7 @@ class Provisioner:
         self,
         progress: _Progress,
         claim: Claim,
-        future: Future[tuple[ComposedNode | SchedulerError, list[str]]],
+        future: Future[_NodeResult],
     ) -> None:
         """Note what became of one claim; nothing that its pod manager has gets lost."""
         try:
@@ -177,7 +187,7 @@ class Provisioner:
 
     def _compose_node(
         self, request: Request, claim: Claim, content: str, ttl_s: float
-    ) -> tuple[ComposedNode | SchedulerError, list[str]]:
+    ) -> _NodeResult:
         """Compose one claim, or one in its place; return the node or the error about it."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
@@ -226,6 +236,7 @@ class Provisioner:
         for node in progress.nodes:
             try:
                 self.composer.remove(node)
+                self.store.effects.forget("node", node.id)
                 gone = f"{node.podm}: {node.uri} taken apart again: too few came to be"
                 progress.failures.append(gone)
             except Unverified as error:
@@ -235,6 +246,30 @@ class Provisioner:
                 text = one_line(f"{stays}: {error} (podm node delete)")
                 progress.unverified.append(Unverified(text))
         progress.nodes = []
+
+
+def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:
+    """Start calls side by side, on threads that do not keep the process from its end."""
+    futures: list[Future[_NodeResult]] = [Future() for _ in calls]
+    queue = iter(list(zip(futures, calls, strict=True)))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                future, call = next(queue, (None, None))
+            if future is None or call is None:
+                return
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+    for _ in range(min(MOST_PARALLEL, len(calls))):
+        threading.Thread(target=work, daemon=True).start()
+    return futures
 
 
 def _unverified_node(error: Unverified) -> UnverifiedNode:

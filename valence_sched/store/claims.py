@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
 from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.effect import EffectLog
 from valence_sched.store import claim_rows, expiry, podms, settle, tables
 from valence_sched.store.claim_rows import change_state, state_error
 from valence_sched.store.database import Database, Work
@@ -35,11 +36,20 @@ class ReapResult(NamedTuple):
 
 
 class Claims:
-    """The claims of a store; ``ids`` makes the id of each new one."""
+    """The claims of a store; ``ids`` makes the id of each new one, ``effects`` has their states.
 
-    def __init__(self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]):
-        self._database, self._ids = database, ids
+    What must be noted after an effect on a pod manager waits for a database that is away.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        effects: EffectLog,
+        ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16],
+    ) -> None:
+        self._database, self._effects, self._ids = database, effects, ids
         self._read, self._write = database.read, database.write
+        self._patient = database.patient()
 
     def create(
         self,
@@ -72,6 +82,16 @@ class Claims:
             content=key_of(content),
             parts=tuple(sorted(parts, key=lambda part: part.podm)),
         )
+        unsure = "may be held: podm claim show tells"
+        with self._effects.change("claim", claim.id, unsure, "is HELD: podm claim show tells"):
+            created = self._create(claim, first, others, ttl_s)
+        if created.id != claim.id:  # which was there before
+            self._effects.forget("claim", claim.id)
+        return created
+
+    def _create(
+        self, claim: Claim, first: ClaimPart, others: Sequence[ClaimPart], ttl_s: float
+    ) -> Claim:
         begun = self._begin(claim, first, PREPARE_TTL_S if others else ttl_s)
         if begun.id != claim.id or not others:
             return begun
@@ -135,7 +155,9 @@ class Claims:
         def work(connection: sa.Connection) -> bool:
             return claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
 
-        return self._end(claim_id, work, "giving up a claim", "FAILED")
+        failed = self._end(claim_id, work, "giving up a claim", "FAILED", self._patient)
+        self._effects.forget("claim", claim_id)
+        return failed
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         """Let a held claim expire no more, as it is to be composed; ClaimState if it is not."""
@@ -157,7 +179,7 @@ class Claims:
     def note_reserving(self, claim_id: str) -> None:
         """Record that from now on the pod manager may have blocks reserved for a claim."""
         doing = "noting what is to be reserved"
-        self._write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
+        self._patient.write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
 
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
         """Record the nodes of a claim; it settles at once if a reading shows them already.
@@ -181,14 +203,22 @@ class Claims:
             settle.write_nodes(connection, nodes)
             return claim
 
-        self._write_expiring(work, "noting what was composed")
+        self._write_expiring(work, "noting what was composed", self._patient)
+        for node in nodes:
+            state = f"is composed on {node.podm}: {node.uri}, claim {claim_id}"
+            self._effects.note("node", node.id, state)
+        self._effects.forget("claim", claim_id)
         for podm in sorted({node.podm for node in nodes}, key=key_of):
-            self._write(lambda c, podm=podm: podms.settle_stored(c, podm), "settling")  # type: ignore[misc]
-        return self.show(claim_id)
+            self._patient.write(lambda c, podm=podm: podms.settle_stored(c, podm), "settling")  # type: ignore[misc]
+        return self._patient.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def split(self, claim_id: str) -> Sequence[Claim]:
         """Return claims of one node each in place of a held claim; ClaimState if it is not held."""
-        return self._write(lambda c: split_claim(c, claim_id), "splitting a claim")
+        claims = self._write(lambda c: split_claim(c, claim_id), "splitting a claim")
+        for claim in claims:
+            self._effects.note("claim", claim.id, "is HELD: podm claim show tells")
+        self._effects.forget("claim", claim_id)
+        return claims
 
     def list_stuck(self) -> Sequence[Claim]:
         """Return claims that are being composed for longer than they were meant to be."""
@@ -242,13 +272,16 @@ class Claims:
 
         return self._write_expiring(work)
 
-    def _write_expiring(self, work: Work[Claim], doing: str = "claiming") -> Claim:
+    def _write_expiring(
+        self, work: Work[Claim], doing: str = "claiming", database: Database | None = None
+    ) -> Claim:
         """Run a transaction again after ending the expired claims that are in its way."""
+        database = database or self._database
         for _ in range(MOST_EXPIRY_ROUNDS):
             try:
-                return self._write(work, doing)
+                return database.write(work, doing)
             except ExpiredConflict:
-                expiry.expire_claims(self._database)
+                expiry.expire_claims(database)
         raise ClaimLost("claims whose time is over could not be swept away: run claim reap")
 
     def _abort(self, claim_id: str) -> None:
@@ -256,11 +289,15 @@ class Claims:
         self._write(lambda c: claim_rows.end(c, claim_id, ["PREPARED"], "FAILED", note), doing)
         expiry.free_claim(self._database, claim_id)
 
-    def _end(self, claim_id: str, work: Work[bool], doing: str, state: State) -> Claim:
-        ended = self._write(work, doing)
-        claim = self.show(claim_id)
+    def _end(
+        self, claim_id: str, work: Work[bool], doing: str, state: State,
+        database: Database | None = None,
+    ) -> Claim:  # fmt: skip
+        database = database or self._database
+        ended = database.write(work, doing)
+        claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
         if not ended and claim.state != state:
             hint = claim_rows.end_hint(claim)
             raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
-        expiry.free_claim(self._database, claim_id)
+        expiry.free_claim(database, claim_id)
         return claim

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import logging
 import random
 import time
@@ -11,7 +13,12 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from valence_sched.store.database_errors import is_disconnect, is_retryable, store_error
+from valence_sched.store.database_errors import (
+    is_disconnect,
+    is_retryable,
+    is_unreachable,
+    store_error,
+)
 from valence_sched.store.url import StoreUrl
 
 T = TypeVar("T")
@@ -20,6 +27,7 @@ Work = Callable[[sa.Connection], T]
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
+PATIENCE_S = 60.0  # for a database that is away, once a pod manager has something to be noted
 
 
 class WorkCounts:
@@ -35,17 +43,23 @@ class WorkCounts:
 
 
 class Database:
-    """Connections to one store; ``sleep`` makes a pause, ``jitter`` (0..1) draws its length."""
+    """Connections to one store; ``sleep`` makes a pause, ``jitter`` (0..1) draws its length.
+
+    ``patience_s`` is how long a transaction waits for a database that cannot be reached.
+    """
 
     def __init__(
         self,
         address: StoreUrl,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address
         self.counts = WorkCounts()
-        self._sleep, self._jitter = sleep, jitter
+        self.patience_s = 0.0
+        self._sleep, self._jitter, self._clock = sleep, jitter, clock
+        self.watches: list[Callable[[Database], object]] = []  # called before each transaction
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
 
@@ -65,12 +79,25 @@ class Database:
         """
         return self._run(work, doing, write=True)
 
+    def patient(self, patience_s: float = PATIENCE_S) -> Database:
+        """Return this database, over the same connections, for what must be noted: it waits."""
+        patient = copy.copy(self)
+        patient.patience_s = patience_s
+        return patient
+
     def close(self) -> None:
         """Close all connections."""
         self.writer.dispose()
         self.reader.dispose()
 
     def _run(self, work: Work[T], doing: str, *, write: bool) -> T:
+        for watch in self.watches:
+            watch(self)
+        return self.run_unwatched(work, doing, write=write)
+
+    def run_unwatched(self, work: Work[T], doing: str, *, write: bool) -> T:
+        """Run a transaction of a watch itself, as :meth:`read` and :meth:`write` do."""
+
         def run() -> T:
             self.counts.transactions += 1
             engine = self.writer if write else self.reader
@@ -85,20 +112,24 @@ class Database:
         """Return what ``work`` returns, run again after failures that may not repeat.
 
         Raises:
-            StoreError: the failure is of another kind, or the last of so many attempts failed.
+            StoreError: the failure is of another kind, or neither attempts nor patience are left.
         """
-        for attempt in range(1, most + 1):
+        until = self._clock() + self.patience_s
+        lost = False
+        for attempt in itertools.count(1):
             try:
                 return work()
-            except sa.exc.DBAPIError as error:
+            except sa.exc.SQLAlchemyError as error:
                 # a transaction that hits a unique key sees on its next run who holds it
                 conflict = write and isinstance(error, sa.exc.IntegrityError)
-                again = conflict or is_retryable(error) or is_disconnect(error)
-                if not again or attempt == most:
-                    raise store_error(error, self.address, doing) from None
+                away, cut = is_unreachable(error), is_disconnect(error)
+                again = attempt < most and (conflict or cut or is_retryable(error))
+                if not (again or ((away or cut) and self._clock() < until)):
+                    problem = store_error(error, self.address, doing)
+                    problem.uncertain = lost or (write and cut)
+                    raise problem from None
+                lost |= write and cut
                 self._pause(attempt)
-            except sa.exc.SQLAlchemyError as error:
-                raise store_error(error, self.address, doing) from None
         raise AssertionError("unreachable")
 
     def _pause(self, attempt: int) -> None:

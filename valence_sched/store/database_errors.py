@@ -11,6 +11,9 @@ from valence_sched.store.url import StoreUrl
 # Another transaction was in the way: serialisation failure, deadlock, lock timeout.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
 RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
+# Too many connections; read-only, as while another server takes over.
+PASSING_SQLSTATES = {"53300", "25006"}
+PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 
 HINTS = {
@@ -26,8 +29,10 @@ MYSQL_KINDS = {1021: "full", 1114: "full", 1030: "full", 3: "full", 1290: "reado
 SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX001": "corrupt"}
 
 
-def is_retryable(error: sa.exc.DBAPIError) -> bool:
+def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether the same transaction may succeed when it is run again."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
     if _sqlstate(error) in RETRYABLE_SQLSTATES:
         return True
     code = getattr(error.orig, "sqlite_errorcode", None)
@@ -36,9 +41,21 @@ def is_retryable(error: sa.exc.DBAPIError) -> bool:
     return _mysql_number(error) in RETRYABLE_MYSQL_NUMBERS
 
 
-def is_disconnect(error: sa.exc.DBAPIError) -> bool:
+def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether the connection is gone, as when the database was restarted."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
     return error.connection_invalidated or (_sqlstate(error) or "").startswith(("08", "57P"))
+
+
+def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether no connection was to be had, or none that may write: later one may be."""
+    if isinstance(error, sa.exc.TimeoutError):  # all connections of this process wait
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    passing = _sqlstate(error) in PASSING_SQLSTATES or _mysql_number(error) in PASSING_MYSQL_NUMBERS
+    return passing or _kind(error) == "unreachable"
 
 
 class RowRefused(StoreError):

@@ -44,9 +44,10 @@ class Nodes:
 
     def forget(self, node_id: str) -> None:
         """Delete the record of a node that is gone; the last one of a claim releases that."""
-        claim_id = self._database.write(lambda c: _forget(c, node_id), "forgetting a node")
+        patient = self._database.patient()  # its pod manager has no such node any more
+        claim_id = patient.write(lambda c: _forget(c, node_id), "forgetting a node")
         if claim_id:
-            expiry.free_claim(self._database, claim_id)
+            expiry.free_claim(patient, claim_id)
 
 
 def _forget(connection: sa.Connection, node_id: str) -> str | None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from valence_sched.errors import StoreError, UnknownName, one_line
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.registration import Registration
@@ -21,6 +22,7 @@ from valence_sched.model.usage import Usage
 from valence_sched.store import expiry, podms, registry, schema, tables
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
+from valence_sched.store.clock import ClockWatch
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.database_errors import RowRefused
 from valence_sched.store.expiry import PurgeCounts, purge
@@ -39,7 +41,9 @@ class Store:
     """A store, open from the start; a context manager that closes its connections.
 
     ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) draws their length. Time that
-    processes must agree on, such as the end of a claim, is the database's.
+    processes must agree on, such as the end of a claim, is the database's. ``effects`` has what
+    became of claims; ``remark`` takes a line when the clock of a machine jumped, which ``watch``
+    finds.
 
     Raises:
         StoreError: it cannot be opened, is no store, or is of a newer version.
@@ -48,13 +52,20 @@ class Store:
     def __init__(
         self, url: str, *,
         sleep: Callable[[float], object] = time.sleep, jitter: Callable[[], float] = random.random,
+        effects: EffectLog | None = None, remark: Callable[[str], object] = lambda _line: None,
+        watch: ClockWatch | None = None,
     ) -> None:  # fmt: skip
         self._database = Database(StoreUrl(url), sleep, jitter)
         self._read, self._write = self._database.read, self._database.write
-        self.claims = Claims(self._database)
+        self.effects = effects if effects is not None else EffectLog()
+        self.claims = Claims(self._database, self.effects)
         self.nodes = Nodes(self._database)
         try:
             schema.prepare(self._database)
+            if self._database.address.file is not None:
+                clocks = watch or ClockWatch(remark)
+                clocks(self._database)
+                self._database.watches.append(clocks)
         except BaseException:
             self._database.close()
             raise

@@ -92,7 +92,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0001"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0002"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
@@ -211,6 +211,15 @@ nodes = table(
     sa.Column("document", DOCUMENT, nullable=False),
     sa.Index("nodes_podm", "podm_key"),
     sa.Index("nodes_claim", "claim_id"),
+)
+
+#: By how much the clock of each boot of the machine was ahead of its uptime; only of a store in a
+#: file.
+clocks = table(
+    "clocks",
+    sa.Column("boot", sa.String(64), primary_key=True),
+    sa.Column("ahead_s", sa.Double, nullable=False),
+    sa.Column("noted_at", sa.Double, nullable=False),
 )
 
 #: Decisions, as JSON documents.

@@ -29,9 +29,11 @@ class ApplyPodm(base.Lister):
     """Do what a plan of podm schedule --plan says, with its very blocks, or nothing at all.
 
     Exit codes: 0 done; 1 error; 4 composed in part; 5 what is there could not be read; 6 something
-    moved since, or is in use; 7 what was composed could not be verified; 10 with --refresh and
-    --detailed-exitcode when another decision is made now.
+    moved since, or is in use; 7 what was composed could not be verified, or not all of it be told;
+    10 with --refresh and --detailed-exitcode when another decision is made now.
     """
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         words = "file of the plan, or - for standard input"

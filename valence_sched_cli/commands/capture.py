@@ -20,6 +20,8 @@ class CapturePodm(base.ShowOne):
     the others from being written; exits 5 then with --strict.
     """
 
+    effectful = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")
         add_option(parser, "--all: record every pod manager")
@@ -62,7 +64,8 @@ class CapturePodm(base.ShowOne):
         aliases = captures.aliases(key) if parsed_args.anonymize or key else None
         file, tree = parsed_args.output, parsed_args.tree
         selection = self.selection(parsed_args, parsed_args.name)
-        captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
+        with self.effects.change("capture", file or tree, "may be written", "is written"):
+            captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
         for name, why in captured.failures.items():
             self.tell(f"failed: {name}: {why}", logging.ERROR)
         for line in captured.left_out:

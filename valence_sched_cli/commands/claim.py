@@ -62,6 +62,8 @@ class ShowClaim(base.ShowOne):
 class ReleaseClaim(base.Command):
     """Release claims: what they hold is free for others at once."""
 
+    effectful = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<claim>...: claim (ID; repeat for several)")
         inventory.add_state_option(parser)
@@ -74,6 +76,8 @@ class ReleaseClaim(base.Command):
 
 class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<claim>: claim (ID)")
@@ -100,6 +104,8 @@ class ReapClaim(base.Lister):
     its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
     and so is what ended long ago.
     """
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "--dry-run: say what would be done, and do nothing")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +83,8 @@ def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the columns of nodes or receipts, beside those of the decision."""
     if args.compose:
         return NODE_COLUMNS
+    if args.claim:
+        return ("Claim",)
     return () if args.dispatch is None else DISPATCH_COLUMNS
 
 
@@ -130,15 +131,10 @@ def detail_of(args: argparse.Namespace) -> Detail:
 
 @contextlib.contextmanager
 def changing_scheduler(command: PodmCommand, args: argparse.Namespace) -> Iterator[Scheduler]:
-    """Yield the scheduler, and show the state of composing; tell what Ctrl-C leaves behind."""
+    """Yield the scheduler, and show the state of composing."""
     line = StatusLine(command.app.stderr, quiet=command.app.options.verbose_level == 0)
     try:
         yield command.scheduler(args, on_state=lambda claim, state: line.show(f"{claim}: {state}"))
-    except KeyboardInterrupt:
-        line.clear()
-        text = "broken off: what was begun stays until podm claim reap brings it to terms"
-        command.tell(text, logging.ERROR)
-        raise
     finally:
         line.clear()
 
@@ -184,9 +180,16 @@ def dispatch(
     command: PodmCommand, args: argparse.Namespace, report: Report
 ) -> list[tuple[Any, ...]]:
     """Hand the decision over; return a row for each node, cells as in DISPATCH_COLUMNS."""
-    receipts = command.scheduler_app.engine().dispatch(
-        args.dispatch, report, key_variable=args.dispatch_key_env, timeout_s=args.timeout
-    )
+    name = args.dispatch.partition("=")[0]
+    with command.effects.change("order to", name, "may have been taken", "was taken"):
+        receipts = command.scheduler_app.engine().dispatch(
+            args.dispatch, report, key_variable=args.dispatch_key_env, timeout_s=args.timeout
+        )
+    for receipt in receipts:
+        state = f"was taken by {name}: {receipt.status} {receipt.reference or ''}"
+        for node in receipt.nodes:
+            command.effects.note("node", str(node), state)
+    command.effects.forget("order to", name)
     podms = {placement.node: placement.chosen.podm for placement in report.placements}
     return [
         (node, podms.get(node, receipt.podm), receipt.status, or_absent(receipt.reference))

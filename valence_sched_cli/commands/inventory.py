@@ -68,6 +68,8 @@ class ConvertInventory(base.ShowOne):
     .zst are compressed.
     """
 
+    effectful = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
@@ -77,8 +79,10 @@ class ConvertInventory(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         selection = self.selection(parsed_args)
-        podms, blocks = self.scheduler_app.loader.convert(selection, parsed_args.output)
-        return self.column_names(parsed_args), (parsed_args.output, podms, blocks)
+        file = parsed_args.output
+        with self.effects.change("inventory", file, "may be written", "is written"):
+            podms, blocks = self.scheduler_app.loader.convert(selection, file)
+        return self.column_names(parsed_args), (file, podms, blocks)
 
 
 DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Was", "Is")

@@ -75,6 +75,8 @@ class DeleteNode(base.Command):
     Exits 7 when something is left or that cannot be told; the node stays in the list then.
     """
 
+    effectful = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<node>...: node (ID or URI; repeat for several)")
         add_option(

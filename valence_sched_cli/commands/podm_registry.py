@@ -30,6 +30,8 @@ UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait":
 class UnsetPodm(base.Command):
     """Take back what is registered of a pod manager."""
 
+    effectful = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: registered pod manager")
         for flag, words in UNSET_FLAGS.items():
@@ -61,7 +63,8 @@ class UnsetPodm(base.Command):
                 changes[field] = _without(getattr(old, field), names, f"{old.name}: {option}")
         if not changes:
             raise UsageError("nothing to unset: say what")
-        registry.change(msgspec.structs.replace(old, **changes))
+        with self.effects.change("pod manager", old.name, "may be changed", "is changed"):
+            registry.change(msgspec.structs.replace(old, **changes))
 
 
 def _without(known: Any, names: Iterable[str], kind: str) -> Any:
@@ -83,6 +86,8 @@ class CreatePodm(base.ShowOne):
 
     It is not asked anything yet. Its password is never kept beside it, only where it is.
     """
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<name>: name, its ID in every inventory")
@@ -107,7 +112,9 @@ class CreatePodm(base.ShowOne):
         plain = Registration(name=name, url=strip_service_root(parsed_args.url))
         registered = registration.with_options(plain, parsed_args)
         registry.check_new(registered)
-        registry.create(registered, registration.prompt_password(parsed_args, name))
+        password = registration.prompt_password(parsed_args, name)
+        with self.effects.change("pod manager", name, "may be registered", "is registered"):
+            registry.create(registered, password)
         self.closing += registration.warnings_on(registered, registry.registrations())
         cells = registration.registration_cells(registered, registry.where)
         columns = registration.column_names(parsed_args)
@@ -116,6 +123,8 @@ class CreatePodm(base.ShowOne):
 
 class SetPodm(base.Command):
     """Change what is registered of a pod manager; aggregates and the like are added."""
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: registered pod manager")
@@ -139,12 +148,16 @@ class SetPodm(base.Command):
             new = msgspec.structs.replace(new, url=strip_service_root(url))
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
-        registry.change(new, registration.prompt_password(parsed_args, old.name))
+        password = registration.prompt_password(parsed_args, old.name)
+        with self.effects.change("pod manager", old.name, "may be changed", "is changed"):
+            registry.change(new, password)
         self.closing += registration.warnings_on(new, registry.registrations())
 
 
 class DeletePodm(base.Command):
     """Take pod managers out of the registry; refused while claims or nodes of one exist."""
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>...: registered pod manager (repeat for several)")
@@ -152,4 +165,9 @@ class DeletePodm(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         registry = self.scheduler_app.registry(parsed_args.state)
-        self.change_each(registry.delete, parsed_args.podm)
+
+        def delete(name: str) -> None:
+            with self.effects.change("pod manager", name, "may be deleted", "is deleted"):
+                registry.delete(name)
+
+        self.change_each(delete, parsed_args.podm)

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from valence_sched.errors import SchedulerError, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose, request_file
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import add_options, natural, positive
+from valence_sched_cli.output.cells import or_absent
 from valence_sched_cli.output.decision import (
     COLUMNS,
     EXIT_CODES,
@@ -25,6 +28,7 @@ from valence_sched_cli.output.decision import (
 from valence_sched_cli.output.explanation import ReportRenderer
 
 if TYPE_CHECKING:
+    from valence_sched.model.claim import Claim
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.decision_result import DecisionResult
     from valence_sched.model.request import Request
@@ -37,8 +41,12 @@ class SchedulePodm(base.Lister):
     does later, --dispatch hands the decision to somebody else. Exit codes: 0 placed; 1
     error; 2 usage; 3 nothing fits; 4 placed in part; 5 with --max-age when something is older, or
     with --strict when something was not read; 6 somebody else was faster; 7 what was composed
-    could not be verified.
+    could not be verified, or not all of it be told.
     """
+
+    effectful = True
+    _report_writer: Callable[[Report | Reports], None] | None = None
+    _claim: Claim | None = None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
@@ -67,19 +75,26 @@ class SchedulePodm(base.Lister):
         return (*decided, *claim_compose.result_columns(parsed_args))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UsageError
-
         if parsed_args.report in ("-", ""):
             raise UsageError("--report: standard output is for the rows: name a file")
         claim_compose.check_options(parsed_args)
+        with contextlib.ExitStack() as stack:
+            if parsed_args.report:
+                writer = self.scheduler_app.report_writer(parsed_args.report)
+                self._report_writer = stack.enter_context(writer)
+            return self._act(parsed_args)
+
+    def _act(self, parsed_args: argparse.Namespace) -> base.Table:
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
         request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:
-            result = claim_compose.claim(self, parsed_args, request).decision
+            claimed = claim_compose.claim(self, parsed_args, request)
+            self._claim, result = claimed.claim, claimed.decision
             if result is None:
+                self._tell_no_report(parsed_args)
                 return (), ()
         else:
             with flavor_named(request, parsed_args):
@@ -97,12 +112,13 @@ class SchedulePodm(base.Lister):
         if planned.plan is None:
             self.closing.append("nothing fits: no plan was written")
         else:
-            self.scheduler_app.write_plan(planned.plan, parsed_args.plan)
+            with self.effects.change("plan", parsed_args.plan, "may be written", "is written"):
+                self.scheduler_app.write_plan(planned.plan, parsed_args.plan)
             self.closing.append(f"plan written: podm apply {parsed_args.plan} does it")
         return planned.decision
 
     def _dispatch(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
-        self._write_report(parsed_args, result.report)
+        self._write_report(result.report)
         rows = claim_compose.dispatch(self, parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
         self.closing += summary_lines(result, explain=parsed_args.explain)
@@ -116,7 +132,9 @@ class SchedulePodm(base.Lister):
         if result.decision is not None:
             if not result.decision.report.placements:
                 return self._show_decision(parsed_args, result.decision)
-            self._write_report(parsed_args, result.decision.report)
+            self._write_report(result.decision.report)
+        else:
+            self._tell_no_report(parsed_args)
         claim_compose.describe_result(self, result, request, waits=parsed_args.wait > 0)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
@@ -125,25 +143,45 @@ class SchedulePodm(base.Lister):
         self.exit_code = EXIT_CODES[result.report.outcome]
         if parsed_args.dry_run == "server":
             claim_compose.preview(self, parsed_args, result.report)
-        self._write_report(parsed_args, result.report)
+        self._write_report(result.report)
+        columns = EXPLAIN_COLUMNS if explain else COLUMNS
         rows = list(decision_rows(result, explain=explain))
+        if self._claim is not None:
+            id_, outcome = self._claim.id, columns.index("Outcome")
+            columns = (*columns, "Claim")
+            rows = [
+                (*row[: len(columns) - 1], or_absent(id_ if row[outcome] == "chosen" else None))
+                for row in rows
+            ]
         if explain:
             table = self._formatter_plugins["table"].obj
             renderer = ReportRenderer(table, self.app.stderr, parsed_args)
             self.closing.append(funnel_line(result.report, result.report.funnel))
             self.closing += renderer.explanation(result.report)
         self.closing += summary_lines(result, explain=explain)
-        return without_redundant(EXPLAIN_COLUMNS if explain else COLUMNS, rows, parsed_args)
+        return without_redundant(columns, rows, parsed_args)
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
         requests = request_file.read_requests(self.scheduler_app, parsed_args)
         decisions = request_file.decide(self.scheduler(parsed_args), requests, parsed_args)
         self.exit_code = EXIT_CODES[decisions.report.outcome]
-        self._write_report(parsed_args, decisions.report)
+        self._write_report(decisions.report)
         names = request_names(requests)
         self.closing += request_file.outcome_lines(decisions, names)
         return request_file.COLUMNS, list(request_file.rows(decisions, names))
 
-    def _write_report(self, parsed_args: argparse.Namespace, report: Report | Reports) -> None:
+    def _write_report(self, report: Report | Reports) -> None:
+        """Write the report that was asked for; after an effect, a failure waits for the rows."""
+        if self._report_writer is None:
+            return
+        try:
+            self._report_writer(report)
+        except SchedulerError as error:
+            if not self.effects:
+                raise
+            self.untold = error
+
+    def _tell_no_report(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.report:
-            self.scheduler_app.write_report(report, parsed_args.report)
+            self.closing.append(f"no report: what --key {parsed_args.key} stands for was decided "
+                                "on before")  # fmt: skip

@@ -20,6 +20,8 @@ class SetStats(base.ShowOne):
     manager are facts. An empty report only says that it is alive.
     """
 
+    effectful = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: pod manager (ID, or host/node)")
         add_option(parser, "<file>: JSON or YAML object, or - for standard input")
@@ -50,6 +52,8 @@ class SetStats(base.ShowOne):
 
 class UnsetStats(base.Command):
     """Forget what pod managers have reported, and those whole that were never read."""
+
+    effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>...: pod manager (ID, or host/node; repeat for several)")

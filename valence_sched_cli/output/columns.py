@@ -47,6 +47,19 @@ class _CellFormatter:
         self._formatter.emit_one(names, tuple(map(self._prepare, data)), stdout, parsed_args)
 
 
+class StreamFormatter:
+    """A formatter that prints to a stream of ours, whatever it is given."""
+
+    def __init__(self, formatter: Any, stream: Any) -> None:
+        self._formatter, self._stream = formatter, stream
+
+    def emit_list(self, names: Sequence[str], data: Any, _stdout: Any, parsed_args: Any) -> None:
+        self._formatter.emit_list(names, data, self._stream, parsed_args)
+
+    def emit_one(self, names: Sequence[str], data: Any, _stdout: Any, parsed_args: Any) -> None:
+        self._formatter.emit_one(names, data, self._stream, parsed_args)
+
+
 def printable(text: str) -> str:
     """Return text with every character that is not for printing replaced, but for line ends."""
     if text.isprintable():

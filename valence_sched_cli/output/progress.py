@@ -19,7 +19,7 @@ class StatusLine:
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
-        self._terminal = not quiet and self._stream.isatty()
+        self._terminal = not quiet and self._stream is not None and self._stream.isatty()
         self._shown = False
 
     def __bool__(self) -> bool:
@@ -28,9 +28,12 @@ class StatusLine:
     def show(self, text: str) -> None:
         """Write a text over the one before; an empty one only clears the line."""
         if self._terminal and (text or self._shown):
-            self._stream.write(f"\r{text}\x1b[K")
-            self._stream.flush()
             self._shown = bool(text)
+            try:
+                self._stream.write(f"\r{text}\x1b[K")
+                self._stream.flush()
+            except (OSError, ValueError):  # the terminal is gone; what is shown goes on without
+                self._terminal = False
 
     def clear(self) -> None:
         """Remove the text."""

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -125,11 +126,12 @@ def site(
     documents: dict | None = None,
     url: str | None = None,
     ttl_s: float = 600.0,
+    **words: Any,
 ) -> Iterator[Site]:
     sources = [source] if source else []
     with (
         tempfile.TemporaryDirectory() as folder,
         served(*sources, documents=documents, fail=fail) as podms,
-        Store(url or f"sqlite:///{folder}/state.sqlite") as store,
+        Store(url or f"sqlite:///{folder}/state.sqlite", **words) as store,
     ):
         yield Site(podms, store, ttl_s=ttl_s)

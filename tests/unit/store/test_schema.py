@@ -26,11 +26,12 @@ ONE = Registration(name="a", url="https://a")
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0002", "0001"
+revision, down_revision = "{later}", "{latest}"
 def upgrade():
     op.create_table("later", sa.Column("id", sa.Integer, primary_key=True))
     op.execute("update registry set name = 'b'")
 """
+LATER = f"{int(tables.REVISION) + 1:04}"
 
 
 def register(url, name):
@@ -42,7 +43,7 @@ def upgrade(url, folder):
     """Open a store with a migration more than this program has."""
     database = Database(StoreUrl(url))
     try:
-        schema.prepare(database, "0002", folder)
+        schema.prepare(database, LATER, folder)
     finally:
         database.close()
 
@@ -64,7 +65,8 @@ class TestSchema:
         """Return a folder with the migrations and one more."""
         folder = self.folder / "migrations"
         shutil.copytree(schema.MIGRATIONS, folder)
-        (folder / "versions" / "0002_later.py").write_text(NEXT)
+        text = NEXT.format(later=LATER, latest=tables.REVISION)
+        (folder / "versions" / f"{LATER}_later.py").write_text(text)
         return folder
 
     def reflected(self):
@@ -93,19 +95,19 @@ class TestSchema:
         self.store().register(ONE)
         before = self.reflected()
         upgrade(self.url, self.later())
-        self.assertEqual([("0002",)], self.execute(sa.select(tables.version)))
+        self.assertEqual([(LATER,)], self.execute(sa.select(tables.version)))
         self.assertEqual([("b",)], self.execute(sa.select(tables.registry.c.name)))
         after = self.reflected()
         self.assertEqual({*before, "later"}, {*after})
         self.assertEqual(before, {name: after[name] for name in before})
-        with self.assertRaisesRegex(StoreError, "schema is version 0002"):
+        with self.assertRaisesRegex(StoreError, f"schema is version {LATER}"):
             self.store()
 
     def test_a_newer_store_is_refused_in_one_line(self):
         self.store()
         self.execute(sa.update(tables.version).values(version_num="0999"))
         with self.assertRaisesRegex(
-            StoreError, "schema is version 0999, .* knows up to 0001: use a newer valence-sched"
+            StoreError, f"schema is version 0999, .* knows up to {tables.REVISION}: use a newer"
         ):
             self.store()
 
@@ -119,7 +121,7 @@ class TestSchema:
         self.url = self.fresh_url()
         self.store().close()
         self.at_once(upgrade, [self.later()] * 6)
-        self.assertEqual([("0002",)], self.execute(sa.select(tables.version)))
+        self.assertEqual([(LATER,)], self.execute(sa.select(tables.version)))
 
     def at_once(self, work, arguments):
         """Do the same with each argument in a process of its own, all at one moment."""

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After an effect nothing fails quietly: what was made is named on a stream that still works."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import unittest
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run, run_to
+from tests.unit.integrations.test_dispatchers import controller
+from valence_sched.app import App
+from valence_sched.engine import Engine
+from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+from valence_sched.testing import request
+from valence_sched.testing.served import ServedPodm, served
+
+OURS = PROGRAMS[0]
+FULL = "/dev/full"
+PODM = "gpu-east"
+GROUP = "openstack.podm.v1"
+
+
+class Here:
+    """A served pod manager and what there is of it, for one run of one command."""
+
+    def __init__(self, podm: ServedPodm, folder: Path, number: int) -> None:
+        self.podm, self.folder = podm, folder / str(number)
+        self.folder.mkdir()
+        self.state = self.folder / "state.sqlite"
+        self.register(Registration(name=PODM, url=podm.url, zone="z"))
+        self.app = App(environ={"XDG_CONFIG_HOME": str(folder)})
+        self.request = request({"processor": {"total_cores": 8}})
+
+    @property
+    def engine(self) -> Engine:
+        """Return a scheduler in this process, which prepares what a command needs."""
+        return self.app.engine(Selection(live=ReadOptions(state=str(self.state))))
+
+    def register(self, registration: Registration) -> None:
+        with Store(f"sqlite:///{self.state}") as store:
+            store.register(registration)
+
+    def words(self, *words: str | Path) -> tuple[str | Path, ...]:
+        return ("podm", *words, "--state", self.state)
+
+    def schedule(self, *words: str) -> tuple[str | Path, ...]:
+        return self.words("schedule", "--flavor", "small", *words)
+
+    def held(self) -> str:
+        """Hold something and return the id of its claim."""
+        claim = self.engine.claim(self.request).claim
+        assert claim is not None
+        return claim.id
+
+    def composed(self) -> str:
+        (node,) = self.engine.compose(self.request).nodes
+        return node.id
+
+    def planned(self) -> Path:
+        plan = self.engine.plan(self.request).plan
+        assert plan is not None
+        self.app.write_plan(plan, str(self.folder / "plan.json"))
+        return self.folder / "plan.json"
+
+    def expired(self) -> str:
+        claim = self.engine.claim(self.request, ttl_s=0.001).claim
+        assert claim is not None
+        return claim.id
+
+    def reported(self) -> str:
+        self.engine.update_resource_stats("other", {})
+        return "other"
+
+    def made(self) -> list[str]:
+        """Return the claims and the nodes that the state knows."""
+        with Store(f"sqlite:///{self.state}") as store:
+            return [one.id for one in (*store.nodes.list(), *store.claims.list(("HELD",)))]
+
+    def states(self) -> list[str]:
+        with Store(f"sqlite:///{self.state}") as store:
+            return [one.state for one in store.claims.list()]
+
+    def report(self, text: str = "{}") -> Path:
+        file = self.folder / "stats.json"
+        file.write_text(text)
+        return file
+
+
+Words = tuple[str | Path, ...]
+Prepared = tuple[Words, str]
+
+
+class Row(NamedTuple):
+    """A command line with an effect, what names that, and whether it prints rows."""
+
+    prepare: Callable[[Here], Prepared]
+    prints: bool = True
+
+
+def _with(make: Callable[[Here], str], *words: str) -> Callable[[Here], Prepared]:
+    def prepare(here: Here) -> Prepared:
+        name = make(here)
+        return here.words(*(word.replace("NAME", name) for word in words)), name
+
+    return prepare
+
+
+def _new(*words: str) -> Callable[[Here], Prepared]:
+    """Return what makes a claim or a node, whose name is found in the state afterwards."""
+    return lambda here: (here.schedule(*words), "")
+
+
+def _written(verb: tuple[str, ...], name: str, option: str) -> Callable[[Here], Prepared]:
+    def prepare(here: Here) -> Prepared:
+        file = here.folder / name
+        return here.words(*verb, option, file), str(file)
+
+    return prepare
+
+
+def _dispatch(here: Here) -> Prepared:
+    return (*here.schedule(), "--dispatch", f"webhook={here.hook}/x"), f"{here.hook}/x"
+
+
+#: A row or more for each command that changes what outlives it; every other one is below.
+ROWS: dict[str, tuple[Row, ...]] = {
+    "podm_apply": (
+        Row(lambda here: (here.words("apply", here.planned(), "--claim"), "")),
+        Row(lambda here: (here.words("apply", here.planned(), "--compose"), "")),
+    ),
+    "podm_capture": (Row(_written(("capture", "--all"), "all.json", "-o")),),
+    "podm_claim_reap": (Row(_with(Here.expired, "claim", "reap")),),
+    "podm_claim_release": (Row(_with(Here.held, "claim", "release", "NAME"), prints=False),),
+    "podm_claim_renew": (Row(_with(Here.held, "claim", "renew", "NAME")),),
+    "podm_create": (
+        Row(lambda here: (here.words("create", "new-one", "http://127.0.0.1:9"), "new-one")),
+    ),
+    "podm_delete": (Row(lambda here: (here.words("delete", PODM), PODM), prints=False),),
+    "podm_inventory_convert": (Row(_written(("inventory", "convert"), "all.json", "-o")),),
+    "podm_node_delete": (Row(_with(Here.composed, "node", "delete", "NAME"), prints=False),),
+    "podm_schedule": (
+        Row(_new("--claim")),
+        Row(_new("--compose")),
+        Row(_new("--compose", "--count", "2", "-f", "value", "-c", "URI")),
+        Row(_written(("schedule", "--flavor", "small"), "plan.json", "--plan")),
+        Row(_dispatch),
+    ),
+    "podm_set": (Row(lambda here: (here.words("set", PODM, "--zone", "y"), PODM), prints=False),),
+    "podm_stats_set": (
+        Row(lambda here: (here.words("stats", "set", PODM, here.report()), PODM)),
+    ),
+    "podm_stats_unset": (
+        Row(_with(Here.reported, "stats", "unset", "NAME"), prints=False),
+    ),
+    "podm_unset": (Row(lambda here: (here.words("unset", PODM, "--zone"), PODM), prints=False),),
+}  # fmt: skip
+
+#: Commands that change nothing, or nothing that outlives them.
+READERS = {
+    "podm_claim_list", "podm_claim_show", "podm_fit", "podm_flavor_list", "podm_flavor_show",
+    "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
+    "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show",
+    "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list", "scheduler_policy_show",
+    "scheduler_policy_validate", "scheduler_weigher_list",
+}  # fmt: skip
+
+
+class TestEnumerated(unittest.TestCase):
+    """No command is forgotten."""
+
+    def test_every_command_has_a_row_or_changes_nothing(self):
+        for point in metadata.entry_points(group=GROUP):
+            if not point.value.startswith("valence_sched_cli."):
+                continue
+            with self.subTest(point.name):
+                command = point.load()
+                self.assertIn(point.name, READERS | ROWS.keys(), "effectful? give it a row")
+                self.assertEqual(point.name in ROWS, command.effectful)
+
+    def test_every_command_with_rows_and_an_effect_knows_its_columns_beforehand(self):
+        for point in metadata.entry_points(group=GROUP):
+            command = point.load()
+            if point.name in ROWS and any(row.prints for row in ROWS[point.name]):
+                with self.subTest(point.name):
+                    self.assertIn("column_names", vars(command))
+
+
+class Effects(Case):
+    """A pod manager of its own for each command."""
+
+    count = 0
+
+    @contextlib.contextmanager
+    def here(self, *fail: str, source: str = SITE) -> Iterator[Here]:
+        Effects.count += 1
+        with served(source, fail=fail) as podms, controller() as hook:
+            here = Here(podms[PODM], self.folder, Effects.count)
+            here.hook = hook.url
+            yield here
+
+    def each(self, check: Callable[[Row, Here, Words, str], None]) -> None:
+        for command, rows in ROWS.items():
+            for number, row in enumerate(rows):
+                with self.subTest(command, number=number), self.here() as here:
+                    check(row, here, *row.prepare(here))
+
+    def assert_named(self, here: Here, name: str, text: str) -> None:
+        names = [name] if name else here.made()
+        self.assertTrue(names)
+        for one in names:
+            self.assertIn(one, text)
+        self.assertNotIn("Traceback", text)
+
+
+class TestOutputs(Effects):
+    """Every output of every effectful command fails."""
+
+    def test_standard_output_is_full(self):
+        def check(row: Row, here: Here, words: Words, name: str) -> None:
+            done = run_to(OURS, FULL, None, *words)
+            self.assertEqual(7 if row.prints else 0, done.code, done)
+            if row.prints:
+                self.assert_named(here, name, done.err)
+                self.assertRegex(done.err, "(?m)^standard output: no space left on device$")
+
+        self.each(check)
+
+    def test_standard_error_is_full(self):
+        def check(row: Row, here: Here, words: Words, name: str) -> None:
+            done = run_to(OURS, None, FULL, *words)
+            self.assertIn(done.code, (0, 7), done)
+            if row.prints:
+                self.assert_named(here, name, done.out)
+
+        self.each(check)
+
+    def test_no_stream_is_left(self):
+        def check(row: Row, _here: Here, words: Words, _name: str) -> None:
+            done = run_to(OURS, FULL, FULL, *words)
+            self.assertEqual(7 if row.prints else 0, done.code, done)
+
+        self.each(check)
+
+    def test_the_log_file_is_full_and_nothing_is_lost(self):
+        def check(row: Row, here: Here, words: Words, name: str) -> None:
+            done = run_to(OURS, None, None, "--log-file", FULL, *words)
+            self.assertEqual(0, done.code, done)
+            if row.prints and "-c" not in words:
+                self.assert_named(here, name, done.out + done.err)
+            self.assertRegex(done.err, "(?m)^--log-file /dev/full: no space left on device: it is")
+
+        self.each(check)
+
+    def test_a_column_that_is_none_is_refused_before(self):
+        def check(row: Row, _here: Here, words: Words, _name: str) -> None:
+            if row.prints and "-c" not in words:
+                done = run_to(OURS, None, None, *words, "-c", "nosuch")
+                self.assertEqual((2, ""), (done.code, done.out), done)
+                self.assertEqual(0, run(OURS, *words).code)  # nothing of it was done
+
+        self.each(check)
+
+
+class TestStreams(Effects):
+    """Streams that are closed, broken, or of a narrow encoding; in both programs."""
+
+    def shell(self, program: str, words: tuple[str | Path, ...], rest: str, **more: str):
+        line = f'{BIN / program} "$@" {rest}'
+        return subprocess.run(["bash", "-c", line, "bash", *map(str, words)], cwd=ROOT,
+                              env=environment(**more), capture_output=True, text=True,
+                              check=False)  # fmt: skip
+
+    def test_a_closed_stream(self):
+        for program in PROGRAMS:
+            for rest in (">&-", "2>&-", "| true; exit ${PIPESTATUS[0]}"):
+                with self.subTest(program, rest=rest), self.here() as here:
+                    done = self.shell(program, here.schedule("--compose"), rest)
+                    self.assertIn(done.returncode, (0, 7), done)
+                    self.assert_named(here, "", done.stdout + done.stderr)
+
+    def test_a_reader_keeps_its_exit_code(self):
+        for program in PROGRAMS:
+            with self.subTest(program):
+                done = run_to(program, FULL, None, "podm", "list", "--inventory", SITE)
+                self.assertEqual((1, "standard output: no space left on device\n"),
+                                 (done.code, done.err))  # fmt: skip
+                done = run_to(program, None, FULL, "podm", "list", "--inventory", SITE)
+                self.assertEqual(0, done.code)
+
+    def test_a_name_outside_of_the_encoding(self):
+        site = Path(SITE).read_text().replace('"row-', '"rów-')
+        with self.here(source=self.write("site.json", site)) as here:
+            words = here.schedule("--compose", "-f", "value")
+            done = self.shell(OURS, words, "", PYTHONIOENCODING="ascii")
+            self.assertEqual(0, done.returncode, done)
+            self.assertIn(r"r\xf3w-", done.stdout)
+            self.assert_named(here, "", done.stdout)
+
+
+class TestReport(Effects):
+    """The file of a decision."""
+
+    def test_one_that_cannot_be_opened_stops_the_command_before(self):
+        for program in PROGRAMS:
+            for deed in ("--claim", "--compose"):
+                with self.subTest(program, deed=deed), self.here() as here:
+                    for file in (here.folder / "none" / "r.json", here.folder):
+                        done = run(program, *here.schedule(deed, "--report", str(file)))
+                        self.assertEqual((1, ""), (done.code, done.out), done)
+                        self.assertIn(str(file), done.err)
+                        self.assertEqual([], here.made())
+
+    def test_one_that_fills_up_loses_no_rows(self):
+        for program in PROGRAMS:
+            for deed in ("--claim", "--compose"):
+                with self.subTest(program, deed=deed), self.here() as here:
+                    done = run(program, *here.schedule(deed, "--report", FULL, "-f", "json"))
+                    self.assertEqual(7, done.code, done)
+                    self.assert_named(here, "", json.dumps(done.data))
+                    self.assertIn("/dev/full: found no space left on device", done.err)
+
+    def test_a_decision_that_was_made_before_is_said_to_have_none(self):
+        for deed in ("--claim", "--compose"):
+            with self.subTest(deed), self.here() as here:
+                file = here.folder / "r.json"
+                words = here.schedule(deed, "--key", "k", "--report", str(file))
+                self.assertEqual(0, run(OURS, *words).code)
+                file.unlink()
+                done = run(OURS, *words)
+                self.assertEqual((0, False), (done.code, file.exists()))
+                self.assertIn("no report: what --key k stands for was decided on before", done.err)
+
+    def test_one_is_written_though_a_pod_manager_is_silent(self):
+        with self.here() as here:
+            here.register(Registration(name="silent", url="http://127.0.0.1:9"))
+            for deed in ("--claim", "--compose"):
+                file = here.folder / "r.json"
+                done = run(OURS, *here.schedule(deed, "--report", str(file)))
+                self.assertEqual(0, done.code, done)
+                skipped = json.loads(file.read_bytes())["inventory"]["skipped"]
+                self.assertRegex(skipped[0], "^silent: ")
+
+
+class TestSignals(Effects):
+    """What breaks a command off while it changes something."""
+
+    def test_the_node_that_is_being_made_is_named(self):
+        for program, number in (
+            (OURS, signal.SIGINT), (OURS, signal.SIGTERM), (PROGRAMS[1], signal.SIGINT),
+        ):  # fmt: skip
+            with self.subTest(program, number=number), self.here("hang:POST:*Systems") as here:
+                process = subprocess.Popen(
+                    [BIN / program, *map(str, here.schedule("--compose", "--count", "3",
+                                                            "--ttl", "5h"))],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+                    env=environment(),
+                )  # fmt: skip
+                while here.states().count("COMPOSING") < 2:
+                    self.assertIsNone(process.poll())
+                process.send_signal(number)
+                out, err = process.communicate(timeout=60)
+                self.assertEqual((7, ""), (process.returncode, out), err)
+                self.assertTrue(err.startswith("broken off\n"), err)
+                with Store(f"sqlite:///{here.state}") as store:
+                    claims = store.claims.list()
+                self.assertEqual(3, len(claims))
+                for claim in claims:
+                    self.assertRegex(err, f"(?m)^claim {claim.id} is {claim.state}")
+                    self.assertGreaterEqual(claim.expires_at - claim.created_at, 5 * 3600)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock of a machine with an embedded store: no claim ends sooner or later when it is set."""
+
+import sqlalchemy as sa
+
+from tests.unit.store.engines import StoreCase
+from tests.unit.store.site import CORES, claimer, podm
+from valence_sched.store import tables
+from valence_sched.store.clock import Boot, ClockWatch, read_boot
+from valence_sched.testing import request
+
+HOUR = 3600.0
+_claims, _clocks = tables.claims.c, tables.clocks.c
+
+
+class Machine:
+    """Clocks that a test sets: what a store did before is moved into the past or the future."""
+
+    def __init__(self) -> None:
+        self.boot = read_boot() or Boot("boot", 1000.0)
+        self.ahead = 0.0
+        self.remarks: list[str] = []
+
+    def watch(self) -> ClockWatch:
+        return ClockWatch(self.remarks.append, lambda: self.boot, lambda: self.ahead)
+
+
+class TestClock(StoreCase):
+    """A claim of ten minutes, and a clock that goes wrong."""
+
+    def setUp(self):
+        super().setUp()
+        self.machine = Machine()
+        store = self.open()
+        store.remember(podm(blocks=6))
+        self.claim = claimer(store).claim(request(CORES), ttl_s=600).claim
+
+    def open(self):
+        return self.store(watch=self.machine.watch())
+
+    def set_clock(self, by: float, *, boot: bool = True) -> None:
+        """Set the clock; the clock that it was compared with is moved instead of time itself."""
+        moved = {"created_at": _claims.created_at - by, "expires_at": _claims.expires_at - by}
+        swept = sa.case((_claims.sweep_at > 0, _claims.sweep_at - by), else_=_claims.sweep_at)
+        self.execute(sa.update(tables.claims).values(**moved, sweep_at=swept))
+        self.execute(sa.update(tables.events).values(at=tables.events.c.at - by))
+        ahead = {"ahead_s": _clocks.ahead_s - by, "noted_at": _clocks.noted_at - by}
+        self.execute(sa.update(tables.clocks).values(**ahead))
+        self.machine.ahead += by
+
+    def left_s(self, store) -> float:
+        claim = store.claims.show(self.claim.id)
+        now = store._database.read(lambda c: c.scalar(sa.select(tables.now())))
+        return claim.expires_at - now
+
+    def test_a_jump_moves_the_end_of_a_claim_and_is_told(self):
+        for by, way in ((HOUR, "ahead"), (-HOUR, "back"), (30 * 86400.0, "ahead")):
+            for opened in ("before", "after"):
+                with self.subTest(by=by, opened=opened):
+                    store = self.open() if opened == "before" else None
+                    left = self.left_s(store or self.open())
+                    self.machine.remarks.clear()
+                    self.set_clock(by)
+                    store = store or self.open()
+                    store.claims.expire()
+                    self.assertAlmostEqual(left, self.left_s(store), delta=60)
+                    self.assertEqual("HELD", store.claims.show(self.claim.id).state)
+                    (line,) = self.machine.remarks
+                    told = f"the clock of this machine went {way} by {abs(by):,.0f} s: the ends of "
+                    self.assertIn(told, line)
+
+    def test_time_that_really_passed_ends_a_claim(self):
+        self.set_clock(HOUR)
+        self.execute(sa.update(tables.clocks).values(ahead_s=_clocks.ahead_s + HOUR))  # it passed
+        store = self.open()
+        store.claims.expire()
+        self.assertEqual("EXPIRED", store.claims.show(self.claim.id).state)
+        self.assertEqual([], self.machine.remarks)
+
+    def test_clocks_that_differ_by_little_change_nothing(self):
+        self.set_clock(3.0)
+        store = self.open()
+        self.assertAlmostEqual(597, self.left_s(store), delta=60)
+        self.assertEqual([], self.machine.remarks)
+
+    def test_a_machine_that_starts_in_the_past_goes_on_from_what_was_noted_last(self):
+        self.set_clock(-HOUR)
+        self.machine.boot = Boot("another", 10.0)
+        store = self.open()
+        self.assertAlmostEqual(600, self.left_s(store), delta=60)
+        self.assertRegex(self.machine.remarks[0], "went back by 3,[56].. s: the ends of 1 claims")
+
+    def test_a_composing_claim_and_a_prepared_one_move_and_an_ended_one_stays(self):
+        store = self.open()
+        other = claimer(store).claim(request(CORES), ttl_s=600).claim
+        store.claims.start_composing(self.claim.id, 600)
+        store.claims.release(other.id)
+        self.set_clock(HOUR)
+        store = self.open()
+        self.assertAlmostEqual(600, self.left_s(store), delta=60)
+        self.assertEqual([], store.claims.list_stuck())
+        self.assertEqual("RELEASED", store.claims.show(other.id).state)
+
+    def test_where_no_boot_is_told_nothing_is_compared(self):
+        self.machine.boot = None
+        self.set_clock(HOUR)
+        self.open().claims.expire()
+        self.assertEqual([], self.machine.remarks)
+
+    def test_the_boot_of_this_machine_is_read(self):
+        boot = read_boot()
+        if boot is None:
+            self.skipTest("the kernel does not tell its boot")
+        self.assertTrue(boot.id)
+        self.assertGreater(boot.uptime_s, 0)

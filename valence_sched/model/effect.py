@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Effects: what a command has changed so far, and the state of each, until a person has read it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
+
+
+class EffectLog:
+    """The latest state of everything that was changed, by kind and id, in order of its begin.
+
+    A change is noted before it is begun, so that an interruption at any moment finds it here.
+    Several threads may note.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[str, str], str] = {}
+        self._named: set[tuple[str, str]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._states)
+
+    def note(self, kind: str, id_: str, state: str) -> None:
+        """Note the state of one thing, as the end of a sentence about it."""
+        self._states[kind, id_] = state
+
+    def forget(self, kind: str, id_: str) -> None:
+        """Forget a thing of which nothing is left."""
+        self._states.pop((kind, id_), None)
+
+    @contextlib.contextmanager
+    def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
+        """Note a change that the block makes; one that raises our error has changed nothing.
+
+        It may have where the answer of the store was lost, where it could not be verified, and
+        wherever the block was interrupted.
+        """
+        before = self._states.get((kind, id_))
+        self.note(kind, id_, begun)
+        try:
+            yield
+        except SchedulerError as error:
+            lost = isinstance(error, StoreError) and error.uncertain
+            if not lost and not isinstance(error, Unverified):
+                self.forget(kind, id_)
+                if before is not None:
+                    self.note(kind, id_, before)
+            raise
+        self.note(kind, id_, done)
+
+    def mark_named(self, text: str) -> None:
+        """Take what a text names, which was delivered, for known to the person."""
+        for kind, id_ in list(self._states):
+            if re.search(rf"(?<!\w){re.escape(id_)}(?!\w)", text):
+                self._named.add((kind, id_))
+
+    def unnamed_lines(self) -> list[str]:
+        """Return a line for each thing that no delivered text names."""
+        return [
+            one_line(f"{kind} {id_} {state}")
+            for (kind, id_), state in list(self._states.items())
+            if (kind, id_) not in self._named
+        ]

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clocks: the clock of each boot of the machine of an embedded store."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from valence_sched.store.tables import TABLE_OPTIONS
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Make the table, which is empty until the store is used."""
+    op.create_table(
+        "clocks",
+        sa.Column("boot", sa.String(64), primary_key=True),
+        sa.Column("ahead_s", sa.Double, nullable=False),
+        sa.Column("noted_at", sa.Double, nullable=False),
+        **TABLE_OPTIONS,
+    )

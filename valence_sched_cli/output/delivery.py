@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delivery: names what a command has done on a stream that still works, when another has failed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.errors import OutputError, SchedulerError, describe_error, one_line
+from valence_sched_cli.output import streams
+
+if TYPE_CHECKING:
+    from valence_sched.model.effect import EffectLog
+
+EXIT_UNTOLD = 7  # something was done, and not all of the outputs could be written
+
+
+class Delivery:
+    """The outputs of one command: ``stdout`` has its data, ``tell`` logs a line for people."""
+
+    def __init__(self, effects: EffectLog, stdout: Any, tell: Callable[[str, int], object]) -> None:
+        self._effects, self._stdout, self._tell = effects, stdout, tell
+
+    def print(self, emit: Callable[[Any], object]) -> None:
+        """Print what ``emit`` writes to a stream; after an effect only once it is whole.
+
+        Raises:
+            OutputError: standard output is closed, full, or otherwise gone.
+            BrokenPipeError: nobody reads it, and nothing was done that must be told.
+        """
+        if self._stdout is None:
+            raise OutputError("standard output", ValueError("it is closed"))
+        if self._effects:
+            text = io.StringIO()
+            emit(text)
+            streams.write(self._stdout, text.getvalue())
+            self._effects.mark_named(text.getvalue())
+            return
+        try:
+            emit(self._stdout)
+            self._stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            streams.discard(self._stdout)
+            raise OutputError("standard output", error) from None
+
+    def tell_error(self, error: BaseException, closing: Iterable[str]) -> int:
+        """Tell of an error, and after an effect what no output names; return the exit code."""
+        self._tell(_reason(error), logging.ERROR)
+        if not self._effects:
+            return error.exit_code if isinstance(error, SchedulerError) else 1
+        for line in self._effects.unnamed_lines():
+            self._tell(line, logging.ERROR)
+        for line in closing:
+            self._tell(line, logging.WARNING)
+        return EXIT_UNTOLD
+
+    def check(self, failures: streams.Failures, code: int) -> int:
+        """Tell of log files that failed; name on standard output what standard error did not.
+
+        Returns the exit code: ``code`` where nothing was lost.
+        """
+        self._tell(
+            f"exit code {code}", logging.DEBUG
+        )  # a log that takes no more fails here at last
+        for handler, reason in list(failures.items()):
+            if isinstance(handler, logging.FileHandler):
+                line = f"--log-file {handler.baseFilename}: {reason.lower()}: it is not whole"
+                self._tell(line, logging.ERROR)
+        lost = any(not isinstance(handler, logging.FileHandler) for handler in failures)
+        lines = self._effects.unnamed_lines() if lost else []
+        if not lines:
+            return code
+        with contextlib.suppress(OutputError):  # then no stream is left
+            streams.write(self._stdout, "".join(f"{line}\n" for line in lines))
+        return EXIT_UNTOLD
+
+
+def _reason(error: BaseException) -> str:
+    """Return the line about what came after an effect."""
+    if isinstance(error, KeyboardInterrupt):
+        return "broken off"
+    return str(error) if isinstance(error, SchedulerError) else one_line(describe_error(error))
