@@ -29,10 +29,14 @@ def table(name: str, *columns: SchemaItem) -> sa.Table:
 @sa.event.listens_for(METADATA, "before_create")
 def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_words: Any) -> None:
     """Set the options of MySQL only there: a table that names them loads its dialect everywhere."""
-    name = connection.dialect.name
-    if name in ("mysql", "mariadb"):
-        for each in metadata.tables.values():
-            each.dialect_kwargs.update({f"{name}_{word}": it for word, it in _INNODB.items()})
+    for each in metadata.tables.values():
+        each.dialect_kwargs.update(table_options(connection.dialect.name))
+
+
+def table_options(dialect: str) -> dict[str, str]:
+    """Return the options of a new table on an engine: those of MySQL and MariaDB."""
+    mysql = dialect in ("mysql", "mariadb")
+    return {f"{dialect}_{word}": it for word, it in _INNODB.items()} if mysql else {}
 
 
 def key_of(*words: str) -> str:

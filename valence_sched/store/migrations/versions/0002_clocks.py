@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from valence_sched.store.tables import TABLE_OPTIONS
+from valence_sched.store.tables import table_options
 
 revision = "0002"
 down_revision = "0001"
@@ -17,5 +17,5 @@ def upgrade() -> None:
         sa.Column("boot", sa.String(64), primary_key=True),
         sa.Column("ahead_s", sa.Double, nullable=False),
         sa.Column("noted_at", sa.Double, nullable=False),
-        **TABLE_OPTIONS,
+        **table_options(op.get_bind().dialect.name),
     )
