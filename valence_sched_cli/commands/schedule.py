@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.decision_result import DecisionResult
     from valence_sched.model.request import Request
+    from valence_sched.model.scheduler import Scheduler
 
 
 class SchedulePodm(base.Lister):
@@ -67,6 +68,8 @@ class SchedulePodm(base.Lister):
         return (*decided, *claim_compose.result_columns(parsed_args))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        import msgspec
+
         from valence_sched.errors import UsageError
 
         if parsed_args.report in ("-", ""):
@@ -82,15 +85,18 @@ class SchedulePodm(base.Lister):
             if result is None:
                 return (), ()
         else:
+            engine = self.scheduler_app.engine(self.selection(parsed_args))
             with flavor_named(request, parsed_args):
-                result = self._decide(parsed_args, request)
-        if parsed_args.dispatch is not None and result.report.placements:
-            return self._dispatch(parsed_args, result)
+                result = self._decide(parsed_args, request, engine)
+            if parsed_args.dispatch is not None and result.report.placements:
+                report = engine.dispatchable(result.report)
+                return self._dispatch(parsed_args, msgspec.structs.replace(result, report=report))
         return self._show_decision(parsed_args, result)
 
-    def _decide(self, parsed_args: argparse.Namespace, request: Request) -> DecisionResult:
+    def _decide(
+        self, parsed_args: argparse.Namespace, request: Request, scheduler: Scheduler
+    ) -> DecisionResult:
         detail = claim_compose.detail_of(parsed_args)
-        scheduler = self.scheduler(parsed_args)
         if parsed_args.plan is None:
             return scheduler.select_destinations(request, detail=detail)
         planned = scheduler.plan(request, detail=detail)
