@@ -328,11 +328,15 @@ class Engine(Scheduler):
         """Yield the store and the live pod managers, as for a change."""
         from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
 
-        members = self._registry.members(self._live)
+        members = [member.registration for member in self._registry.members(self._live)]
         with self._changing_store() as store:
+            known = store.identities()
             yield PodmAccess(
                 store,
-                {member.registration.name: member.registration for member in members},
+                {
+                    one.name: replace(one, identity=one.identity or known.get(one.name))
+                    for one in members
+                },
                 self._registry.password,
                 timeout_s=self._live.timeout_s,
                 patience_s=wait_s,

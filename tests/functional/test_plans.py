@@ -2,6 +2,7 @@
 """Plans in both programs: saved, done as they stand, or refused by what moved."""
 
 import json
+from pathlib import Path
 
 from tests.functional.programs import PROGRAMS, SITE, run
 from tests.functional.test_canary import CANARY, FORMS
@@ -243,3 +244,34 @@ class TestRecordings(Plans):
                     self.assertRegex(done.err, r"\Anothing is .* on a recording: .*podm create "
                                      r"NAME URL.*--plan FILE.*podm apply FILE.*\n\Z")  # fmt: skip
         self.assertFalse(self.state.exists())
+
+    def test_a_plan_on_a_capture_is_done_where_everything_agrees(self):
+        found = self.serve()
+        file = str(self.folder / "capture.json")
+        self.podm("create", "a", found["gpu-east"].url)
+        self.podm("capture", "--all", "-o", file)
+        identity = json.loads(Path(file).read_bytes())["podms"][0]["identity"]
+        self.assertEqual(identity, self.podm("show", "a", "-f", "json").data["Identity"])
+        plan = self.planned("--inventory", file)
+        (basis,) = plan["podms"]
+        self.assertEqual((identity, True), (basis["podm"]["identity"], basis["recorded"]))
+        (row,) = self.apply("--claim").data
+        self.podm("claim", "release", row["Claim"])
+        documents, uri = found["gpu-east"].documents, self.blocks(plan)[0][0]
+        before = documents.get(uri)
+        taken = {**before["CompositionStatus"], "CompositionState": "Composed"}
+        documents.put(uri, {**before, "CompositionStatus": taken})
+        self.assertIn(f"block {uri}: state was Unused", self.apply("--claim", code=6).err)
+        documents.put(uri, before)
+        self.podm("delete", "a")
+        self.podm("create", "a", found["gpu-west"].url)
+        line = self.apply("--claim", code=6).err
+        self.assertRegex(line, rf"pod manager 'a': identity was {identity}, is uuid:")
+        self.assertEqual([], self.podm("claim", "list", "-f", "json").data)
+
+    def test_a_plan_on_a_recording_without_an_identity_is_never_done(self):
+        found = self.serve()
+        self.podm("create", "gpu-east", found["gpu-east"].url)
+        self.planned(*RECORDED, "--podm", "gpu-east")
+        line = self.apply("--claim", code=6).err
+        self.assertIn("does not tell which service pod manager 'gpu-east' is", line)

@@ -14,6 +14,7 @@ from valence_sched_cli.options.types import add_option
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
+    "identity": "accept whichever service answers there next",
     "username": "log in as nobody; the password goes, too",
     "password": "forget where its password is, and one that was typed in",
     "auth": "log in as it likes",
@@ -106,8 +107,9 @@ class CreatePodm(base.ShowOne):
         plain = Registration(name=name, url=strip_service_root(parsed_args.url))
         registered = registration.with_options(plain, parsed_args)
         registry.check_new(registered)
-        registry.create(registered, registration.prompt_password(parsed_args, name))
-        self.closing += registration.warnings_on(registered, registry.registrations())
+        password = registration.prompt_password(parsed_args, name)
+        registered = registry.create(registered, password)
+        self.closing += registration.warnings_on(registered)
         return registration.COLUMNS, registration.registration_cells(registered, registry.where)
 
 
@@ -137,7 +139,7 @@ class SetPodm(base.Command):
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
         registry.change(new, registration.prompt_password(parsed_args, old.name))
-        self.closing += registration.warnings_on(new, registry.registrations())
+        self.closing += registration.warnings_on(new)
 
 
 class DeletePodm(base.Command):

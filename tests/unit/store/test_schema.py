@@ -26,7 +26,7 @@ ONE = Registration(name="a", url="https://a")
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 def upgrade():
     op.create_table("later", sa.Column("id", sa.Integer, primary_key=True))
     op.execute("update registry set name = 'b'")
@@ -42,7 +42,7 @@ def upgrade(url, folder):
     """Open a store with a migration more than this program has."""
     database = Database(StoreUrl(url))
     try:
-        schema.prepare(database, "0002", folder)
+        schema.prepare(database, "0003", folder)
     finally:
         database.close()
 
@@ -64,7 +64,7 @@ class TestSchema:
         """Return a folder with the migrations and one more."""
         folder = self.folder / "migrations"
         shutil.copytree(schema.MIGRATIONS, folder)
-        (folder / "versions" / "0002_later.py").write_text(NEXT)
+        (folder / "versions" / "0003_later.py").write_text(NEXT)
         return folder
 
     def reflected(self):
@@ -93,19 +93,19 @@ class TestSchema:
         self.store().register(ONE)
         before = self.reflected()
         upgrade(self.url, self.later())
-        self.assertEqual([("0002",)], self.execute(sa.select(tables.version)))
+        self.assertEqual([("0003",)], self.execute(sa.select(tables.version)))
         self.assertEqual([("b",)], self.execute(sa.select(tables.registry.c.name)))
         after = self.reflected()
         self.assertEqual({*before, "later"}, {*after})
         self.assertEqual(before, {name: after[name] for name in before})
-        with self.assertRaisesRegex(StoreError, "schema is version 0002"):
+        with self.assertRaisesRegex(StoreError, "schema is version 0003"):
             self.store()
 
     def test_a_newer_store_is_refused_in_one_line(self):
         self.store()
         self.execute(sa.update(tables.version).values(version_num="0999"))
         with self.assertRaisesRegex(
-            StoreError, "schema is version 0999, .* knows up to 0001: use a newer valence-sched"
+            StoreError, "schema is version 0999, .* knows up to 0002: use a newer valence-sched"
         ):
             self.store()
 
@@ -119,7 +119,7 @@ class TestSchema:
         self.url = self.fresh_url()
         self.store().close()
         self.at_once(upgrade, [self.later()] * 6)
-        self.assertEqual([("0002",)], self.execute(sa.select(tables.version)))
+        self.assertEqual([("0003",)], self.execute(sa.select(tables.version)))
 
     def at_once(self, work, arguments):
         """Do the same with each argument in a process of its own, all at one moment."""

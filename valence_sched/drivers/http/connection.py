@@ -239,13 +239,14 @@ def enter_service(connection: Connection) -> Json | None:
         answer = connection.get_anonymous(ROOT)
     if answer.status in (401, 403):
         connection.log_in(None)
-        return _root_document(connection.get(f"{ROOT}/"))
-    root = _root_document(answer)
+        return root_document(connection.get(f"{ROOT}/"))
+    root = root_document(answer)
     connection.log_in(root)
     return root
 
 
-def _root_document(answer: Answer) -> Json | None:
+def root_document(answer: Answer) -> Json | None:
+    """Return the service root of an answer, None where there is none; InputError for another."""
     if answer.status == 404:
         return None
     if answer.status != 200:

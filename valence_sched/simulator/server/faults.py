@@ -42,6 +42,7 @@ RULES = (
     FaultRule("lie", "WHERE", "status 200 with an error in the body, nothing is done"),
     FaultRule("die-after", "N", "after N writes every connection is cut unanswered"),
     FaultRule("closed-root", "", "the service root, too, needs a login"),
+    FaultRule("no-uuid", "", "the service root tells no UUID"),
     FaultRule("session-limit", "N", "no more than N sessions at a time"),
     FaultRule("no-expand", "", "$expand is neither offered nor known (501)"),
     FaultRule("expand-404", "", "$expand is offered, and answers 404"),
