@@ -174,7 +174,9 @@ class LiveReader:
         if reading.failure is not None:
             return reading
         podm = with_identity(reading.podm)
-        identity = podm.identity or ""
+        identity = podm.identity
+        if identity is None:
+            return reading
         keys: list[Hashable] = [identity]
         if is_address(identity) and podm.blocks:
             keys.append((address_of(identity), frozenset(block.uri for block in podm.blocks)))

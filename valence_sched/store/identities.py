@@ -76,11 +76,12 @@ def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Confl
     """
     found = _changed_services(connection, moves)
     names: dict[str, str] = {}
+    firsts = {key_of(move.identity): move.key for move in reversed(moves) if move.key not in found}
+    others = _other_names(connection, firsts)
     for move in moves:
         if move.key not in found:
-            other = names.setdefault(move.identity, move.name)
-            if other == move.name:
-                other = _other_name(connection, move.key, move.identity) or move.name
+            other = others.get(key_of(move.identity), move.name)
+            other = names.setdefault(move.identity, other)
             if other != move.name:
                 text = conflict_text(move.name, move.identity, other)
                 found[move.key] = IdentityConflict(one_line(text))
@@ -120,25 +121,33 @@ def _stored_blocks(connection: sa.Connection, key: str) -> set[str]:
     return {block.uri for block in stored.blocks}
 
 
-def _other_name(connection: sa.Connection, key: str, identity: str) -> str | None:
-    """Return the other name of a service that stays; one that need not loses the identity."""
-    digest = key_of(identity)
+def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
+    """Return by key of an identity the other name that stays; one that need not loses it.
+
+    ``keys`` are those of the pod managers that have the identities from now on.
+    """
+    found: dict[str, str] = {}
     for table in (_registry, _podms):
         of = table.c
-        query = sa.select(of.podm_key, of.name).where(of.identity_key == digest, of.podm_key != key)
-        for other, name in connection.execute(query).all():
-            if _registered_identities(connection, [other]) or uses(connection, other):
-                return str(name)
-            update = sa.update(table).where(of.podm_key == other)
-            connection.execute(update.values(**columns(None)))
-    return None
+        query = sa.select(of.identity_key, of.podm_key, of.name)
+        for some in chunks(sorted(keys)):
+            rows = connection.execute(query.where(of.identity_key.in_(some))).all()
+            for digest, key, name in rows:
+                if key == keys[digest] or digest in found:
+                    continue
+                if _registered_identities(connection, [key]) or uses(connection, key):
+                    found[digest] = name
+                else:
+                    forget_read(connection, name)
+    return found
 
 
 def check_free(connection: sa.Connection, registration: Registration) -> None:
     """Raise IdentityConflict if a service has another name that is registered or in use."""
     name, identity = registration.name, registration.identity
-    if identity is not None and (other := _other_name(connection, key_of(name), identity)):
-        raise IdentityConflict(one_line(conflict_text(name, identity, other)))
+    if identity is not None:
+        for other in _other_names(connection, {key_of(identity): key_of(name)}).values():
+            raise IdentityConflict(one_line(conflict_text(name, identity, other)))
 
 
 def forget_read(connection: sa.Connection, name: str) -> None:
@@ -149,12 +158,13 @@ def forget_read(connection: sa.Connection, name: str) -> None:
 
 def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
     """Note the identities of registered pod managers, by key, as they were read."""
-    of = _registry.c
+    of, rows = _registry.c, []
     for some in chunks(sorted(identities)):
         query = sa.select(of.podm_key, of.document).where(of.podm_key.in_(some))
-        for key, document in connection.execute(query).all():
+        for key, document in connection.execute(query):
             known = msgspec.json.decode(document, type=Registration)
             if known.identity != identities[key]:
                 changed = registration_columns(replace(known, identity=identities[key]))
-                update = sa.update(_registry).where(of.podm_key == key)
-                connection.execute(update.values(**changed))
+                rows.append({"key": key, **changed})
+    if rows:
+        connection.execute(sa.update(_registry).where(of.podm_key == sa.bindparam("key")), rows)
