@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from valence_sched.errors import (
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
-        DispatchFailed as DispatchFailed, DuplicateId as DuplicateId, InUse as InUse,
-        InputError as InputError, InventoryIncomplete as InventoryIncomplete,
+        DispatchFailed as DispatchFailed, DuplicateId as DuplicateId,
+        IdentityConflict as IdentityConflict, InUse as InUse, InputError as InputError,
+        InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
         OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
         RequestError as RequestError,
@@ -69,8 +70,8 @@ _MODULES = {
         "engine": "Engine",
         "errors": """
             ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
-            DuplicateId InUse InputError InventoryIncomplete InventoryStale NameTaken
-            NewerSchema OutputError PluginError PodmError RequestError SchedulerError
+            DuplicateId IdentityConflict InUse InputError InventoryIncomplete InventoryStale
+            NameTaken NewerSchema OutputError PluginError PodmError RequestError SchedulerError
             StillComposing StoreError UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",

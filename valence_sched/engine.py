@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import plugin_list
-from valence_sched.errors import SchedulerError, UnknownName
+from valence_sched.errors import SchedulerError, UnknownName, UsageError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.lifecycle.decision_result import (
@@ -169,6 +169,7 @@ class Engine(Scheduler):
         ttl_s: float = TTL_S,
         detail: Detail = "placements",
     ) -> ClaimResult:
+        self._refuse_recordings("claimed")
         with self._changing_store() as store:
             outcome = self._intake.claimer(store).claim(request, key=key, ttl_s=ttl_s)
         decision = decision_result(outcome.decision, detail) if outcome.decision else None
@@ -183,6 +184,7 @@ class Engine(Scheduler):
         wait_s: float = WAIT_S,
         detail: Detail = "placements",
     ) -> ProvisionResult:
+        self._refuse_recordings("composed")
         with self._access(wait_s, ttl_s) as access:
             provisioner = access.provisioner(self._intake.claimer(access.store))
             return provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
@@ -249,6 +251,7 @@ class Engine(Scheduler):
             yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
 
     def preview(self, report: Report) -> Iterator[Preview]:
+        self._refuse_recordings("asked for a preview")
         with self._access() as access:
             yield from map(access.preview, report.placements)
 
@@ -263,6 +266,7 @@ class Engine(Scheduler):
         return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        self._refuse_recordings("claimed")
         with self._changing_store() as store:
             claimer = self._planner().claimer(store, plan)
             claim = claimer.claim(plan.decision.request, key=key, ttl_s=ttl_s).claim
@@ -272,6 +276,7 @@ class Engine(Scheduler):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> ProvisionResult:
+        self._refuse_recordings("composed")
         with self._access(wait_s, ttl_s) as access:
             claimer = self._planner().claimer(access.store, plan)
             claimer.earlier_claim(key)
@@ -290,11 +295,22 @@ class Engine(Scheduler):
         key_variable: str | None = None,
         timeout_s: float = 30.0,
     ) -> Sequence[Receipt]:
-        """Hand a whole report to another system that composes; errors as for a dispatch."""
+        """Hand a whole report to another system that composes; errors as for a dispatch.
+
+        The report is one of :meth:`dispatchable`.
+        """
         from valence_sched.lifecycle.dispatch import dispatch
 
         return dispatch(target, report, environ=self._config.environ, key_variable=key_variable,
                         timeout_s=timeout_s)  # fmt: skip
+
+    def dispatchable(self, report: Report) -> Report:
+        """Return a report that says which of its nodes were decided on a recording, and its age."""
+        from valence_sched.lifecycle.dispatch import with_recording
+
+        recorded = {podm.id: podm.read_at for podm in self.view().podms
+                    if podm.id not in self._sources.live_ids}  # fmt: skip
+        return with_recording(report, recorded, self._sources.now())
 
     def view(self) -> View:
         """Return the snapshot that is decided on; it is read now if it was not yet."""
@@ -324,11 +340,15 @@ class Engine(Scheduler):
         """
         from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
 
-        members = self._registry.members(self._live)
+        members = [member.registration for member in self._registry.members(self._live)]
         with self._changing_store() as store:
+            known = store.identities()
             yield PodmAccess(
                 store,
-                {member.registration.name: member.registration for member in members},
+                {
+                    one.name: replace(one, identity=one.identity or known.get(one.name))
+                    for one in members
+                },
                 self._registry.password,
                 timeout_s=self._live.timeout_s,
                 patience_s=wait_s,
@@ -348,6 +368,16 @@ class Engine(Scheduler):
                 change(id_)
 
         return noted
+
+    def _refuse_recordings(self, what: str) -> None:
+        """Refuse to act on a selection with inventories: each is a recording, whatever its age."""
+        if self._sources.named_sources(self._selection):
+            raise UsageError(
+                f"nothing is {what} on a recording: leave --inventory (and "
+                "VALENCE_SCHED_INVENTORY) out and register the pod manager, which is then read "
+                "live (podm create NAME URL), or save a plan (podm schedule --plan FILE) and "
+                "apply it (podm apply FILE)"
+            )
 
     def _planner(self) -> Planner:
         from valence_sched.lifecycle.plan import Planner

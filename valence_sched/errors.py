@@ -17,6 +17,7 @@
     ├── OutputError           output_failed         1  500   a stream takes no more
     ├── StoreError            store_failed          1  503   the state cannot be read or written
     ├── NameTaken             name_taken            1  409   the name or key is already in use
+    ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
     ├── InUse                 in_use                1  409   it still has claims or nodes
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
     ├── ClaimLost             claim_lost            6  409   another claim holds what was chosen
@@ -155,6 +156,12 @@ class NameTaken(SchedulerError):
     """A name or a key that is already in use for something else."""
 
     code, http_status = "name_taken", 409
+
+
+class IdentityConflict(SchedulerError):
+    """A name that leads to another service than before, or a service that has another name."""
+
+    code, http_status = "identity_conflict", 409
 
 
 class InUse(SchedulerError):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,10 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
 
 
 def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration, ...]:
-    """Return the pod managers of the service catalogue, named by their regions.
+    """Return the pod managers of the service catalogue, named by region and endpoint id.
 
-    Where a region has several they are numbered in the order of their URLs. The zone of each is
-    its region. Without ``all_regions`` they are those of the region that is configured, if one is.
+    A name stays what it is whatever other endpoints there are. The zone of each is its region.
+    Without ``all_regions`` they are those of the region that is configured, if one is.
 
     Raises:
         UsageError: the program is not ``openstack``.
@@ -53,36 +53,42 @@ def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration,
     endpoints = query_cloud(manager, lambda: sorted(_endpoints(sdk, region_name)))
     if not endpoints:
         raise CloudError(_no_endpoint_text(sdk, region_name))
-    names: Counter[str] = Counter()
-    every = Counter(region for region, _ in endpoints)
-    podms = []
-    for region, url in endpoints:
+    podms: dict[tuple[str, str], Registration] = {}
+    for region, id_, url in endpoints:
         word = region or SERVICE_TYPE
         if wrong := url_problem(url):
             raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}"))
-        names[region] += 1
-        name = word if every[region] == 1 else f"{word}-{names[region]}"
-        podms.append(Registration(name=name, url=strip_service_root(url), zone=region or None))
-    return tuple(podms)
+        name = f"{word}-{id_}" if id_ else word
+        one = Registration(name=name, url=strip_service_root(url), zone=region or None)
+        podms.setdefault((region, one.url), one)
+    return tuple(podms.values())
 
 
-def _endpoints(sdk: Any, region_name: str | None) -> set[tuple[str, str]]:
-    """Return region and URL of every endpoint, of one region or of all; no region is empty.
+def _endpoints(sdk: Any, region_name: str | None) -> set[tuple[str, str, str]]:
+    """Return region, id and URL of every endpoint, of one region or of all; no region is empty.
 
-    A login without a catalogue, such as ``admin_token``, has the one endpoint that it names.
+    A login without a catalogue, such as ``admin_token``, has the one endpoint that it names; that
+    has no id.
     """
     config = sdk.config
     if override := config.get_endpoint(SERVICE_TYPE):
-        return {(config.region_name or "", override)}
+        return {(config.region_name or "", "", override)}
     auth = sdk.session.auth
     if not hasattr(auth, "get_access"):
         endpoint = auth.get_endpoint(sdk.session, service_type=SERVICE_TYPE)
-        return {(config.region_name or "", endpoint)} if endpoint else set()
+        return {(config.region_name or "", "", endpoint)} if endpoint else set()
     catalog = auth.get_access(sdk.session).service_catalog
     endpoints = catalog.get_endpoints_data(
         service_type=SERVICE_TYPE, interface=_interface(sdk), region_name=region_name
     )
-    return {(one.region_name or "", one.url) for found in endpoints.values() for one in found}
+    return {(one.region_name or "", _endpoint_id(one), one.url)
+            for found in endpoints.values() for one in found}  # fmt: skip
+
+
+def _endpoint_id(endpoint: Any) -> str:
+    """Return the id of an endpoint; where the catalogue has none, one that is made of its URL."""
+    told = endpoint.endpoint_id or (endpoint.raw_endpoint or {}).get("id")
+    return str(told or hashlib.blake2b(endpoint.url.encode(), digest_size=8).hexdigest())
 
 
 def _interface(sdk: Any) -> Any:

@@ -96,8 +96,8 @@ class Cloud:
         ]  # fmt: skip
         podms = [
             {"interface": interface, "region": region, "region_id": region, "url": url,
-             "id": f"{region}-{number}-{interface}"}
-            for number, (region, url) in enumerate(self.podms)
+             "id": f"{urlsplit(url).netloc.rpartition(':')[2]}{interface[0]}"}
+            for region, url in self.podms
             for interface in ("public", "internal")
         ]  # fmt: skip
         catalog += [{"type": "podm", "name": "pods", "endpoints": podms}] if podms else []

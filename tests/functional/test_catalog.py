@@ -38,20 +38,26 @@ class TestCatalog(Case):
             self.assertNotIn(secret, done.out + done.err)
         return done
 
-    def test_regions_name_them_and_numbers_where_one_has_several(self):
-        cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}1"), ("east", f"{SILENT}0"))
-        rows = self.listed(cloud).data
-        self.assertEqual(["east-1", "east-2", "west"], [row["ID"] for row in rows])
+    def test_regions_and_endpoint_ids_name_them_whatever_others_there_are(self):
+        every = (("west", SILENT), ("east", f"{SILENT}1"), ("east", f"{SILENT}0"))
+        names = {}
+        for gone in (None, *every):
+            cloud = self.cloud(*(one for one in every if one != gone))
+            names[gone] = [row["ID"] for row in self.listed(cloud).data]
+        self.assertEqual(["east-90p", "east-91p", "west-9p"], names[None])
+        for gone, left in names.items():
+            self.assertEqual(left, [name for name in names[None] if name in left], gone)
+            self.assertEqual(3 if gone is None else 2, len(left))
 
     def test_one_region_can_be_asked_for(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
         rows = self.listed(cloud, OS_REGION_NAME="west").data
-        self.assertEqual(["west"], [row["ID"] for row in rows])
+        self.assertEqual(["west-9p"], [row["ID"] for row in rows])
 
     def test_every_region_can_be_asked_for_whichever_is_configured(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
         rows = self.listed(cloud, "--all-regions", OS_REGION_NAME="west").data
-        self.assertEqual(["east", "west"], [row["ID"] for row in rows])
+        self.assertEqual(["east-90p", "west-9p"], [row["ID"] for row in rows])
         done = run("openstack", "podm", "list", "--all-regions", **cloud.environment)
         line = "--all-regions: only with --from-catalog\n"
         self.assertEqual((2, "", line), done)
@@ -103,7 +109,7 @@ class TestCatalog(Case):
         cloud = self.cloud(("west", self.podm.url))
         done = self.listed(cloud)
         self.assertEqual("Unknown", done.data[0]["Status"])
-        self.assertRegex(done.err, "^unread: west: .*")
+        self.assertRegex(done.err, r"^unread: west-\d+p: .*")
         self.assertNotIn("POST", [seen.method for seen in self.podm.requests])
 
     def test_an_entry_of_its_url_names_it_and_says_how_to_log_in(self):
@@ -117,7 +123,7 @@ class TestCatalog(Case):
     def test_every_other_command_takes_it_too(self):
         cloud = self.cloud(("west", SILENT))
         for words, code in (
-            (("show", "west"), 0),
+            (("show", "west-9p"), 0),
             (("schedule", "--flavor", "small"), 3),
             (("fit", "--flavor", "small"), 3),
         ):
@@ -125,7 +131,7 @@ class TestCatalog(Case):
                 done = run("openstack", "podm", *words, "--from-catalog", "--timeout", "2",
                            **cloud.environment)  # fmt: skip
                 self.assertEqual(code, done.code, done)
-                self.assertIn("unread: west: ", done.err)
+                self.assertIn("unread: west-9p: ", done.err)
 
     def test_a_catalogue_without_any_says_where_it_looked_and_is_no_usage_error(self):
         start = "the service catalogue has no endpoint of service type podm: "

@@ -4,12 +4,14 @@
 import json
 
 from tests.functional.programs import PROGRAMS, SITE, Case, run
+from tests.functional.test_stats import BLOCK
 from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 
 OURS = PROGRAMS[0]
-SMALL = ("--inventory", SITE, "--flavor", "small")
+FLAVOR = ("--flavor", "small")
+SMALL = ("--inventory", SITE, *FLAVOR)
 
 
 class TestColumns(Case):
@@ -37,8 +39,8 @@ class TestColumns(Case):
         for program in PROGRAMS:
             for words in (
                 ("podm", "create", "a", "http://127.0.0.1:9"),
-                ("podm", "schedule", *SMALL, "--claim"),
-                ("podm", "schedule", *SMALL, "--compose"),
+                ("podm", "schedule", *FLAVOR, "--claim"),
+                ("podm", "schedule", *FLAVOR, "--compose"),
                 ("podm", "stats", "set", "a", report),
                 ("podm", "claim", "reap"),
             ):
@@ -62,7 +64,7 @@ class TestColumns(Case):
         plan = self.folder / "plan.json"
         self.assertEqual(0, self.asked("podm", "schedule", *SMALL, "--plan", plan).code)
         for deed in ("--claim", "--compose", "--refresh"):
-            self.refused("podm", "apply", plan, "--inventory", SITE, deed)
+            self.refused("podm", "apply", plan, deed)
         self.assertFalse(self.state.exists())
         with Store(f"sqlite:///{self.state}") as store:
             store.remember(podm("rack-1", 4))
@@ -85,11 +87,13 @@ class TestColumns(Case):
                 self.assertEqual(last, self.keys("podm", *words)[-1])
 
     def test_an_outcome_without_the_columns_of_another_has_no_rows(self):
-        none = ("--resource", "CUSTOM_NONE=9", "--inventory", SITE)
-        words = ("podm", "schedule", *none, "--compose", "-c", "URI", "-f", "json")
+        report = self.write("blocks.json", json.dumps({"blocks": [{"uri": "b", **BLOCK}]}))
+        self.assertEqual(0, self.asked("podm", "stats", "set", "p", report).code)
+        none = ("--resource", "CUSTOM_NONE=9", "--compose")
+        words = ("podm", "schedule", *none, "-c", "URI", "-f", "json")
         done = self.asked(*words)
         self.assertEqual((3, []), (done.code, done.data), done.err)
-        held = ("podm", "schedule", *SMALL, "--claim", "--key", "k", "-c", "Node", "-f", "json")
+        held = ("podm", "schedule", *FLAVOR, "--claim", "--key", "k", "-c", "Node", "-f", "json")
         self.assertEqual(0, self.asked(*held).code)
         again = self.asked(*held)
         self.assertEqual((0, []), (again.code, again.data), again.err)

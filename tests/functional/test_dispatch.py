@@ -41,6 +41,11 @@ class TestDispatch(Live):
                 told = signature(KEY.encode(), headers[TIMESTAMP], body)
                 self.assertEqual(f"sha256={told}", headers[SIGNATURE])
                 rows = json.loads(body)["placements"]
+                recording = json.loads(body)["recording"]
+                self.assertEqual(sorted({row["chosen"]["podm"] for row in rows}),
+                                 recording["podms"])  # fmt: skip
+                self.assertRegex(recording["read_at"], "^2026-01-0")
+                self.assertGreater(recording["age_s"], 86_400)
                 self.assertEqual(
                     [(1, rows[0]["chosen"]["podm"], 200), (2, rows[1]["chosen"]["podm"], 200)],
                     [(row["Node"], row["Podm"], row["Status"]) for row in done.data],
@@ -63,6 +68,8 @@ class TestDispatch(Live):
         wanted = {"processor": {"total_cores": 8}, "memory": {"capacity_mib": 4096},
                   "pci_device": {"type": ["SSD", "SSD"]}}  # fmt: skip
         self.assertEqual([wanted, wanted], [one["properties"] for one in came])
+        for one in came:
+            self.assertRegex(one["description"], r"on a recording read at 2026-01-0.*, \d+d ago")
         self.assertEqual([one["podm_id"] for one in came], [row["Podm"] for row in done.data])
         self.assertEqual([("u1", 200), ("u2", 201)],
                          [(row["Reference"], row["Status"]) for row in done.data])  # fmt: skip

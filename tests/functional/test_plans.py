@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.functional.programs import PROGRAMS, SITE, run
 from tests.functional.test_canary import CANARY, FORMS
 from tests.functional.test_live import Live
+from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.sessions import Account
 from valence_sched.store.store import Store
@@ -34,17 +35,28 @@ class Plans(Live):
                 for one in plan["decision"]["placements"]]  # fmt: skip
 
 
-class TestRecorded(Plans):
-    """Plans on recorded pod managers are claimed."""
+class Registered(Plans):
+    """The example site, served and registered."""
+
+    def setUp(self):
+        super().setUp()
+        self.found = self.serve()
+        with Store(f"sqlite:///{self.state}") as store:
+            for name, one in self.found.items():
+                store.register(Registration(name=name, url=one.url))
+
+
+class TestClaimed(Registered):
+    """Plans are claimed."""
 
     def test_the_very_blocks_are_claimed_once(self):
         for program in PROGRAMS:
             with self.subTest(program):
-                plan = self.planned(*RECORDED, "--count", "2", program=program)
-                done = self.apply(*RECORDED, "--claim", program=program)
+                plan = self.planned("--count", "2", program=program)
+                done = self.apply("--claim", program=program)
                 self.assertEqual(self.blocks(plan), [row["Blocks"] for row in done.data])
                 claim = done.data[0]["Claim"]
-                again = self.apply(*RECORDED, "--claim", program=program, code=6)
+                again = self.apply("--claim", program=program, code=6)
                 self.assertEqual("", again.out)
                 self.assertIn(f"is in use by claim {claim}, which is HELD", again.err)
                 (row,) = self.podm("claim", "list", "-f", "json").data
@@ -52,60 +64,55 @@ class TestRecorded(Plans):
                 self.podm("claim", "release", claim)
 
     def test_a_key_gives_the_same_claim_and_no_other_plan(self):
-        self.planned(*RECORDED)
-        words = (*RECORDED, "--claim", "--key", "k")
+        self.planned()
+        words = ("--claim", "--key", "k")
         first, again = self.apply(*words).data, self.apply(*words).data
         self.assertEqual(first, again)
-        self.planned(*RECORDED, "--exclude-podm", first[0]["Podm"])
+        self.planned("--exclude-podm", first[0]["Podm"])
         done = self.apply(*words, code=1)
         self.assertIn("key 'k' stands for claim", done.err)
         self.assertEqual(1, len(self.podm("claim", "list", "-f", "json").data))
 
     def test_what_moved_is_named_and_nothing_is_held(self):
-        plan = self.planned(*RECORDED)
-        site = json.loads(Path(SITE).read_bytes())
+        plan = self.planned()
         name = plan["decision"]["placements"][0]["chosen"]["podm"]
-        (podm,) = [one for one in site["podms"] if one["id"] == name]
         uri = self.blocks(plan)[0][0]
-        (block,) = [one for one in podm["blocks"] if one["uri"] == uri]
-        block["status"] = {"state": "Composed"}
-        podm["facts"] = {**podm.get("facts", {}), "paint": "red"}
-        other = self.write("moved.json", json.dumps(site))
-        done = self.apply("--inventory", other, "--claim", code=6)
+        documents = self.found[name].documents
+        taken = {**documents.get(uri)["CompositionStatus"], "CompositionState": "Composed"}
+        documents.put(uri, {**documents.get(uri), "CompositionStatus": taken})
+        self.podm("set", name, "--fact", "paint=red")
+        done = self.apply("--claim", code=6)
         self.assertIn(f"pod manager '{name}': facts.paint was not told, is red", done.err)
         self.assertIn(f"block {uri}: state was Unused, is Composed", done.err)
         self.assertEqual(1, done.err.count("\n"), done.err)
-        site["podms"].remove(podm)
-        other = self.write("gone.json", json.dumps(site))
-        done = self.apply("--inventory", other, "--claim", code=6)
+        self.podm("delete", name)
+        done = self.apply("--claim", code=6)
         self.assertIn(f"pod manager '{name}' is not here any more", done.err)
         self.assertEqual([], self.podm("claim", "list", "--all", "-f", "json").data)
 
     def test_when_it_was_read_is_no_difference_nor_are_other_pod_managers(self):
-        plan = self.planned(*RECORDED)
+        plan = self.planned()
         name = plan["decision"]["placements"][0]["chosen"]["podm"]
-        site = json.loads(Path(SITE).read_bytes())
-        site["podms"] = [{**one, "generation": 77} for one in site["podms"] if one["id"] == name]
-        site["captured_at"] = "2031-01-01T00:00:00Z"
-        other = self.write("later.json", json.dumps(site))
-        self.assertEqual(1, len(self.apply("--inventory", other, "--claim").data))
+        for other in self.found.keys() - {name}:
+            self.podm("set", other, "--fact", "paint=red")
+        self.assertEqual(1, len(self.apply("--claim").data))
 
     def test_a_refresh_shows_what_is_decided_now_and_changes_nothing(self):
-        plan = self.planned(*RECORDED, "--count", "2")
-        words = (*RECORDED, "--refresh", "--detailed-exitcode")
+        plan = self.planned("--count", "2")
+        words = ("--refresh", "--detailed-exitcode")
         self.assertEqual([False, False], [row["Differs"] for row in self.apply(*words).data])
-        self.apply(*RECORDED, "--claim")
+        self.apply("--claim")
         done = self.apply(*words, code=10)
         self.assertEqual([True, True], [row["Differs"] for row in done.data])
         self.assertEqual(self.blocks(plan), [row["Was Blocks"] for row in done.data])
         for row in done.data:
             self.assertNotEqual(row["Was Blocks"], row["Is Blocks"])
         self.assertIn("2 of 2 nodes would be another now", done.err)
-        self.apply(*RECORDED, "--refresh")  # without the option that is no failure
+        self.apply("--refresh")  # without the option that is no failure
         self.assertEqual(1, len(self.podm("claim", "list", "--all", "-f", "json").data))
 
     def test_a_plan_that_was_changed_or_is_too_new_is_refused(self):
-        self.planned(*RECORDED)
+        self.planned()
         text = self.plan.read_text()
         for change, line in (
             (text.replace('"placed": 1', '"placed": 2'), "somebody changed it"),
@@ -116,39 +123,34 @@ class TestRecorded(Plans):
         ):
             self.assertNotEqual(text, change)
             self.plan.write_text(change)
-            done = self.apply(*RECORDED, "--claim", code=1)
+            done = self.apply("--claim", code=1)
             self.assertEqual(1, done.err.count("\n"), done.err)
             self.assertIn(line, done.err)
-        self.assertFalse(self.state.exists())
+        self.assertEqual([], self.podm("claim", "list", "--all", "-f", "json").data)
 
     def test_a_plan_is_read_from_standard_input(self):
-        self.planned(*RECORDED)
-        done = self.podm("apply", "-", *RECORDED, "--claim", stdin=self.plan.read_bytes())
+        self.planned()
+        done = self.podm("apply", "-", "--claim", stdin=self.plan.read_bytes())
         self.assertIn("is HELD", done.err)
 
     def test_no_plan_is_written_where_nothing_fits_or_something_else_is_done(self):
-        done = self.podm(*SMALL, *RECORDED, "--count", "999", "--plan", str(self.plan), code=3)
+        done = self.podm(*SMALL, "--count", "999", "--plan", str(self.plan), code=3)
         self.assertIn("nothing fits: no plan was written", done.err)
         for words in (("--claim",), ("--compose",), ("--dispatch", "webhook=http://h")):
-            self.podm(*SMALL, *RECORDED, *words, "--plan", str(self.plan), code=2)
+            self.podm(*SMALL, *words, "--plan", str(self.plan), code=2)
         self.assertFalse(self.plan.exists())
-        self.podm(*SMALL, *RECORDED, "--plan", "/nonexistent/plan.json", code=1)
+        self.podm(*SMALL, "--plan", "/nonexistent/plan.json", code=1)
 
     def test_what_an_operator_declared_is_held_no_further_than_it_goes(self):
         power = self.write("power.yaml", "resources: [{name: power, unit: W, total: 500}]\n")
-        words = (*RECORDED, "--resource-file", power)
+        words = ("--resource-file", power)
         self.planned(*words, "--resource", "power=300")
         self.apply(*words, "--claim")
         self.assertEqual(1, len(self.podm("claim", "list", "-f", "json").data))
 
 
-class TestLive(Plans):
+class TestLive(Registered):
     """Plans on live pod managers are composed."""
-
-    def setUp(self):
-        super().setUp()
-        self.found = self.serve()
-        self.register(self.found)
 
     def test_the_very_blocks_are_composed_once(self):
         plan = self.planned("--count", "2")
@@ -218,3 +220,58 @@ class TestSecrets(Plans):
             self.assertNotIn(form, (done.out + done.err).encode())
         with Store(f"sqlite:///{self.state}") as store:
             self.assertEqual(1, len(store.nodes.list()))
+
+
+class TestRecordings(Plans):
+    """A recording is decided on and planned on, and never acted on."""
+
+    def test_a_recording_is_not_claimed_or_composed_on_however_it_is_named(self):
+        self.planned(*RECORDED)
+        plan = str(self.plan)
+        for program in PROGRAMS:
+            for words, more in (
+                ((*SMALL, *RECORDED, "--claim"), {}),
+                ((*SMALL, *RECORDED, "--compose"), {}),
+                ((*SMALL, *RECORDED, "--dry-run", "server"), {}),
+                ((*SMALL, "--claim"), {"VALENCE_SCHED_INVENTORY": SITE}),
+                (("apply", plan, *RECORDED), {}),
+                (("apply", plan, *RECORDED, "--claim"), {}),
+                (("apply", plan, "--claim"), {"VALENCE_SCHED_INVENTORY": SITE}),
+            ):
+                with self.subTest(words, program=program):
+                    done = self.podm(*words, program=program, code=2, **more)
+                    self.assertEqual("", done.out)
+                    self.assertRegex(done.err, r"\Anothing is .* on a recording: .*podm create "
+                                     r"NAME URL.*--plan FILE.*podm apply FILE.*\n\Z")  # fmt: skip
+        self.assertFalse(self.state.exists())
+
+    def test_a_plan_on_a_capture_is_done_where_everything_agrees(self):
+        found = self.serve()
+        file = str(self.folder / "capture.json")
+        self.podm("create", "a", found["gpu-east"].url)
+        self.podm("capture", "--all", "-o", file)
+        identity = json.loads(Path(file).read_bytes())["podms"][0]["identity"]
+        self.assertEqual(identity, self.podm("show", "a", "-f", "json").data["Identity"])
+        plan = self.planned("--inventory", file)
+        (basis,) = plan["podms"]
+        self.assertEqual((identity, True), (basis["podm"]["identity"], basis["recorded"]))
+        (row,) = self.apply("--claim").data
+        self.podm("claim", "release", row["Claim"])
+        documents, uri = found["gpu-east"].documents, self.blocks(plan)[0][0]
+        before = documents.get(uri)
+        taken = {**before["CompositionStatus"], "CompositionState": "Composed"}
+        documents.put(uri, {**before, "CompositionStatus": taken})
+        self.assertIn(f"block {uri}: state was Unused", self.apply("--claim", code=6).err)
+        documents.put(uri, before)
+        self.podm("delete", "a")
+        self.podm("create", "a", found["gpu-west"].url)
+        line = self.apply("--claim", code=6).err
+        self.assertRegex(line, rf"pod manager 'a': identity was {identity}, is uuid:")
+        self.assertEqual([], self.podm("claim", "list", "-f", "json").data)
+
+    def test_a_plan_on_a_recording_without_an_identity_is_never_done(self):
+        found = self.serve()
+        self.podm("create", "gpu-east", found["gpu-east"].url)
+        self.planned(*RECORDED, "--podm", "gpu-east")
+        line = self.apply("--claim", code=6).err
+        self.assertIn("does not tell which service pod manager 'gpu-east' is", line)

@@ -3,7 +3,6 @@
 
 import json
 
-from tests.functional.programs import SITE
 from tests.functional.test_live import Live
 from valence_sched.store.store import Store
 
@@ -86,10 +85,8 @@ class TestHeld(Live):
         self.assertFalse(set(held) & set(shown["Foreign Blocks"]))
 
     def test_a_recorded_one_is_decided_on_as_recorded_unless_the_state_is_named(self):
-        words = ("--inventory", SITE)
-        (row,) = [row for row in self.podm(*NODE, *words, "--claim").data
-                  if row["Outcome"] == "chosen"]  # fmt: skip
-        again = self.podm(*NODE, *words).data
-        self.assertIn(row["Blocks"], [one["Blocks"] for one in again])
-        named = self.podm(*NODE, *words, "--state", str(self.state)).data
-        self.assertNotIn(row["Blocks"], [one["Blocks"] for one in named])
+        file = str(self.folder / "recorded.json")
+        self.podm("capture", "--all", "-o", file)
+        held, words = self.blocks("--claim"), ("--inventory", file)
+        self.assertEqual(held, self.blocks(*words))
+        self.assertNotEqual(held, self.blocks(*words, "--state", str(self.state)))

@@ -128,6 +128,51 @@ class SchedulerContract:
         with self.assertRaisesRegex(UnknownName, "no pod manager named 'nope'"):
             self.scheduler.podm("nope")
 
+    def test_nothing_that_fits_has_no_plan(self):
+        planned = self.scheduler.plan(request(TOO_MANY))
+        self.assertEqual((None, "nothing_fits"), (planned.plan, planned.decision.report.outcome))
+
+    def test_what_a_pod_manager_reports_is_remembered_until_it_is_forgotten(self):
+        self.assertEqual(1, self.scheduler.update_resource_stats(("host", "n1"), {"load": 0.5}))
+        report = self.scheduler.reported_stats("host/n1")
+        self.assertEqual({"load": 0.5}, report.stats)
+        self.assertLess(report.age_s, 3600)
+        self.scheduler.forget_report("host/n1")
+        for verb in (self.scheduler.reported_stats, self.scheduler.forget_report):
+            with self.assertRaises(UnknownName):
+                verb("host/n1")
+
+    def test_what_is_not_known_is_named(self):
+        for verb in (
+            self.scheduler.claim_record,
+            self.scheduler.renew,
+            self.scheduler.node_record,
+            self.scheduler.decision,
+        ):
+            with self.subTest(verb.__name__), self.assertRaisesRegex(UnknownName, "'nope'"):
+                verb("nope")
+
+    def test_a_request_that_contradicts_itself_is_refused(self):
+        with self.assertRaises(RequestError):
+            self.scheduler.count_fits(request(group={"name": "g", "affinity": ["zone"]}), 1)
+
+    def test_a_reconciliation_of_nothing_does_nothing(self):
+        result = self.scheduler.reconcile(dry_run=True)
+        self.assertEqual(((), 0, 0), (result.actions, result.forgotten_claims,
+                                      result.forgotten_decisions))  # fmt: skip
+
+    def blocks_of(self, report: Report) -> set[tuple[str, str]]:
+        """Return the blocks of the nodes of a decision, each with its pod manager."""
+        return {
+            (placement.chosen.podm, block.uri)
+            for placement in report.placements
+            for block in placement.chosen.blocks
+        }
+
+
+class ClaimingContract:
+    """Tests of a scheduler that also claims, on live pod managers; a mixin beside the contract."""
+
     def test_a_claim_holds_what_no_other_claim_gets(self):
         first, second = self.scheduler.claim(request()), self.scheduler.claim(request())
         self.assertEqual("HELD", first.claim.state)
@@ -184,47 +229,6 @@ class SchedulerContract:
         self.assertEqual(self.blocks_of(planned.plan.decision), self.held_blocks(claim.parts))
         with self.assertRaisesRegex(ClaimLost, "in use by claim"):
             self.scheduler.claim_plan(planned.plan)
-
-    def test_nothing_that_fits_has_no_plan(self):
-        planned = self.scheduler.plan(request(TOO_MANY))
-        self.assertEqual((None, "nothing_fits"), (planned.plan, planned.decision.report.outcome))
-
-    def test_what_a_pod_manager_reports_is_remembered_until_it_is_forgotten(self):
-        self.assertEqual(1, self.scheduler.update_resource_stats(("host", "n1"), {"load": 0.5}))
-        report = self.scheduler.reported_stats("host/n1")
-        self.assertEqual({"load": 0.5}, report.stats)
-        self.assertLess(report.age_s, 3600)
-        self.scheduler.forget_report("host/n1")
-        for verb in (self.scheduler.reported_stats, self.scheduler.forget_report):
-            with self.assertRaises(UnknownName):
-                verb("host/n1")
-
-    def test_what_is_not_known_is_named(self):
-        for verb in (
-            self.scheduler.claim_record,
-            self.scheduler.renew,
-            self.scheduler.node_record,
-            self.scheduler.decision,
-        ):
-            with self.subTest(verb.__name__), self.assertRaisesRegex(UnknownName, "'nope'"):
-                verb("nope")
-
-    def test_a_request_that_contradicts_itself_is_refused(self):
-        with self.assertRaises(RequestError):
-            self.scheduler.count_fits(request(group={"name": "g", "affinity": ["zone"]}), 1)
-
-    def test_a_reconciliation_of_nothing_does_nothing(self):
-        result = self.scheduler.reconcile(dry_run=True)
-        self.assertEqual(((), 0, 0), (result.actions, result.forgotten_claims,
-                                      result.forgotten_decisions))  # fmt: skip
-
-    def blocks_of(self, report: Report) -> set[tuple[str, str]]:
-        """Return the blocks of the nodes of a decision, each with its pod manager."""
-        return {
-            (placement.chosen.podm, block.uri)
-            for placement in report.placements
-            for block in placement.chosen.blocks
-        }
 
     def held_blocks(self, parts) -> set[tuple[str, str]]:
         """Return the blocks of the parts of a claim, each with its pod manager."""

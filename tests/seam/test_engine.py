@@ -6,10 +6,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from tests.seam.contract import ComposingContract, SchedulerContract, request
+from tests.seam.contract import (
+    ClaimingContract,
+    ComposingContract,
+    SchedulerContract,
+    request,
+)
 from valence_sched.app import App
 from valence_sched.engine import Engine
-from valence_sched.errors import UnknownName
+from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
@@ -48,6 +53,21 @@ class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
             store.save_decision("d-1", to_json(report))
         self.assertEqual(report, self.scheduler.decision("d-1"))
 
+    def test_a_recording_is_never_acted_on(self):
+        plan = self.scheduler.plan(request()).plan
+        report = self.scheduler.select_destinations(request()).report
+        for act in (
+            lambda engine: engine.claim(request()),
+            lambda engine: engine.compose(request()),
+            lambda engine: engine.claim_plan(plan),
+            lambda engine: engine.compose_plan(plan),
+            lambda engine: list(engine.preview(report)),
+        ):
+            with self.assertRaisesRegex(UsageError, "recording: .*podm create.*podm apply"):
+                act(self.new_scheduler())
+        self.assertEqual((), self.scheduler.refresh(plan).changes)
+        self.assertFalse(Path(self.state.removeprefix("sqlite:///")).exists())
+
     def test_what_asks_for_claims_makes_no_state(self):
         self.scheduler.claims()
         self.scheduler.nodes()
@@ -57,7 +77,9 @@ class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
         self.assertFalse(Path(self.state.removeprefix("sqlite:///")).exists())
 
 
-class TestServed(EngineFactory, ComposingContract, SchedulerContract, unittest.TestCase):
+class TestServed(
+    EngineFactory, ComposingContract, ClaimingContract, SchedulerContract, unittest.TestCase
+):
     """On a state with served pod managers."""
 
     def setUp(self):

@@ -34,6 +34,7 @@ PUBLIC = [
     "Floats",
     "FullBlock",
     "FullPodm",
+    "IdentityConflict",
     "InUse",
     "InputError",
     "Inventory",

@@ -12,10 +12,16 @@ RULES = f"{V}/Systems/Capabilities-of-ours"
 
 
 def tree(name: str = "gpu-east") -> dict[str, Any]:
-    """Return the documents of one pod manager of the example."""
+    """Return the documents of one pod manager of the example, without its UUID.
+
+    Each copy that is served has one of its own.
+    """
     with served(EXAMPLE) as podms:
         documents = podms[name].documents
-        return {uri: documents.get(uri) for uri in documents}
+        found = {uri: documents.get(uri) for uri in documents}
+    root = "/redfish/v1"
+    found[root] = {key: value for key, value in found[root].items() if key != "UUID"}
+    return found
 
 
 def ruled(documents: dict[str, Any], use_case: str, **rules: Any) -> dict[str, Any]:

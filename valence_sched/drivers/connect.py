@@ -11,13 +11,16 @@ from valence_sched.drivers.composer import Composer, Reply
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import current_form
-from valence_sched.drivers.fields import Json
+from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Answer, Deadline
 from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.http.service_root import enter_service
-from valence_sched.drivers.links import ROOT
+from valence_sched.drivers.http.service_root import enter_service, root_document
+from valence_sched.drivers.identity import address_identity, root_identity, told_identity
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, UnknownName
+from valence_sched.model.identity import change_text
+from valence_sched.model.registration import Registration
 
 NEEDS_ETAG = 428
 
@@ -73,15 +76,19 @@ def connect(
     does after it has answered.
 
     Raises:
-        PodmError: it cannot be reached, refuses the login, or is of a dialect that only reads.
+        PodmError: it cannot be reached, refuses the login, is another service than the one that
+            was registered, or is of a dialect that only reads.
         PluginError: a dialect raised an error while it looked at the service root.
     """
     registration = target.registered
     with Connection(registration, target.password, Deadline(timeout_s)) as connection:
         try:
             root = enter_service(connection)
+            identity = live_identity(connection, root) if registration.identity else None
         except InputError as error:
             raise PodmError(str(error)) from None
+        if registration.identity and identity and identity != registration.identity:
+            raise PodmError(change_text(registration.name, registration.identity, identity))
         name, make_composer = registration.driver, None
         with contextlib.suppress(UnknownName):
             dialect = dialect_of_driver(name, root, dialects, registration.name)
@@ -89,3 +96,36 @@ def connect(
         if make_composer is None:
             raise PodmError(f"driver {name!r} reads pod managers, and cannot compose on them")
         yield make_composer(HttpSession(connection, timeout_s), lambda: Patience(patience_s))
+
+
+def live_identity(connection: Connection, root: Json | None) -> str:
+    """Return the identity of a service that is logged in to; by its address if it tells none.
+
+    Raises:
+        PodmError: it does not answer.
+    """
+
+    def get(uri: str) -> Json | None:
+        if uri == ROOT and root is not None:
+            return root
+        answer = connection.get(uri)
+        return answer.json(uri) if answer.status == 200 else None
+
+    service = LinkedDocuments(get, NO_NOTES, host=connection.host)
+    return told_identity(get, service) or address_identity(connection.url)
+
+
+def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:
+    """Return the identity of the service at the URL of a registration; it logs in if it must.
+
+    Raises:
+        PodmError, InputError: it does not answer, refuses the login, or has no service root.
+    """
+    with Connection(registration, password, Deadline(timeout_s)) as connection:
+        answer = connection.get_anonymous(ROOT)
+        if answer.status == 200 and (told := root_identity(root_document(answer))):
+            return told
+        root = enter_service(connection)
+        if root is None:
+            raise InputError(ROOT, "", "no such document", "a service root")
+        return live_identity(connection, root)

@@ -15,10 +15,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 from msgspec.structs import replace
 
 from valence_sched.model.custom_resource import DECLARED_SCHEME
+from valence_sched.model.identity import uuid_identity
 from valence_sched.model.inventory import WHOLE_POOL, Fact, FullBlock, FullPodm, Node, Pool, Stock
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
@@ -73,6 +75,20 @@ class Aliases:
             return text
         return text if _DEVICE_NUMBER.fullmatch(text) else self.of(unquote(text))
 
+    def uuid(self, text: str) -> str | None:
+        """Return the alias of a UUID, which is one, too, and one for all its spellings."""
+        identity = uuid_identity(text)
+        if identity is None:
+            return None
+        self.originals.add(text)
+        digest = hmac.digest(self._key, identity.encode(), hashlib.sha256)
+        return str(UUID(bytes=digest[:16], version=4))
+
+    def identity(self, identity: str) -> str:
+        """Return an identity without its UUID or address, as the aliases of documents give it."""
+        kind, colon, value = identity.partition(":")
+        return f"{kind}{colon}{self.uuid(value) or self.of(value)}"
+
     def path(self, text: str) -> str:
         """Return a text of parts between slashes, such as a location, part by part."""
         return "/".join(self.segment(part) for part in text.split("/"))
@@ -106,6 +122,8 @@ _HARMLESS = re.compile(
     r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
 )
 _POOLS = ("Free", "Active", "Unassigned")
+#: Properties that tell which service a pod manager is.
+_UUIDS = ("UUID", "ServiceEntryPointUUID")
 #: Properties whose numbers identify a single device.
 _IDENTIFYING = re.compile(
     r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
@@ -122,6 +140,7 @@ def anonymise_podm(aliases: Aliases, podm: FullPodm) -> FullPodm:
         id=aliases.segment(podm.id),
         name=_name(aliases, podm.name),
         url=aliases.uri(podm.url) if podm.url else podm.url,
+        identity=aliases.identity(podm.identity) if podm.identity else podm.identity,
         zone=_name(aliases, podm.zone),
         aggregates=tuple(map(aliases.segment, podm.aggregates)),
         facts={key: _fact(aliases, value) for key, value in podm.facts.items()},
@@ -217,6 +236,8 @@ def _text(aliases: Aliases, text: str, key: str) -> str:
         return text
     if key == "Pool" and text in _POOLS:
         return text
+    if key in _UUIDS and (alias := aliases.uuid(text)):
+        return alias
     return aliases.segment(text)
 
 

@@ -10,7 +10,15 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +27,18 @@ import msgspec
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
-from valence_sched.errors import CredentialError, PluginError, StoreError, UnknownName
+from valence_sched.drivers.identity import with_identity
+from valence_sched.errors import (
+    CredentialError,
+    IdentityConflict,
+    PluginError,
+    StoreError,
+    UnknownName,
+)
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.age import age_s
+from valence_sched.model.identity import address_of, conflict_text, is_address
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_url import EndpointKey, endpoint_key, is_unencrypted
 from valence_sched.model.read_options import ReadOptions
@@ -68,6 +84,8 @@ class LiveReader:
         self._slowest = ""
         self._dialects = plugins.load(plugins.DIALECTS)
         self._store_failed = False
+        self._services: dict[Hashable, str] = {}
+        self._other_names: set[str] = set()
         self.remarks = [
             f"{one.name}: its password goes to {one.url} in the clear"
             for one, file, _ in self.members
@@ -110,17 +128,20 @@ class LiveReader:
                 for member, one in batch:
                     self._slowest = member.registration.name
                     reading = next(answers) if isinstance(one, ReadTarget) else one
-                    readings.append((member, reading))
+                    readings.append((member, self._identified(reading)))
                 podms = [reading.podm for member, reading in readings
                          if member.uses_state and reading.failure is None]  # fmt: skip
                 stored = self._remember(podms, store)
                 for member, reading in readings:
-                    if reading.failure is None:
-                        podm = stored.get(reading.podm.id, reading.podm)
+                    found = stored.get(reading.podm.id, reading.podm)
+                    if isinstance(found, IdentityConflict):
+                        yield _refused(member.registration, str(found))
+                    elif reading.failure is None or reading.podm.id in self._other_names:
+                        yield dataclasses.replace(reading, podm=found)
                     else:
                         its_store = store if member.uses_state else None
                         podm = self._last_known(member.registration, reading.podm, its_store)
-                    yield dataclasses.replace(reading, podm=podm)
+                        yield dataclasses.replace(reading, podm=podm)
         if self.reporting_names:
             with self._registry.store() as store:
                 reported = store.load_podms(self.reporting_names)
@@ -141,9 +162,35 @@ class LiveReader:
                 name = names.setdefault(endpoint_key(one.url), one.name)
                 if name != one.name:
                     failure = f"{one.url}: is read as {name!r} already (take one of them out)"
-                    target = Reading(_podm_of_registration(one), failure)
+                    target = self._other_name(one, failure)
             targets.append(target)
         return targets
+
+    def _identified(self, reading: Reading) -> Reading:
+        """Return a reading with its identity, a failed one where its service was read already.
+
+        A service without a UUID is the same at another port if it has the very same blocks there.
+        """
+        if reading.failure is not None:
+            return reading
+        podm = with_identity(reading.podm)
+        identity = podm.identity
+        if identity is None:
+            return reading
+        keys: list[Hashable] = [identity]
+        if is_address(identity) and podm.blocks:
+            keys.append((address_of(identity), frozenset(block.uri for block in podm.blocks)))
+        for key in keys:
+            other = self._services.setdefault(key, podm.id)
+            if other != podm.id:
+                (one,) = [m.registration for m in self.members if m.registration.name == podm.id]
+                return self._other_name(one, conflict_text(podm.id, identity, other))
+        return dataclasses.replace(reading, podm=podm)
+
+    def _other_name(self, one: Registration, failure: str) -> Reading:
+        """Return the failed reading of another name of a service; no state is known under it."""
+        self._other_names.add(one.name)
+        return _refused(one, failure)
 
     def _target(self, one: Registration) -> ReadTarget | Reading:
         try:
@@ -151,7 +198,7 @@ class LiveReader:
                 self._dialects.get(one.driver)
             return ReadTarget(one, self._registry.password(one))
         except (CredentialError, PluginError, UnknownName) as error:
-            return Reading(_podm_of_registration(one), str(error))
+            return _refused(one, str(error))
 
     def _answers(self, targets: Sequence[ReadTarget]) -> Generator[Reading, None, None]:
         settings = ReadSettings(
@@ -169,8 +216,13 @@ class LiveReader:
             report(0, len(targets))
             yield from pool.read(targets, self._dialects.by_name, settings, report)
 
-    def _remember(self, podms: Sequence[FullPodm], store: Store | None) -> dict[str, FullPodm]:
-        """Store podms; return by name those that are stored, as the state has them now."""
+    def _remember(
+        self, podms: Sequence[FullPodm], store: Store | None
+    ) -> dict[str, FullPodm | IdentityConflict]:
+        """Store podms; return by name those that are stored, as the state has them now.
+
+        A service that changed, or has another name, is returned as its error.
+        """
         if store is None or self._store_failed:
             return {}
         try:
@@ -181,13 +233,14 @@ class LiveReader:
             return {}
         self.remarks += [f"what was read is not remembered: {error}"
                          for error in results if isinstance(error, StoreError)]  # fmt: skip
-        return {podm.id: podm for podm in results if not isinstance(podm, StoreError)}
+        return {podm.id: result for podm, result in zip(podms, results, strict=True)
+                if not isinstance(result, StoreError)}  # fmt: skip
 
     def _last_known(self, one: Registration, podm: FullPodm, store: Store | None) -> FullPodm:
         """Return the last known state of a podm, with its status; one too old has no blocks."""
         known = store.load_podms([one.name]).get(one.name) if store else None
         if known is None:
-            return msgspec.structs.replace(podm, read_at=None)
+            return msgspec.structs.replace(podm, identity=one.identity, read_at=None)
         limit, age = self._live.max_age_s, age_s(known.read_at, self._now())
         if limit is not None and (age is None or age > limit):
             return msgspec.structs.replace(podm, read_at=known.read_at)
@@ -208,6 +261,11 @@ def _batches(targets: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
     rest = iter(targets)
     while batch := list(itertools.islice(rest, BATCH_SIZE)):
         yield batch
+
+
+def _refused(one: Registration, failure: str) -> Reading:
+    """Return the failed reading of a pod manager of which nothing may be used."""
+    return Reading(_podm_of_registration(one), failure)
 
 
 def _podm_of_registration(one: Registration) -> FullPodm:

@@ -26,6 +26,7 @@ from valence_sched.model.age import age_s, format_age
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
 from valence_sched.model.diff import Difference, PodmDocument, differences
+from valence_sched.model.identity import conflict_text
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.view.builder import ViewBuilder, repeated_id
@@ -80,11 +81,12 @@ class InventoryLoader:
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
-        validator = RecordValidator()
+        validator, services = RecordValidator(), _Services()
         declared = self._declared_resources(selection)
         for number, record in enumerate(self._sources.records(selection), 1):
             try:
                 podm = validator.podm(record)  # also what a driver made
+                services.check(podm, record)
                 podm = self._with_read_time(podm, record, selection.live)
                 yield with_declared_stocks(podm, declared), record
             except InputError as error:
@@ -130,11 +132,12 @@ class InventoryLoader:
     def _lean_podms(
         self, selection: Selection, declared: DeclaredStocks | None, texts: dict[str, bytes] | None
     ) -> Iterator[PlacedPodm]:
-        decoder = msgspec.json.Decoder(LeanPodm)
+        decoder, services = msgspec.json.Decoder(LeanPodm), _Services()
         for record in self._sources.records(selection):
             json = record.json
             try:
                 podm = _decode_lean(decoder, json, record)
+                services.check(podm, record)
                 podm = self._with_read_time(podm, record, selection.live)
             except InputError as error:
                 self._skip(error)
@@ -235,6 +238,22 @@ class RecordValidator:
     def _check_id(self, podm_id: str, record: recorded.Record) -> None:
         if podm_id in self._files:
             raise repeated_id(podm_id, self._files[podm_id], record.file, record.place)
+
+
+class _Services:
+    """The services of an inventory: the second name of one is left out, it has the same blocks."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def check(self, podm: Podm[Any, Any], record: recorded.Record) -> None:
+        """Raise InputError for a pod manager whose service has another name before."""
+        if podm.identity is None:
+            return
+        other = self._names.setdefault(podm.identity, podm.id)
+        if other != podm.id:
+            text = conflict_text(podm.id, podm.identity, other)
+            raise InputError(record.file, f"{record.place}.identity", text)
 
 
 def _decode_sound(record: recorded.Record) -> FullPodm | None:

@@ -9,13 +9,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.settings import Configuration, Homes
-from valence_sched.errors import NameTaken, SchedulerError, StoreError, UnknownName, UsageError
+from valence_sched.drivers.identity import addresses
+from valence_sched.errors import (
+    CredentialError,
+    IdentityConflict,
+    InputError,
+    NameTaken,
+    PodmError,
+    SchedulerError,
+    StoreError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
 from valence_sched.inventory import members
 from valence_sched.inventory.members import Member
 from valence_sched.model.effect import EffectLog
+from valence_sched.model.identity import ADDRESS_KIND, change_text, conflict_text, is_address
+from valence_sched.model.podm_url import endpoint_key, same_endpoint
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import Registration
 
@@ -23,6 +39,7 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 STATE = "VALENCE_SCHED_STATE"
+PROBE_TIMEOUT_S = 5.0  # how long a service has to tell its identity when it is registered
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///([^?]*)")
 _PASSWORD = re.compile(r"(//[^/@]*?):[^/]*@")
@@ -87,9 +104,16 @@ class Registry:
             raise UnknownName("registered pod manager", name, by_name, self.where)
         return by_name[name]
 
-    def create(self, registration: Registration, password: str | None = None) -> None:
-        """Register a pod manager, and store its typed password; errors as for :meth:`check_new`."""
+    def create(self, registration: Registration, password: str | None = None) -> Registration:
+        """Register a pod manager with the identity that it tells, if it answers; return it.
+
+        Its typed password is stored. Errors as for :meth:`check_new`, and IdentityConflict if the
+        service is registered under another name.
+        """
         members.validate_registration(registration)
+        found = self._find_identity(registration, password)
+        registration = replace(registration, identity=found)
+        self._check_service(registration)
         with self.store() as store:
             store.register(registration)
             try:
@@ -97,6 +121,7 @@ class Registry:
             except SchedulerError:
                 store.unregister(registration.name)
                 raise
+        return registration
 
     def check_new(self, registration: Registration) -> None:
         """Refuse an invalid registration before the user types a password for it.
@@ -111,8 +136,22 @@ class Registry:
                             "change it with podm set, or choose another name")  # fmt: skip
 
     def change(self, registration: Registration, password: str | None = None) -> None:
-        """Replace the registration of the same name; InputError or UnknownName if it is invalid."""
+        """Replace the registration of the same name; without identity the next one counts.
+
+        Raises:
+            InputError, UnknownName: it is invalid; there is none of this name.
+            IdentityConflict: another service answers at a new URL, or one of another name.
+        """
         members.validate_registration(registration)
+        known = self.get(registration.name)
+        if not same_endpoint(known.url, registration.url):
+            found = self._find_identity(registration, password)
+            if found and known.identity and not is_address(known.identity):
+                if found != known.identity:
+                    raise IdentityConflict(change_text(known.name, known.identity, found))
+            elif found or is_address(known.identity):
+                registration = replace(registration, identity=found)
+            self._check_service(registration)
         with self.store() as store:
             self._store_password(registration, password)
             store.change(registration)
@@ -134,6 +173,26 @@ class Registry:
         """Return the password of a pod manager; CredentialError as for a reference."""
         reference, name = registration.password, registration.name
         return credentials.read_password(reference, name, self._config.environ, self.passwords)
+
+    def _find_identity(self, registration: Registration, password: str | None) -> str | None:
+        """Return the identity of the service at a URL, None where it does not tell it now."""
+        from valence_sched.drivers.connect import probe_identity  # HTTP: only to register
+
+        try:
+            password = password or self.password(registration)
+        except CredentialError:
+            password = None  # the root of most services needs none
+        try:
+            return probe_identity(registration, password, PROBE_TIMEOUT_S)
+        except (PodmError, InputError):
+            return None
+
+    def _check_service(self, registration: Registration) -> None:
+        """Raise IdentityConflict if the service is registered under another name."""
+        for other in self.registrations():
+            if other.name != registration.name and (one := _common(registration, other)):
+                text = conflict_text(registration.name, one, other.name)
+                raise IdentityConflict(one_line(text))
 
     def members(self, live: ReadOptions) -> list[Member]:
         """Return the pod managers that a command applies to, in the order they are named.
@@ -172,6 +231,20 @@ class Registry:
         stored = registration.password is not None and registration.password.stored
         if password is not None or not stored:
             self.passwords.put(registration.name, password)
+
+
+def _common(registration: Registration, other: Registration) -> str | None:
+    """Return the identity that two registrations have in common, None where they have none.
+
+    Two UUIDs tell them apart, whatever their addresses. Else one address is one service.
+    """
+    known, others = registration.identity, other.identity
+    if known and others and not (is_address(known) or is_address(others)):
+        return known if known == others else None
+    if endpoint_key(registration.url)[2] != endpoint_key(other.url)[2]:  # another port
+        return None
+    common = addresses(registration.url) & addresses(other.url)
+    return f"{ADDRESS_KIND}{min(common)}" if common else None
 
 
 def _as_url(state: str) -> str:

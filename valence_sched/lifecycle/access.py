@@ -13,6 +13,7 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
+from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
@@ -20,6 +21,7 @@ from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.composition import ComposedNode, CompositionRequest, request_from_node
 from valence_sched.model.decision import Placement
+from valence_sched.model.identity import contradicts, has_other_blocks, is_address
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.registration import Registration
@@ -35,7 +37,8 @@ MOST_WAITS, MOST_ANSWERS = 2, 8
 class PodmAccess:
     """Reaches the live pod managers of a store, to compose, decompose and read them.
 
-    ``members`` are the pod managers by name, ``password`` finds theirs.
+    ``members`` are the pod managers by name, each with the identity that is known of it: another
+    service that answers in its place is not written to. ``password`` finds theirs.
 
     ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
     after it has answered, ``ttl_s`` until a claim that is being composed is reaped, at least.
@@ -80,13 +83,25 @@ class PodmAccess:
             yield composer
 
     def read(self, name: str) -> FullPodm | None:
-        """Return a pod manager as it is now, None when it does not answer."""
+        """Return a pod manager as it is now, None where it does not answer, or another does."""
         try:
             target = self._target(name)
         except SchedulerError:
             return None
         (reading,) = driver.read([target], self._dialects, ReadSettings(timeout_s=self.timeout_s))
-        return reading.podm if reading.failure is None else None
+        if reading.failure is not None:
+            return None
+        podm = with_identity(reading.podm)
+        return None if self._is_other_service(target.registered.identity, podm) else podm
+
+    def _is_other_service(self, known: str | None, podm: FullPodm) -> bool:
+        if contradicts(known, podm.identity):
+            return True
+        if not is_address(known):
+            return False
+        before = self.store.load_podms([podm.id]).get(podm.id)
+        uris = [block.uri for block in before.blocks] if before else []
+        return has_other_blocks(uris, [block.uri for block in podm.blocks])
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return nodes, each with its state: of all pod managers or of one.

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from valence_sched.core import plugins
 from valence_sched.errors import CredentialError, PluginError, SchedulerError, UsageError, one_line
-from valence_sched.model.decision import Report
+from valence_sched.model.age import age_s
+from valence_sched.model.decision import Recording, Report
 from valence_sched.model.dispatch import Order, Receipt
 from valence_sched.model.inventory import to_json
 
@@ -46,6 +50,7 @@ def dispatch(
         ),
         key=_read_key(environ, key_variable) if key_variable is not None else None,
         timeout_s=timeout_s,
+        recording=report.recording or None,
     )
     try:
         receipts = tuple(send(url, order))
@@ -60,6 +65,24 @@ def dispatch(
             "been taken or not: look there first"
         )) from error  # fmt: skip
     return receipts
+
+
+def with_recording(
+    report: Report, recorded: Mapping[str, str | None], now: datetime.datetime
+) -> Report:
+    """Return a report that says which of its pod managers are ``recorded``, and how old they are.
+
+    ``recorded`` has the time when each pod manager of an inventory was read, by its id.
+    """
+    chosen = {placement.chosen.podm for placement in report.placements}
+    podms = tuple(sorted(chosen & recorded.keys()))
+    if not podms:
+        return report
+    ages_s = {recorded[podm]: age_s(recorded[podm], now) for podm in podms}
+    known = {at: age for at, age in ages_s.items() if age is not None}
+    oldest = max(known, key=known.__getitem__) if len(known) == len(ages_s) else None
+    recording = Recording(podms=podms, read_at=oldest, age_s=known.get(oldest))
+    return replace(report, recording=recording)
 
 
 def _read_key(environ: Mapping[str, str], variable: str) -> bytes:

@@ -93,6 +93,9 @@ class PlanClaimer:
     def _hold(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
         decision = self.plan.decision
         podms = self._current_podms()
+        for basis in self.plan.podms:
+            if basis.recorded and basis.podm.identity is None:
+                raise ClaimLost(_unidentified(basis.podm.id), basis.podm.id)
         for conflict in self._usage_conflicts():
             raise ClaimLost(conflict)
         if differences := list(plan_drift(self.plan, podms)):
@@ -181,7 +184,9 @@ class Planner:
         """Return the plan of a decision; ``texts`` are the pod managers that it was made on."""
         chosen = {placement.chosen.podm for placement in report.placements}
         decided_at = self._sources.now().isoformat(timespec="seconds")
-        return make_plan(report, self._podms_as_read(texts, chosen).values(), decided_at)
+        podms = self._podms_as_read(texts, chosen)
+        recorded = podms.keys() - self._sources.live_ids
+        return make_plan(report, podms.values(), decided_at, recorded)
 
     def claimer(self, store: Store, plan: Plan) -> PlanClaimer:
         """Return the claimer of a plan, once its pod managers were read and stored.
@@ -232,7 +237,7 @@ class Planner:
     def _options_for(self, names: Sequence[str]) -> ReadOptions:
         """Return options that read only these live pod managers; ClaimLost if one is not known."""
         live = self._live
-        if self._sources.named_sources(self._selection) or "-" in live.podm_files:
+        if "-" in live.podm_files:
             return live
         registry = self._sources.registry(live.state)
         known = {member.registration.name for member in registry.all_members(live)}
@@ -251,6 +256,13 @@ class Planner:
             return {}
         return {name: declared_supplies(with_declared_stocks(podm, declared))
                 for name, podm in store.load_podms(names).items()}  # fmt: skip
+
+
+def _unidentified(name: str) -> str:
+    return one_line(
+        f"the plan was made on a recording that does not tell which service pod manager {name!r} "
+        "is (no identity): make it on a new capture (podm capture), or live"
+    )
 
 
 def _missing_podm(name: str) -> ClaimLost:

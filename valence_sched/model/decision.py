@@ -3,7 +3,7 @@
 
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from valence_sched.model.base import Value, format_value
 from valence_sched.model.explanation import Explanation
@@ -128,10 +128,23 @@ class InventorySummary(Struct, frozen=True, kw_only=True):
     skipped: tuple[str, ...]
 
 
+class Recording(Struct, frozen=True, kw_only=True):
+    """What a dispatched decision took from inventories: nodes on pod managers not read live.
+
+    ``read_at`` is the oldest of their readings and ``age_s`` its age when the decision was
+    dispatched; both are None where one of them does not tell when it was read.
+    """
+
+    podms: tuple[str, ...]
+    read_at: str | None
+    age_s: float | None
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """A decision with all its inputs; the same inputs and seed give the same bytes.
 
-    ``fitting`` nodes fit; they are ``placed`` if they are as many as the request requires.
+    ``fitting`` nodes fit; they are ``placed`` if they are as many as the request requires. Only a
+    dispatched decision has a ``recording``, where it is not about live pod managers.
     """
 
     schema: str = SCHEMA
@@ -150,6 +163,7 @@ class Report(Struct, frozen=True, kw_only=True):
     funnel: tuple[FunnelStep, ...]
     warnings: tuple[str, ...]
     explanation: Explanation | None = None
+    recording: Recording | UnsetType = UNSET
 
 
 class Reports(Struct, frozen=True, kw_only=True):

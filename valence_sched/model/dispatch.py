@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from valence_sched.model.decision import Placement
+from valence_sched.model.decision import Placement, Recording
 from valence_sched.model.need import Alternative
 
 
@@ -16,7 +16,8 @@ class Order:
     """A decision to dispatch: its document as bytes, and its nodes.
 
     ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
-    document; it is never printed.
+    document; it is never printed. ``recording`` says, as the document does, what was not read
+    live; a dispatcher that does not send the document must say so in what it sends.
     """
 
     report: bytes
@@ -25,6 +26,7 @@ class Order:
     alternatives: tuple[Alternative, ...]
     key: bytes | None = field(default=None, repr=False)
     timeout_s: float = 30.0
+    recording: Recording | None = None
 
 
 class Receipt(Struct, frozen=True, kw_only=True):

@@ -215,11 +215,15 @@ class Node(Noun, frozen=True, kw_only=True):
 
 
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
-    """A pod manager as it was read. A podm without pools is one pool."""
+    """A pod manager as it was read. A podm without pools is one pool.
+
+    ``identity`` says which service it is, whatever its id: ``uuid:…`` or ``address:…``.
+    """
 
     id: Name
     name: str | None = None
     url: str | None = None
+    identity: Name | None = None
     driver: str | None = None
     status: PodmStatus = "Online"
     enabled: bool = True

@@ -2,7 +2,7 @@
 """The plan document ``valence-sched/plan``: a decision with the pod managers it was based on."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -21,11 +21,15 @@ VERSION = "1.0"
 
 
 class PodmBasis(Noun, frozen=True, kw_only=True):
-    """A pod manager as the decision read it, without credentials, with a digest of its content."""
+    """A pod manager as the decision read it, without credentials, with a digest of its content.
+
+    One that is ``recorded`` was not read live, but from an inventory.
+    """
 
     podm: FullPodm
     generation: Count
     digest: Name
+    recorded: bool = False
 
 
 class Plan(Noun, frozen=True, kw_only=True):
@@ -51,14 +55,23 @@ class _PlanHead(msgspec.Struct):
     digest: str = ""
 
 
-def make_plan(decision: Report, podms: Iterable[FullPodm], decided_at: str | None = None) -> Plan:
-    """Return the plan of a decision, with those of the pod managers that take a node."""
+def make_plan(
+    decision: Report,
+    podms: Iterable[FullPodm],
+    decided_at: str | None = None,
+    recorded: Container[str] = (),
+) -> Plan:
+    """Return the plan of a decision, with those of the pod managers that take a node.
+
+    Those whose ids are in ``recorded`` were read from an inventory.
+    """
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
     bases = tuple(
-        PodmBasis(podm=without_credentials(one), generation=one.generation, digest=podm_digest(one))
+        PodmBasis(podm=without_credentials(one), generation=one.generation,
+                  digest=podm_digest(one), recorded=one.id in recorded)
         for one in chosen
-    )
+    )  # fmt: skip
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
     return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))

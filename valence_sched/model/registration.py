@@ -39,7 +39,8 @@ def is_variable(name: str) -> bool:
 class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
-    ``driver`` is the name of a dialect, or ``auto``: the service root decides. The operator sets
+    ``identity`` is that of the service, None until it was read first. ``driver`` is the name of a
+    dialect, or ``auto``: the service root decides. The operator sets
     the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
     ``max_blocks`` is the most blocks of a type in one node; a stricter limit that the pod manager
     tells wins.
@@ -47,6 +48,7 @@ class Registration(Noun, frozen=True, kw_only=True):
 
     name: Name
     url: Name
+    identity: Name | None = None
     driver: Name = AUTO
     username: str | None = None
     password: PasswordReference | None = None

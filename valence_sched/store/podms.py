@@ -12,11 +12,14 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
+from valence_sched.errors import IdentityConflict
 from valence_sched.model.base import Noun
+from valence_sched.model.identity import is_address
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, to_json
 from valence_sched.model.stats import Stats, apply_stats
 from valence_sched.model.stock import free_amount
-from valence_sched.store import change_log, settle, tables
+from valence_sched.store import change_log, identities, settle, tables
+from valence_sched.store.identities import IdentityMove
 from valence_sched.store.tables import chunks, digest_of, key_of, now
 
 _table = tables.podms
@@ -46,6 +49,7 @@ class PodmRow(NamedTuple):
     read_at: str | None
     gone: bool
     stats: bytes | None
+    identity: str | None
     queried_at: float
 
     @property
@@ -109,9 +113,31 @@ class PodmUpdate(NamedTuple):
         return self.row is None or self.row.gone or self.row.digest != self.reading.digest
 
     @property
+    def known_identity(self) -> str | None:
+        """Return the identity that was known before."""
+        return self.row.identity if self.row and not self.row.gone else None
+
+    @property
+    def identity(self) -> str | None:
+        """Return the identity that is known once it is stored."""
+        return self.reading.podm.identity or self.known_identity
+
+    @property
+    def identity_move(self) -> IdentityMove | None:
+        """Return what is to be compared with the identities that are known, None for nothing."""
+        podm, identity = self.reading.podm, self.identity
+        by_address = self.content_changed and is_address(identity)
+        if identity is None or not (by_address or identity != self.known_identity):
+            return None
+        blocks = {block.uri for block in podm.blocks}
+        return IdentityMove(self.key, podm.id, self.known_identity, identity, blocks)
+
+    @property
     def row_changed(self) -> bool:
         """Return whether anything is to be written at all."""
         row, read_at = self.row, self.reading.podm.read_at
+        if self.identity != self.known_identity:
+            return True
         return self.content_changed or not row or (row.read_at, row.stats) != (read_at, self.stats)
 
     @property
@@ -136,7 +162,8 @@ def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
 def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) -> dict[str, PodmRow]:
     """Return the rows of pod managers, by key; they are locked in the order of their keys."""
     of = _table.c
-    query = sa.select(of.podm_key, of.generation, of.digest, of.read_at, of.gone, of.stats, now())
+    query = sa.select(of.podm_key, of.generation, of.digest, of.read_at, of.gone, of.stats,
+                      of.identity, now())  # fmt: skip
     if lock:
         query = query.with_for_update()
     query = query.order_by(of.podm_key)
@@ -147,15 +174,21 @@ def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) ->
     }
 
 
-def remember(connection: sa.Connection, readings: Readings) -> dict[str, StoredPodm]:
+def remember(
+    connection: sa.Connection, readings: Readings
+) -> dict[str, StoredPodm | IdentityConflict]:
     """Store pod managers as they were read, by key; return them as they are known from now on.
 
     A generation moves only with the content. A reading that began before the stored one is left
-    aside. What claims composed and a reading shows is from now on counted by the reading alone.
+    aside, and so is one of another service. What claims composed and a reading shows is from now on
+    counted by the reading alone.
     """
-    updates, stored = _compare(connection, _rows(connection, readings, lock=True), readings)
+    every, stored = _compare(connection, _rows(connection, readings, lock=True), readings)
+    moves = [update.identity_move for update in every]
+    conflicts = identities.conflicts(connection, [move for move in moves if move])
+    updates = [update for update in every if update.key not in conflicts]
     write(connection, updates)
-    return stored | {update.key: update.stored for update in updates}
+    return {**stored, **{update.key: update.stored for update in updates}, **conflicts}
 
 
 def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, StoredPodm]:
@@ -203,9 +236,14 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
         for update in changed.values() if update.row is not None
     ])  # fmt: skip
     _execute(connection, _UPDATE, [
-        {"key": update.key, "read_at": update.reading.podm.read_at, "stats": update.stats}
+        {"key": update.key, "read_at": update.reading.podm.read_at, "stats": update.stats,
+         **identities.columns(update.identity)}
         for update in updates if update.key not in changed and update.row_changed
     ])  # fmt: skip
+    known = {update.key: (update.identity, update.known_identity) for update in updates}
+    identities.learn(
+        connection, {key: now for key, (now, was) in known.items() if now not in (None, was)}
+    )
     _write_supplies(connection, {key: update.reading.podm for key, update in changed.items()})
     podms = {update.key: update.reading.podm for update in updates}
     settled = settle.settle_claims(connection, podms)
@@ -216,7 +254,7 @@ def _columns(update: PodmUpdate) -> Row:
     reading = update.reading
     return {"generation": update.generation, "digest": reading.digest, "gone": False,
             "read_at": reading.podm.read_at, "document": reading.content,
-            "stats": update.stats}  # fmt: skip
+            "stats": update.stats, **identities.columns(update.identity)}  # fmt: skip
 
 
 def _execute(connection: sa.Connection, statement: sa.Executable, rows: list[Row]) -> None:
@@ -256,7 +294,8 @@ def forget(connection: sa.Connection, key: str) -> None:
     """Forget what was read of a pod manager; its row stays, so that no generation repeats."""
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key == key))
-    nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None}
+    nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None,
+               **identities.columns(None)}  # fmt: skip
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(generation=_table.c.generation + 1, **nothing))
     change_log.log_changes(connection, content=[key])

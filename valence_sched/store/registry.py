@@ -12,9 +12,10 @@ from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, apply_stats, merge_stats
-from valence_sched.store import podms, tables
+from valence_sched.store import identities, podms, tables
 from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
 from valence_sched.store.tables import key_of, now
+from valence_sched.store.usage import uses
 
 _table = tables.registry
 
@@ -32,20 +33,25 @@ def register(connection: sa.Connection, registration: Registration) -> None:
     if connection.scalar(_document(name)) is not None:
         raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: "
                                  "change that one, or choose another name"))  # fmt: skip
-    row = {"podm_key": key_of(name), "name": name, "document": to_json(registration)}
+    identities.check_free(connection, registration)
+    row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
     except sa.exc.IntegrityError:  # another process was faster by an instant
-        raise NameTaken(one_line(f"a pod manager named {name!r} was registered by somebody "
-                                 "else just now: change that one")) from None  # fmt: skip
+        raise NameTaken(one_line(f"a pod manager named {name!r}, or its service, was registered by "
+                                 "somebody else just now: change that one")) from None  # fmt: skip
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
-    """Replace the registered pod manager of the same name."""
-    update = sa.update(_table).where(_table.c.podm_key == key_of(registration.name))
-    result = connection.execute(update.values(document=to_json(registration)))
+    """Replace the registered pod manager of the same name; without identity it is to be any."""
+    key = key_of(registration.name)
+    identities.check_free(connection, registration)
+    update = sa.update(_table).where(_table.c.podm_key == key)
+    result = connection.execute(update.values(**identities.registration_columns(registration)))
     if not result.rowcount and connection.scalar(_document(registration.name)) is None:
         raise _unknown(connection, registration.name)
+    if registration.identity is None:
+        identities.forget_read(connection, registration.name)
 
 
 def unregister(connection: sa.Connection, name: str) -> None:
@@ -117,14 +123,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 def check_unused(connection: sa.Connection, name: str) -> None:
     """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
-    claims, nodes = tables.claim_parts.c, tables.nodes.c
-    of_claims = sa.select(claims.claim_id).where(claims.podm_key == key_of(name))
-    of_nodes = sa.select(nodes.id).where(nodes.podm_key == key_of(name))
-    parts = []
-    for noun, query in (("claim", of_claims.order_by(claims.claim_id)), ("node", of_nodes)):
-        if ids := connection.scalars(query).all():
-            parts.append(f"{len(ids)} {noun}{'s' if len(ids) > 1 else ''} ({ids[0]})")
-    if parts:
+    if parts := uses(connection, key_of(name)):
         raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: "
                              "release or delete what is there first"))  # fmt: skip
 

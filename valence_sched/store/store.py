@@ -12,14 +12,14 @@ from typing import Self
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from valence_sched.errors import StoreError, UnknownName, one_line
+from valence_sched.errors import IdentityConflict, StoreError, UnknownName, one_line
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
-from valence_sched.store import expiry, podms, registry, schema, tables
+from valence_sched.store import expiry, identities, podms, registry, schema, tables
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.clock import ClockWatch
@@ -34,6 +34,7 @@ from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
 _decisions = tables.decisions
+Refusal = StoreError | IdentityConflict  # why a reading is not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
 
 
@@ -97,12 +98,24 @@ class Store:
         """Return all registered pod managers, by name."""
         return self._read(registry.registrations, "reading the registry")
 
+    def identities(self) -> dict[str, str]:
+        """Return the identities of pod managers that are known, by name."""
+        return self._read(identities.known_identities, "reading identities")
+
     def register(self, registration: Registration) -> None:
-        """Register a pod manager; NameTaken if another one has its name."""
+        """Register a pod manager.
+
+        Raises:
+            NameTaken, IdentityConflict: another one has its name; the service has another name.
+        """
         self._write(lambda c: registry.register(c, registration), "registering")
 
     def change(self, registration: Registration) -> None:
-        """Replace the registered pod manager of the same name; UnknownName if there is none."""
+        """Replace the registered pod manager of the same name; without identity it may be any.
+
+        Raises:
+            UnknownName, IdentityConflict: there is none; the service has another name.
+        """
         self._write(lambda c: registry.change(c, registration), "changing the registry")
 
     def unregister(self, name: str) -> None:
@@ -112,10 +125,14 @@ class Store:
     def remember(self, podm: FullPodm) -> int:
         """Store a pod manager as it was read; return its generation, which moves with the content.
 
-        A reading older than the stored one changes nothing.
+        A reading older than the stored one changes nothing. IdentityConflict if the name is that
+        of another service, or the service has another name.
         """
         key = key_of(podm.id)
-        return self._write_readings({key: EncodedPodm(podm)})[key].generation
+        stored = self._write_readings({key: EncodedPodm(podm)})[key]
+        if isinstance(stored, IdentityConflict):
+            raise stored
+        return stored.generation
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store pod managers as they were read; return them as they are known from now on, by id.
@@ -126,15 +143,16 @@ class Store:
         result to :meth:`snapshot`, which then need not read these documents back.
 
         Raises:
-            StoreError: one of them cannot be stored, and is named; all others are stored.
+            StoreError, IdentityConflict: one of them cannot be stored, and is named; all others
+                are stored.
         """
         known: dict[str, LeanPodm] = {}
-        errors: list[StoreError] = []
+        errors: list[Refusal] = []
         remaining = iter(podms)
         while some := list(itertools.islice(remaining, CHUNK)):
             readings = {key_of(one.id): EncodedPodm(one) for one in some}
             for stored in self._store_all(readings).values():
-                if isinstance(stored, StoreError):
+                if isinstance(stored, Refusal):
                     errors.append(stored)
                 else:
                     podm = stored.lean()
@@ -143,7 +161,7 @@ class Store:
             raise errors[0]
         return known
 
-    def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | StoreError]:
+    def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | Refusal]:
         """Store pod managers as :meth:`remember_all`; return each, or its error, in their order.
 
         A pod manager is whole, with what it reported by itself in place of what was read.
@@ -151,10 +169,10 @@ class Store:
         """
         stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
-        return [one if isinstance(one, StoreError) else one.full() for one in results]
+        return [one if isinstance(one, Refusal) else one.full() for one in results]
 
-    def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | StoreError]:
-        stored: dict[str, StoredPodm | StoreError] = {}
+    def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | Refusal]:
+        stored: dict[str, StoredPodm | Refusal] = {}
         if readings:
             stored |= self._read(lambda c: podms.unchanged(c, readings), "storing what was read")
         for keys in chunks(sorted(readings.keys() - stored.keys()), BATCH_SIZE):
@@ -165,12 +183,15 @@ class Store:
                 stored |= {key: self._write_alone(key, one) for key, one in batch.items()}
         return stored
 
-    def _write_readings(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm]:
+    def _write_readings(
+        self, readings: Mapping[str, EncodedPodm]
+    ) -> dict[str, StoredPodm | IdentityConflict]:
         stored = self._write(lambda c: podms.remember(c, readings), "storing what was read")
-        self.counts.podms_written += sum(podm.written for podm in stored.values())
+        written = [one for one in stored.values() if isinstance(one, StoredPodm) and one.written]
+        self.counts.podms_written += len(written)
         return stored
 
-    def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | StoreError:
+    def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | Refusal:
         try:
             return self._write_readings({key: reading})[key]
         except RowRefused as error:

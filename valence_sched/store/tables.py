@@ -96,22 +96,28 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0002"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0003"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
 
-#: Pod managers as operators register them; ``document`` is a ``Registration``.
+#: Pod managers as operators register them; ``document`` is a ``Registration``. No two names have
+#: one ``identity``, whose key is ``identity_key``.
 registry = table(
     "registry",
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("name", TEXT, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("identity", TEXT),
+    sa.Column("identity_key", KEY),
+    sa.Index("registry_identity", "identity_key", unique=True),
 )
 
 #: Pod managers as last read. ``generation`` moves with the content. ``moved`` and ``read_moved``
 #: are the counts of the shard when anything but a new claim changed, and when the content did. A
 #: ``gone`` pod manager keeps its row: its generation never repeats, and other processes see that.
+#: No two that are not gone have one ``identity``, so that a block, which is claimed by the key of
+#: its pod manager, is claimed by the identity of that.
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -125,7 +131,10 @@ podms = table(
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
     sa.Column("stats", DOCUMENT),
+    sa.Column("identity", TEXT),
+    sa.Column("identity_key", KEY),
     sa.Index("podms_moved", "shard", "moved"),
+    sa.Index("podms_identity", "identity_key", unique=True),
 )
 
 #: The number of changes to the pod managers of a shard: an incremental snapshot reads it first.

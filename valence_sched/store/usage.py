@@ -40,6 +40,18 @@ def usages(
     return found
 
 
+def uses(connection: sa.Connection, key: str) -> list[str]:
+    """Return how many claims and nodes there are of a pod manager, in words; nothing for none."""
+    claims, nodes = tables.claim_parts.c, tables.nodes.c
+    of_claims = sa.select(claims.claim_id).where(claims.podm_key == key)
+    of_nodes = sa.select(nodes.id).where(nodes.podm_key == key)
+    parts = []
+    for noun, query in (("claim", of_claims.order_by(claims.claim_id)), ("node", of_nodes)):
+        if ids := connection.scalars(query).all():
+            parts.append(f"{len(ids)} {noun}{'s' if len(ids) > 1 else ''} ({ids[0]})")
+    return parts
+
+
 def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:
     """Return what live claims hold of pod managers, by name, where they hold anything."""
     keys = {key_of(name): name for name in names}

@@ -134,6 +134,7 @@ class ShowPodm(base.ShowOne):
             "Enabled": podm.enabled,
             "Driver": or_absent(podm.driver),
             "URL": or_absent(podm.url),
+            "Identity": or_absent(podm.identity),
             "Zone": or_absent(podm.zone),
             "Aggregates": Words(podm.aggregates),
             "Capabilities": Pairs(podm.capabilities),

@@ -14,6 +14,7 @@ from valence_sched_cli.options.types import add_option
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
+    "identity": "accept whichever service answers there next",
     "username": "log in as nobody; the password goes, too",
     "password": "forget where its password is, and one that was typed in",
     "auth": "log in as it likes",
@@ -114,8 +115,8 @@ class CreatePodm(base.ShowOne):
         registry.check_new(registered)
         password = registration.prompt_password(parsed_args, name)
         with self.effects.change("pod manager", name, "may be registered", "is registered"):
-            registry.create(registered, password)
-        self.closing += registration.warnings_on(registered, registry.registrations())
+            registered = registry.create(registered, password)
+        self.closing += registration.warnings_on(registered)
         cells = registration.registration_cells(registered, registry.where)
         columns = registration.column_names(parsed_args)
         return columns, tuple(cells[column] for column in columns)
@@ -151,7 +152,7 @@ class SetPodm(base.Command):
         password = registration.prompt_password(parsed_args, old.name)
         with self.effects.change("pod manager", old.name, "may be changed", "is changed"):
             registry.change(new, password)
-        self.closing += registration.warnings_on(new, registry.registrations())
+        self.closing += registration.warnings_on(new)
 
 
 class DeletePodm(base.Command):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.decision_result import DecisionResult
     from valence_sched.model.request import Request
+    from valence_sched.model.scheduler import Scheduler
 
 
 class SchedulePodm(base.Lister):
@@ -85,6 +86,8 @@ class SchedulePodm(base.Lister):
             return self._act(parsed_args)
 
     def _act(self, parsed_args: argparse.Namespace) -> base.Table:
+        import msgspec
+
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
         request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
@@ -97,15 +100,18 @@ class SchedulePodm(base.Lister):
                 self._tell_no_report(parsed_args)
                 return (), ()
         else:
+            engine = self.scheduler_app.engine(self.selection(parsed_args))
             with flavor_named(request, parsed_args):
-                result = self._decide(parsed_args, request)
-        if parsed_args.dispatch is not None and result.report.placements:
-            return self._dispatch(parsed_args, result)
+                result = self._decide(parsed_args, request, engine)
+            if parsed_args.dispatch is not None and result.report.placements:
+                report = engine.dispatchable(result.report)
+                return self._dispatch(parsed_args, msgspec.structs.replace(result, report=report))
         return self._show_decision(parsed_args, result)
 
-    def _decide(self, parsed_args: argparse.Namespace, request: Request) -> DecisionResult:
+    def _decide(
+        self, parsed_args: argparse.Namespace, request: Request, scheduler: Scheduler
+    ) -> DecisionResult:
         detail = claim_compose.detail_of(parsed_args)
-        scheduler = self.scheduler(parsed_args)
         if parsed_args.plan is None:
             return scheduler.select_destinations(request, detail=detail)
         planned = scheduler.plan(request, detail=detail)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
 
 COLUMNS = (
-    "ID", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
-    "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
+    "ID", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits",
+    "Facts", "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
 )  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
@@ -159,6 +159,7 @@ def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
     return {
         "ID": registration.name,
         "URL": registration.url,
+        "Identity": or_absent(registration.identity),
         "Driver": registration.driver,
         "Enabled": registration.enabled,
         "Zone": or_absent(registration.zone),
@@ -170,20 +171,15 @@ def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
     }
 
 
-def warnings_on(registration: Registration, others: Sequence[Registration]) -> list[str]:
-    """Return a line for each problem of a registration, which may be among ``others``."""
-    from valence_sched.model.podm_url import is_unencrypted, same_endpoint
+def warnings_on(registration: Registration) -> list[str]:
+    """Return a line for each problem of a registration."""
+    from valence_sched.model.podm_url import is_unencrypted
 
     name, url = registration.name, registration.url
-    lines = []
-    if registration.password is not None and is_unencrypted(url):
-        lines.append(f"warning: {name}: its password goes to {url} in the clear: everybody on the "
-                     "way can read it")  # fmt: skip
-    duplicates = [one.name for one in others if one.name != name and same_endpoint(one.url, url)]
-    if duplicates:
-        lines.append(f"warning: {name}: {url} is registered as {duplicates[0]!r} already, and only "
-                     "one of them is read: take the other out")  # fmt: skip
-    return lines
+    if registration.password is None or not is_unencrypted(url):
+        return []
+    return [f"warning: {name}: its password goes to {url} in the clear: everybody on the way can "
+            "read it"]  # fmt: skip
 
 
 def _password(args: argparse.Namespace) -> Any:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from valence_sched.app import App
+from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.redfish.render.render import documents_of, read_back
 from valence_sched.inventory import anonymise
 from valence_sched.inventory.anonymise import Aliases
@@ -80,6 +81,7 @@ class CanaryTest(unittest.TestCase):
         uri, pool = f"{ROOT}/Systems/{name()}", name()
         podm = FullPodm(
             id=name(), name=name(), url=f"https://{name()}:1/{name()}", zone=name(),
+            identity=f"address:{name()}:443",
             aggregates=(name(),), generation=3,
             facts={"rack": name(), "location": f"{name()}/{name()}", "several": (name(), name()),
                    "address": f"https://{name()}/x"},
@@ -120,6 +122,25 @@ class AliasesTest(unittest.TestCase):
         self.assertEqual(Aliases(b"k").of("x"), Aliases(b"k").of("x"))
         self.assertNotEqual(Aliases(b"k").of("x"), Aliases(b"l").of("x"))
         self.assertNotEqual(Aliases(b"k").of("x"), Aliases(b"k").of("X"))
+
+    def test_an_identity_has_the_alias_of_its_document_in_every_spelling(self) -> None:
+        uuid = SECRETS["UUID"]
+        for text in (uuid, uuid.upper(), uuid.replace("-", ""), f"{{{uuid}}}"):
+            aliases = Aliases(b"k")
+            root = {"@odata.id": ROOT, "UUID": text}
+            manager = {"@odata.id": f"{ROOT}/Managers/1", "ServiceEntryPointUUID": text}
+            documents = anonymise.anonymise_documents(
+                aliases, {ROOT: root, f"{ROOT}/Managers/1": manager}
+            )
+            podm = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity=f"uuid:{uuid}"))
+            self.assertEqual(podm.identity, root_identity(documents[ROOT]))
+            self.assertEqual(
+                documents[ROOT]["UUID"],
+                documents[f"{ROOT}/Managers/1"]["ServiceEntryPointUUID"],
+            )
+            self.assertNotIn(uuid, f"{podm.identity}{documents}")
+        alias = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity="address:h-7:443"))
+        self.assertRegex(alias.identity or "", r"^address:x\w+$")
 
     def test_structure_stays(self) -> None:
         aliases = Aliases(b"k")

@@ -10,6 +10,8 @@ from unittest import mock
 
 from tests.unit.lifecycle.site import request
 from valence_sched.app import App
+from valence_sched.lifecycle.claim import ClaimOutcome
+from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.lifecycle import ClaimResult
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
@@ -50,10 +52,18 @@ class TestReadOnce(unittest.TestCase):
         self.folder = Path(folder.name)
         self.state = f"sqlite:///{self.folder}/state.sqlite"
 
-    def claim(self, *sources: str) -> ClaimResult:
+    def claim(self, *sources: str) -> ClaimResult | ClaimOutcome:
+        """Claim on live pod managers, or on a recording, which only an intake does."""
         app = App(environ={"XDG_CONFIG_HOME": str(self.folder)})
         selection = Selection(sources=sources, live=ReadOptions(state=self.state))
-        return app.engine(selection).claim(request())
+        if not sources:
+            return app.engine(selection).claim(request())
+        with Store(self.state) as store:
+            return (
+                Intake(app.config, app.sources, app.loader, selection)
+                .claimer(store)
+                .claim(request())
+            )
 
     def test_recorded_pod_managers_take_few_transactions_and_are_viewed_once(self):
         inventory = str(self.folder / "inventory.jsonl")

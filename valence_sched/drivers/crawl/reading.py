@@ -24,6 +24,7 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.identity import told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
@@ -249,4 +250,8 @@ def _run_pass(
         return found
 
     service = LinkedDocuments(get, notes, crawl.spellings(), host, max_blocks)
-    return ReadPass(notes, dialect.read(service, name, dialect.name), read, missing)
+    podm = dialect.read(service, name, dialect.name)
+    if podm.identity is None:
+        identity = told_identity(get, service)
+        podm = msgspec.structs.replace(podm, identity=identity)
+    return ReadPass(notes, podm, read, missing)

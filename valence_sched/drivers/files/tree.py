@@ -12,9 +12,12 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
 from valence_sched.drivers.fields import Json
+from valence_sched.drivers.identity import told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
@@ -81,6 +84,8 @@ def podm_of(
         root = tree.get(ROOT)
     dialect = recognised_dialect(root, dialects)
     podm = dialect.read(service, id_, dialect.name)
+    if podm.identity is None:
+        podm = replace(podm, identity=told_identity(tree.get, service))
     diagnostics.extend(notes.diagnostics(file))
     return podm
 

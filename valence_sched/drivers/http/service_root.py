@@ -51,14 +51,14 @@ def _search_root(connection: Connection) -> RootSearch:
             answer = connection.get_anonymous(uri)
             if answer.status == 401 or (answer.status == 403 and not connection.has_login):
                 result = result._replace(needs_login=True)
-            elif (root := _root_document(answer)) is not None:
+            elif (root := root_document(answer)) is not None:
                 return RootSearch(root)
         except InputError as error:
             result = result._replace(problem=result.problem or error)
     return result
 
 
-def _root_document(answer: Answer) -> Json | None:
+def root_document(answer: Answer) -> Json | None:
     """Return the root of an answer, None where there is none."""
     if answer.status in GONE:
         return None

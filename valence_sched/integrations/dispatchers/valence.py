@@ -8,6 +8,8 @@ from typing import Any
 
 from valence_sched.errors import DispatchFailed, RequestError
 from valence_sched.integrations.dispatchers.http_post import post
+from valence_sched.model.age import format_age
+from valence_sched.model.decision import Recording
 from valence_sched.model.dispatch import Order, Receipt
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
@@ -27,6 +29,7 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
             "name": f"{order.name}-{placement.node}" if several else order.name,
             "podm_id": placement.chosen.podm,
             "properties": node_properties,
+            **_description(order.recording),
         }
         try:
             status, answer = post(f"{url.rstrip('/')}/v1/nodes", to_json(body), order.timeout_s)
@@ -39,6 +42,16 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
                     reference=_uuid(answer))
         )  # fmt: skip
     return receipts
+
+
+def _description(recording: Recording | None) -> dict[str, str]:
+    """Return the description of a node that was decided on a recording, none for a live one."""
+    if recording is None:
+        return {}
+    age = "of unknown age"
+    if recording.read_at is not None and recording.age_s is not None:
+        age = f"read at {recording.read_at}, {format_age(recording.age_s)} ago"
+    return {"description": f"decided on a recording {age}, not on the live pod manager"}
 
 
 def _order_properties(order: Order) -> dict[str, Any]:

@@ -51,6 +51,7 @@ RULES = (
     FaultRule("no-members", "WHERE", "a collection is sent without its members"),
     FaultRule("short-links", "", "links lack the path of the document they stand in"),
     FaultRule("session-basic", "", "making a session, too, needs basic authentication"),
+    FaultRule("no-uuid", "", "the service root tells no UUID"),
     FaultRule("session-limit", "N", "no more than N sessions at a time"),
     FaultRule("no-expand", "", "$expand is neither offered nor known (501)"),
     FaultRule("expand-404", "", "$expand is offered, and answers 404"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 
 from valence_sched.drivers.document_shape import current_form
@@ -31,9 +32,16 @@ from valence_sched.simulator.server.variations import vary
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
-def complete(documents: DocumentTree, faults: Faults) -> None:
-    """Complete the documents of a pod manager, and add the faults of the fault rules."""
+def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
+    """Complete the documents of a pod manager, and add the faults of the fault rules.
+
+    A service root without a UUID gets one of the pod manager's id: it is the same at every port.
+    """
     root = documents.get(ROOT) or _root(documents)
+    if "no-uuid" in faults:
+        root = {name: value for name, value in root.items() if name != "UUID"}
+    elif not root.get("UUID"):
+        root = {**root, "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, f"podm:{id_}"))}
     features = dict(object_of(root, "ProtocolFeaturesSupported"))
     features.setdefault("ExpandQuery", EXPAND_FEATURES)
     if "no-expand" in faults:

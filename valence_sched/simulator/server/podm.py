@@ -62,7 +62,7 @@ class SimulatedPodm:
         self.faults = faults or Faults()
         self.settings = settings = settings or SimulatorSettings()
         limit = self.faults.number("session-limit")
-        complete(documents, self.faults)
+        complete(documents, self.faults, id_)
         self.sessions = Sessions(
             documents,
             settings.clock,

@@ -5,8 +5,8 @@ Reading the documents with the ``redfish`` driver gives the pod manager back. UR
 nodes, stocks and pools stay what they are as far as links can spell them. What Redfish has no
 word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not read back:
 
-- of the pod manager: id, url, driver, status, whether it is enabled, zone, aggregates,
-  capabilities, traits, facts, generation and when it was read,
+- of the pod manager: id, url, an identity that is no UUID, driver, status, whether it is enabled,
+  zone, aggregates, capabilities, traits, facts, generation and when it was read,
 - that there may be more devices, where their number is unknown,
 - traits of pools; owner and group of nodes; places of a block that are no chassis and no URI of
   a fabric or switch,
@@ -27,11 +27,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from valence_sched.drivers.fields import NO_NOTES, Json, Notes
+from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.render import blocks as render_blocks
 from valence_sched.drivers.redfish.render import parts
 from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
+from valence_sched.model.identity import UUID_KIND
 from valence_sched.model.inventory import FullPodm
 
 SERVICE = f"{ROOT}/CompositionService"
@@ -71,15 +73,24 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     }
     body: Json = {name: link(uri) for name, uri in roots.items() if uri}
     sheet.put(ROOT, "ServiceRoot", podm.name or podm.id, {
-        "Id": "RootService", "RedfishVersion": "1.18.0", **body,
+        "Id": "RootService", "RedfishVersion": "1.18.0", "UUID": _uuid_of(podm), **body,
         "Links": {}, "Oem": _oem_of(podm, places),
     })  # fmt: skip
     return sheet.documents
 
 
+def _uuid_of(podm: FullPodm) -> str | None:
+    """Return the UUID of the service, None where it is known by its address."""
+    identity = podm.identity or ""
+    return identity.removeprefix(UUID_KIND) if identity.startswith(UUID_KIND) else None
+
+
 def round_trip_losses(podm: FullPodm) -> list[str]:
     """Return what reading the documents does not give back: one line ``FIELD: was, is`` each."""
-    again = read_back(documents_of(podm), podm.id)
+    documents = documents_of(podm)
+    again = msgspec.structs.replace(
+        read_back(documents, podm.id), identity=root_identity(documents[ROOT])
+    )
     pairs = [(name, getattr(podm, name), getattr(again, name)) for name in podm.__struct_fields__]
     return [line for pair in pairs if pair[1] != pair[2] for line in _loss_lines(*pair)]
 

@@ -6,8 +6,8 @@ from alembic import op
 
 from valence_sched.store.tables import table_options
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade() -> None:
@@ -17,5 +17,5 @@ def upgrade() -> None:
         sa.Column("boot", sa.String(64), primary_key=True),
         sa.Column("ahead_s", sa.Double, nullable=False),
         sa.Column("noted_at", sa.Double, nullable=False),
-        **table_options(op.get_bind().dialect.name),
+        **table_options(op.get_bind().dialect.name),  # type: ignore[arg-type]
     )

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the identity of a service: UUID of its root, its RSD root or its manager, else address."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from valence_sched.drivers.fields import NO_NOTES, Field, Json, Link, Resource, links, text
+from valence_sched.drivers.links import ROOT, Get, LinkedDocuments
+from valence_sched.model.identity import ADDRESS_KIND, uuid_identity
+from valence_sched.model.inventory import FullPodm
+
+PORTS = {"https": 443, "http": 80}
+
+
+class ServiceManager(Resource):
+    """Manager, for its identity."""
+
+    service_uuid = Field("ServiceEntryPointUUID", text, "the UUID of the service it provides")
+    uuid = Field("UUID", text, "its own UUID")
+
+
+class ServiceIdentity(Resource):
+    """ServiceRoot, for its identity."""
+
+    uuid = Field("UUID", text, "the UUID of the service")
+    rsd_uuid = Field("Oem/Intel_RackScale/UUID", text, "the UUID of a rack")
+    provider = Link("Links/ManagerProvidingService", ServiceManager, "the manager it runs on")
+    managers = Field("Managers", links, "if there is one, it stands for the service")
+
+    @property
+    def told(self) -> str | None:
+        """Return the identity that the root itself tells."""
+        return uuid_identity(self.uuid) or uuid_identity(self.rsd_uuid)
+
+
+def root_identity(root: Json | None) -> str | None:
+    """Return the identity that a service root tells, None where it tells none."""
+    return ServiceIdentity(ROOT, root, NO_NOTES).told if root else None
+
+
+def told_identity(get: Get, service: LinkedDocuments) -> str | None:
+    """Return the identity that a service tells in its root or by its manager, None for neither.
+
+    The managers of many systems stand for those, and not for the service. ``get`` reads a document;
+    ``service`` spells links and takes the notes.
+    """
+    quiet = LinkedDocuments(get, NO_NOTES)
+    found = ServiceIdentity(ROOT, quiet.json(ROOT, ROOT) or {}, service.notes)
+    if told := found.told:
+        return told
+    for value in (found.uuid, found.rsd_uuid):
+        if value is not None:
+            what = f"UUID: found {value[:60]!r}, expected a UUID of its own"
+            service.notes.remark(f"{ROOT}: {what} (it is known by its manager or its address)")
+    uris = [uri for link in (found.provider, found.managers) for uri in service.uris(link, ROOT)]
+    for uri in uris:
+        members = list(_members(quiet, uri))
+        if len(members) == 1:
+            manager = ServiceManager(*members[0], NO_NOTES)
+            told = uuid_identity(manager.service_uuid) or uuid_identity(manager.uuid)
+            if told:
+                return told
+    return None
+
+
+def _members(service: LinkedDocuments, uri: str) -> list[tuple[str, Json]]:
+    """Return a manager, or the only one of a collection; of several none is read."""
+    json = service.json(uri, ROOT) or {}
+    if "Members" not in json:
+        return [(uri, json)]
+    named = list(service.uris(links(json["Members"]), uri))
+    return [(named[0], service.json(named[0], uri) or {})] if len(named) == 1 else []
+
+
+def with_identity(podm: FullPodm) -> FullPodm:
+    """Return a pod manager that was read, known by its address where it tells no identity."""
+    if podm.identity is not None or podm.url is None:
+        return podm
+    return replace(podm, identity=address_identity(podm.url))
+
+
+def address_identity(url: str) -> str:
+    """Return the identity of a service by the address that its URL resolves to."""
+    return f"{ADDRESS_KIND}{min(addresses(url))}"
+
+
+def addresses(url: str) -> frozenset[str]:
+    """Return the addresses with ports that a URL resolves to, each in its one spelling.
+
+    Loopback has one address. A host that does not resolve, as behind a proxy, is its own address.
+    """
+    import socket  # only for a service without a UUID, and to compare new ones
+
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return frozenset([f"{host.casefold()}:{port}"])
+    return frozenset(f"{_canonical(str(address))}:{port}" for address in found)
+
+
+def _canonical(address: str) -> str:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if found == ipaddress.IPv6Address("::1"):
+        found = ipaddress.IPv4Address("127.0.0.1")
+    return str(found) if found.version == 4 else f"[{found}]"

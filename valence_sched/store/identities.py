@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identities of the store: one name for each service, and one service for each name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from valence_sched.errors import IdentityConflict, one_line
+from valence_sched.model.identity import (
+    change_text,
+    conflict_text,
+    contradicts,
+    has_other_blocks,
+    is_address,
+)
+from valence_sched.model.inventory import to_json
+from valence_sched.model.registration import Registration
+from valence_sched.store import tables
+from valence_sched.store.tables import chunks, key_of
+from valence_sched.store.usage import uses
+
+_podms, _registry = tables.podms, tables.registry
+Conflicts = dict[str, IdentityConflict]
+
+
+class IdentityMove(NamedTuple):
+    """A reading whose identity, or whose blocks by which it is known, are not those of before."""
+
+    key: str
+    name: str
+    known: str | None
+    identity: str
+    blocks: Collection[str]
+
+
+class _StoredBlock(msgspec.Struct):
+    uri: str
+
+
+class _StoredBlocks(msgspec.Struct):
+    """The blocks of a stored document, by URI alone."""
+
+    blocks: tuple[_StoredBlock, ...] = ()
+
+
+def columns(identity: str | None) -> dict[str, str | None]:
+    """Return the columns of an identity; of an unknown one there can be several."""
+    return {"identity": identity, "identity_key": None if identity is None else key_of(identity)}
+
+
+def registration_columns(registration: Registration) -> dict[str, Any]:
+    """Return the columns of a registration, but for its name."""
+    return {"document": to_json(registration), **columns(registration.identity)}
+
+
+def known_identities(connection: sa.Connection) -> dict[str, str]:
+    """Return the identities of pod managers by name, those of the registry before those read."""
+    found: dict[str, str] = {}
+    for table in (_podms, _registry):
+        of = table.c
+        rows = connection.execute(sa.select(of.name, of.identity).where(of.identity.is_not(None)))
+        found.update((name, identity) for name, identity in rows)
+    return found
+
+
+def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
+    """Return by key the readings that must not be stored: of another service, or of another name.
+
+    The other name of a service is dropped where it is neither registered nor in use: a file that
+    named it calls it otherwise now.
+    """
+    found = _changed_services(connection, moves)
+    names: dict[str, str] = {}
+    firsts = {key_of(move.identity): move.key for move in reversed(moves) if move.key not in found}
+    others = _other_names(connection, firsts)
+    for move in moves:
+        if move.key not in found:
+            other = others.get(key_of(move.identity), move.name)
+            other = names.setdefault(move.identity, other)
+            if other != move.name:
+                text = conflict_text(move.name, move.identity, other)
+                found[move.key] = IdentityConflict(one_line(text))
+    return found
+
+
+def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
+    found: Conflicts = {}
+    registered = _registered_identities(connection, [move.key for move in moves])
+    for move in moves:
+        known = registered.get(move.key) or move.known
+        if known is None:
+            continue
+        changed = contradicts(known, move.identity)
+        if not changed and is_address(known):
+            changed = has_other_blocks(_stored_blocks(connection, move.key), move.blocks)
+        if changed:
+            text = change_text(move.name, known, move.identity)
+            found[move.key] = IdentityConflict(one_line(text))
+    return found
+
+
+def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> dict[str, str | None]:
+    of = _registry.c
+    query = sa.select(of.podm_key, of.identity)
+    return {
+        key: identity
+        for some in chunks(keys)
+        for key, identity in connection.execute(query.where(of.podm_key.in_(some)))
+    }
+
+
+def _stored_blocks(connection: sa.Connection, key: str) -> set[str]:
+    of = _podms.c
+    document = connection.scalar(sa.select(of.document).where(of.podm_key == key, ~of.gone))
+    stored = msgspec.json.decode(document, type=_StoredBlocks) if document else _StoredBlocks()
+    return {block.uri for block in stored.blocks}
+
+
+def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
+    """Return by key of an identity the other name that stays; one that need not loses it.
+
+    ``keys`` are those of the pod managers that have the identities from now on.
+    """
+    found: dict[str, str] = {}
+    for table in (_registry, _podms):
+        of = table.c
+        query = sa.select(of.identity_key, of.podm_key, of.name)
+        for some in chunks(sorted(keys)):
+            rows = connection.execute(query.where(of.identity_key.in_(some))).all()
+            for digest, key, name in rows:
+                if key == keys[digest] or digest in found:
+                    continue
+                if _registered_identities(connection, [key]) or uses(connection, key):
+                    found[digest] = name
+                else:
+                    forget_read(connection, name)
+    return found
+
+
+def check_free(connection: sa.Connection, registration: Registration) -> None:
+    """Raise IdentityConflict if a service has another name that is registered or in use."""
+    name, identity = registration.name, registration.identity
+    if identity is not None:
+        for other in _other_names(connection, {key_of(identity): key_of(name)}).values():
+            raise IdentityConflict(one_line(conflict_text(name, identity, other)))
+
+
+def forget_read(connection: sa.Connection, name: str) -> None:
+    """Forget the identity that was read under a name: the next one that is read counts."""
+    update = sa.update(_podms).where(_podms.c.podm_key == key_of(name))
+    connection.execute(update.values(**columns(None)))
+
+
+def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
+    """Note the identities of registered pod managers, by key, as they were read."""
+    of, rows = _registry.c, []
+    for some in chunks(sorted(identities)):
+        query = sa.select(of.podm_key, of.document).where(of.podm_key.in_(some))
+        for key, document in connection.execute(query):
+            known = msgspec.json.decode(document, type=Registration)
+            if known.identity != identities[key]:
+                changed = registration_columns(replace(known, identity=identities[key]))
+                rows.append({"key": key, **changed})
+    if rows:
+        connection.execute(sa.update(_registry).where(of.podm_key == sa.bindparam("key")), rows)
