@@ -45,7 +45,7 @@ class WithoutOptimiser(unittest.TestCase):
     """Asks no optimiser, whether one is installed or not."""
 
     def setUp(self) -> None:
-        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda search: (None, False)
+        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
         self.addCleanup(setattr, set_cover, "optimal_cover", before)
 
 

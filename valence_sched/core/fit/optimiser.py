@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from valence_sched.core.fit.layered_search import LayeredSearch
+from valence_sched.core.fit.cover_table import CoverTable
 
 MOST_NODES = 200  # of its branch and bound
 LARGEST_TRUSTED = 1_000_000  # amount up to which "there is none" is believed
@@ -33,46 +33,46 @@ def is_installed() -> bool:
     return _highs() is not None
 
 
-def optimal_cover(search: LayeredSearch) -> tuple[list[int] | None, bool]:
-    """Return the cheapest cover of a search's items in their order, and whether that is certain.
+def optimal_cover(table: CoverTable) -> tuple[list[int] | None, bool]:
+    """Return the cheapest cover of a table's items in their order, and whether that is certain.
 
     None and True: there is none. None and False: it is still open.
     """
     highs = _highs()
-    if highs is None or not search.within_range:
+    if highs is None:
         return None, False
     solver = highs.Highs()
     for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0),
                         ("mip_rel_gap", 0.0), ("mip_abs_gap", 0.5),
                         ("mip_max_nodes", MOST_NODES)):  # fmt: skip
         solver.setOptionValue(name, value)
-    solver.passModel(_model(highs, search))
+    solver.passModel(_model(highs, table))
     solver.run()
     status = solver.getModelStatus()
     if status == highs.HighsModelStatus.kInfeasible:
-        largest = max(int(search.demand.max()), int(search.room.max(initial=0)))
+        largest = max(int(table.demand.max()), int(table.room.max(initial=0)))
         return None, largest <= LARGEST_TRUSTED
     values = np.array(solver.getSolution().col_value)
-    if len(values) != len(search.prices) or not np.isfinite(values).all():
+    if len(values) != len(table.prices) or not np.isfinite(values).all():
         return None, False
     counts = np.rint(values).astype(np.int64)
-    if not search.is_cover(counts):
+    if not table.is_cover(counts):
         return None, False
     return counts.tolist(), status == highs.HighsModelStatus.kOptimal
 
 
-def _model(highs: ModuleType, search: LayeredSearch) -> Any:
+def _model(highs: ModuleType, table: CoverTable) -> Any:
     """Return the cover as a model: a column for each item, a row for each demand and cap."""
-    size, demands, caps = len(search.prices), len(search.demand), len(search.room)
+    size, demands, caps = len(table.prices), len(table.demand), len(table.room)
     model = highs.HighsLp()
     model.num_col_, model.num_row_ = size, demands + caps
-    model.col_cost_ = search.prices.astype(np.float64)
+    model.col_cost_ = table.prices.astype(np.float64)
     model.col_lower_ = np.zeros(size)
-    model.col_upper_ = search.available.astype(np.float64)
+    model.col_upper_ = table.available.astype(np.float64)
     endless = np.full(max(demands, caps), highs.kHighsInf)
-    model.row_lower_ = np.concatenate((search.demand, -endless[:caps]))
-    model.row_upper_ = np.concatenate((endless[:demands], search.room))
-    matrix = np.hstack((search.gives, search.uses)).astype(np.float64)
+    model.row_lower_ = np.concatenate((table.demand, -endless[:caps]))
+    model.row_upper_ = np.concatenate((endless[:demands], table.room))
+    matrix = np.hstack((table.gives, table.uses)).astype(np.float64)
     model.a_matrix_.format_ = highs.MatrixFormat.kRowwise
     rows = matrix.T
     model.a_matrix_.start_ = np.concatenate(([0], np.cumsum((rows != 0).sum(axis=1))))

@@ -19,12 +19,14 @@ three leave open is undecided. Of equally cheap covers the one with more of the 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from valence_sched.core.fit.cover_table import CoverTable
 from valence_sched.core.fit.dive import Dive, Item
 from valence_sched.core.fit.layered_search import LayeredSearch
 from valence_sched.core.fit.optimiser import optimal_cover
 from valence_sched.core.fit.spending import FREE_STATES
 
 IMPROVE_STATES = 50_000  # states of the second in search of a cheaper cover once one is known
+OPTIMISER_STATES = 200_000  # what asking the optimiser counts as, whether or not there is one
 WIDTH = 16  # demands and caps from which on a state counts as several
 
 
@@ -66,14 +68,17 @@ def cheapest_cover(
     visited = dive.states * weight
     if dive.complete or states <= FREE_STATES or not (improve or dive.best is None):
         return Cover(dive.counts(dive.best), visited, dive.complete)
+    in_order = [items[position] for position in dive.order]
+    table = CoverTable.of(in_order, demand, caps)
+    if table is None:
+        return Cover(dive.counts(dive.best), visited, False)
     left = states - visited
     left = left if dive.best is None and ceiling is None else min(left, IMPROVE_STATES)
-    in_order = [items[position] for position in dive.order]
-    search = LayeredSearch(in_order, demand, caps, dive.ceiling, left // weight)
+    search = LayeredSearch(table, dive.ceiling, left // weight)
     complete = search.run()
     visited += search.states * weight
     best = search.best or dive.best
     if complete or best is not None or ceiling is not None:
         return Cover(dive.counts(best), visited, complete)
-    best, complete = optimal_cover(search)
-    return Cover(dive.counts(best), visited, complete)
+    best, complete = optimal_cover(table)
+    return Cover(dive.counts(best), visited + OPTIMISER_STATES, complete)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.core.fit.hard_covers import FAMILIES
 from tests.unit.core.sites import quietly
 from valence_sched.core.fit import set_cover
+from valence_sched.core.fit.cover_table import CoverTable
 from valence_sched.core.fit.dive import Dive, Item, upper_bound
 from valence_sched.core.fit.layered_search import LayeredSearch
 from valence_sched.core.fit.optimiser import is_installed, optimal_cover
@@ -77,7 +78,8 @@ def dived(items: list[Item], asked, caps) -> Dive:
 
 def layered(items: list[Item], asked, caps, most: int = ENOUGH) -> tuple[LayeredSearch, bool]:
     order = Dive(items, asked, None, 0).order
-    search = LayeredSearch([items[position] for position in order], asked, caps, None, most)
+    table = CoverTable.of([items[position] for position in order], asked, caps)
+    search = LayeredSearch(table, None, most)
     return search, search.run()
 
 
@@ -153,7 +155,7 @@ class TestLayeredSearch(unittest.TestCase):
                 with self.subTest(seed=seed, states=most):
                     search, complete = layered(items, asked, caps, most)
                     if search.best is not None:
-                        self.assertTrue(search.is_cover(np.array(search.best)))
+                        self.assertTrue(search._table.is_cover(np.array(search.best)))
                         self.assertIsNotNone(right)
                     elif complete:
                         self.assertIsNone(right)
@@ -231,7 +233,7 @@ class TestOptimiser(unittest.TestCase):
             items, asked, caps = near_cover(Random(seed))
             search, _ = layered(items, asked, caps)
             with self.subTest(seed=seed):
-                counts, certain = optimal_cover(search)
+                counts, certain = optimal_cover(search._table)
                 self.assertTrue(certain)
                 self.assertEqual(search.best is None, counts is None)
                 if counts is not None:
@@ -245,10 +247,10 @@ class TestOptimiser(unittest.TestCase):
         items, asked, caps = FAMILIES["complementary"](12, Random(1))
         large = [Item(1, i.price, tuple(g * 10**6 + 1 for g in i.gives), i.caps) for i in items]
         search, _ = layered(large, tuple(a * 10**6 + 6 for a in asked), caps)
-        self.assertEqual((None, False), optimal_cover(search))
+        self.assertEqual((None, False), optimal_cover(search._table))
 
     def test_it_is_not_asked_where_the_own_searches_have_an_answer(self):
-        def asked_in_vain(search: LayeredSearch) -> None:
+        def asked_in_vain(table: CoverTable) -> None:
             raise AssertionError("a settled question was put to the optimiser")
 
         before, set_cover.optimal_cover = set_cover.optimal_cover, asked_in_vain
