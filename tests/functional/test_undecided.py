@@ -8,21 +8,21 @@ from random import Random
 from tests.functional.programs import Case, asked, run
 from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 
-SPLIT = FAMILIES["split"](24, Random(4))
+SPLIT = FAMILIES["split"](44, Random(4))
 EASY = {
     "id": "easy",
     "blocks": [
         {
             "uri": "b",
             "type": ["Compute"],
-            "devices": {"processors": [{"cores": 10**7}], "memory": [{"capacity_mib": 10**7}]},
+            "devices": {"processors": [{"cores": 10**8}], "memory": [{"capacity_mib": 10**8}]},
         }
     ],
 }
 POLICY = {
     "name": "tight",
     "filters": ["alive", "capacity", "devices"],
-    "weighers": ["room"],
+    "weighers": ["pack"],
     "budget": {"pool_states": 300, "decision_states": 0},
 }
 

@@ -19,11 +19,11 @@ from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Budget, Policy
 from valence_sched.testing import request, view
 
-SPLIT = FAMILIES["split"](24, Random(4))
+SPLIT = FAMILIES["split"](44, Random(4))
 NODE = properties(SPLIT)
 HARD = podm("hard", SPLIT)
 #: Takes the node in one block.
-EASY = {"id": "easy", "blocks": [cpu("b", NODE["processor"]["total_cores"], 10**7)]}
+EASY = {"id": "easy", "blocks": [cpu("b", NODE["processor"]["total_cores"], 10**8)]}
 OFF = {**podm("off", SPLIT), "enabled": False}
 
 
@@ -75,9 +75,13 @@ class TestUndecided(WithoutOptimiser):
         self.assertIn("undecided within the budget", report.explanation.notes[-1])
 
     def test_enough_states_settle_it(self):
-        decision = decider(HARD, pool_states=10_000_000).select_destinations(asked())
-        self.assertEqual("placed", decision.outcome)
-        self.assertEqual((), decision_report(decision).undecided)
+        cover = FAMILIES["split"](32, Random(4))
+        wanted, site = request(properties(cover), policy="tight"), podm("hard", cover)
+        outcomes = [
+            decider(site, pool_states=states).select_destinations(wanted).outcome
+            for states in (1_000, 200_000)
+        ]
+        self.assertEqual(["undecided", "placed"], outcomes)
 
     def test_another_pool_is_taken_and_the_undecided_one_is_named(self):
         decision = decider(HARD, EASY).select_destinations(asked())
@@ -149,7 +153,7 @@ class TestBudget(WithoutOptimiser):
     """States are counted by question, whatever was asked before."""
 
     def test_the_answer_does_not_depend_on_what_the_caches_hold(self):
-        others = [podm(f"p{n}", FAMILIES["split"](24, Random(n))) for n in range(5)]
+        others = [podm(f"p{n}", FAMILIES["split"](44, Random(n))) for n in range(5)]
         words = {"decision_states": 50_000}
         fresh = [decider(*others, **words).select_destinations(asked(seed=n)) for n in range(4)]
         warm = decider(*others, **words)
@@ -159,7 +163,7 @@ class TestBudget(WithoutOptimiser):
                 self.assertEqual(decision_report(first), decision_report(again))
 
     def test_a_decision_spends_no_more_than_its_states_and_one_question(self):
-        seen = view(*[podm(f"p{n}", FAMILIES["split"](24, Random(n))) for n in range(6)])
+        seen = view(*[podm(f"p{n}", FAMILIES["split"](44, Random(n))) for n in range(6)])
         budget = Budget(pool_states=20_000, decision_states=30_000)
         fitter, spending = Fitter(asked().needs, seen.kinds, budget=budget), Spending(budget)
         answers = [fitter.fit(seen, row, spending) for row in range(6)]

@@ -7,14 +7,16 @@ left one remains, the cheapest, and of equally cheap ones the one with more of t
 that is the cover which a depth-first search finds. A state is dropped when a bound shows that the
 items left cannot complete it, or not at a lower price than the best cover known.
 
-Where the states run out and no cover is known, the likeliest of each layer go on: they may find
-one, and then it is a cover as any other.
+Where the states run out and no cover is known, the states are joined with all choices of the items
+left, if these are few (``cover_join``). Else the likeliest of each layer go on: they may find a
+cover, and then it is one as any other.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from valence_sched.core.fit.cover_bounds import CoverBounds
+from valence_sched.core.fit.cover_join import CoverJoin
 from valence_sched.core.fit.cover_table import LARGEST, CoverTable, Ints
 
 SmallInts = npt.NDArray[np.int32]
@@ -59,6 +61,9 @@ class LayeredSearch:
             if self.states + int(numbers.sum()) > exact:
                 if self.best is not None:
                     return False
+                join = CoverJoin(table, level)
+                if whole and self.ceiling is None and join.is_possible:
+                    return self._complete(join, level, unmet, room, price)
                 whole, rows = False, self._beam(unmet, room)
                 unmet, room, price = unmet[rows], room[rows], price[rows]
                 most, numbers = most[rows], numbers[rows]
@@ -129,7 +134,6 @@ class LayeredSearch:
         self, level: int, parents: Ints, taken: Ints, unmet: Ints, price: Ints
     ) -> None:
         """Note the cheapest of the states that meet every demand, the first of equals."""
-        table = self._table
         met = np.flatnonzero(~unmet.any(axis=1))
         if not len(met):
             return
@@ -138,11 +142,28 @@ class LayeredSearch:
         if ceilings is not None and price[first] >= ceilings[first]:
             return
         self.ceiling, self._before_best = int(price[first]), first
-        self.best = [0] * len(table.gives)
-        row, self.best[level] = int(parents[first]), int(taken[first])
+        self.best = self._taken(int(parents[first]))
+        self.best[level] += int(taken[first])
+
+    def _complete(self, join: CoverJoin, level: int, unmet: Ints, room: Ints, price: Ints) -> bool:
+        """Complete a state of a layer by a choice of all items left; return as :meth:`run` does."""
+        self.states += join.size
+        completion = join.complete(unmet, room)
+        if completion is None:
+            return True
+        self.best = self._taken(completion.state)
+        self.best[level:] = completion.counts
+        left = self._table.prices[level:] @ np.array(completion.counts)
+        self.ceiling = int(price[completion.state] + left)
+        return False
+
+    def _taken(self, row: int) -> list[int]:
+        """Return how many of each item the state in a row of the last layer has taken."""
+        counts = [0] * len(self._table.gives)
         for item, before, number in reversed(self._trail):
-            self.best[item] += int(number[row])
+            counts[item] += int(number[row])
             row = int(before[row])
+        return counts
 
 
 def _cheapest_of_equals(unmet: Ints, room: Ints, price: Ints) -> Ints:
