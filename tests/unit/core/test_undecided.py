@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tests.unit.core.deciders import built_in, cpu, engine
+from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report, decisions_report
@@ -187,6 +187,21 @@ class TestBudget(WithoutOptimiser):
         fitter = Fitter(wanted.needs, seen.kinds)
         self.assertIsInstance(fitter.fit(seen, 0), Undecided)
         self.assertIsNone(fitter.quick_fit(seen, 0))
+
+    def test_topology_is_bounded_too(self):
+        """Eight names that are apart in a domain that no block reports: each block may be any."""
+        names = [f"n{number}" for number in range(8)]
+        places = [f"place{number}" for number in range(6)]
+        node = {
+            "accelerators": [{"name": name} for name in names],
+            "bonds": [{"of": names, "apart": place} for place in places],
+        }
+        blocks = [gpu(f"b{number}") for number in range(9)]
+        hopeful = policy(unknown="allow")
+        decision = engine(view({"id": "a", "blocks": blocks}), hopeful).select_destinations(
+            request(node, policy="tight")
+        )
+        self.assertEqual("undecided", decision.outcome)
 
     def test_sizes_without_end_are_refused_in_one_line(self):
         group = {"name": "g", "anti_affinity": [f"facts.f{n}" for n in range(40)]}

@@ -21,7 +21,13 @@ from valence_sched.core.fit import stock_allocation, topology
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
 from valence_sched.core.fit.dive import Item, upper_bound
 from valence_sched.core.fit.set_cover import cheapest_cover
-from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome, Spending, Undecided
+from valence_sched.core.fit.spending import (
+    FREE_STATES,
+    FREE_TOPOLOGY_STATES,
+    SearchOutcome,
+    Spending,
+    Undecided,
+)
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
@@ -110,7 +116,8 @@ class Fitter:
         spending: Spending | None,
     ) -> Fit | Undecided | None:
         offer = topology.block_offer(view, row)
-        answer = self._answer(*topology.question(offer, view.pools[row]), spending)
+        question = topology.question(offer, view.pools[row])
+        answer = self._answer(*question, spending, FREE_TOPOLOGY_STATES)
         if answer.found is None or (spending is None and not answer.complete):
             return self._undecided(answer)
         counts = {offer.keys[group]: number for group, number in answer.found.items()}
@@ -125,21 +132,25 @@ class Fitter:
     def _allocation(self, view: View, row: int, spending: Spending | None) -> SearchOutcome:
         """Return which stocks grant the amounts of the request."""
         allocate = functools.partial(stock_allocation.allocate_in_pool, view, row, self._amounts)
-        short = allocate(self._free_states)
+        short = allocate(min(FREE_STATES, self.budget.pool_states))
         if short.complete or spending is None:
             return short
         key = stock_allocation.question(view, row, self._amounts)
         return self._spend(key, short, allocate, spending)
 
     def _answer(
-        self, key: Hashable, search: Callable[[int], SearchOutcome], spending: Spending | None
+        self,
+        key: Hashable,
+        search: Callable[[int], SearchOutcome],
+        spending: Spending | None,
+        free_states: int = FREE_STATES,
     ) -> SearchOutcome:
         """Return the answer to a question; pools that pose the same one share it."""
         short = self._short.get(key)
         if short is None:
             if len(self._short) >= MOST_ANSWERS:
                 self._short.clear()
-            short = self._short[key] = search(self._free_states)
+            short = self._short[key] = search(min(free_states, self.budget.pool_states))
         if short.complete or spending is None:
             return short
         return self._spend(key, short, search, spending)
@@ -160,10 +171,6 @@ class Fitter:
             return answer
 
         return spending.answer((self.needs, self.bonds, key), short, long)
-
-    @property
-    def _free_states(self) -> int:
-        return min(FREE_STATES, self.budget.pool_states)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: a label, the amount needed, the most."""

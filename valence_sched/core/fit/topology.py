@@ -21,6 +21,7 @@ from valence_sched.core.fit.demands import Demand, least_blocks
 from valence_sched.core.fit.set_cover import cheapest_cover
 from valence_sched.core.fit.spending import SearchOutcome
 from valence_sched.core.fit.topology_cases import (
+    STATES_PER_USE,
     UNREPORTED,
     CoverProblem,
     TopologyCase,
@@ -38,7 +39,7 @@ from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.view import View
 
-IMPROVE_STATES = 20_000  # states visited, over all cases, in search of a cheaper node
+IMPROVE_STATES = 50_000  # states visited, over all cases, in search of a cheaper node
 
 
 @dataclass(slots=True)
@@ -116,6 +117,7 @@ class TopologySearch:
     complete: bool = True
     _states_of_first: int = 0
     _blocks_by_value: list[dict[int, Hashable]] = field(default_factory=list)
+    _enough: dict[tuple[TopologyConstraint, int], bool] = field(default_factory=dict)
 
     def run(self) -> SearchOutcome:
         """Return how many blocks of each group make the cheapest node found within the states."""
@@ -142,7 +144,7 @@ class TopologySearch:
         cover = cheapest_cover(problem.items, problem.amounts, problem.caps, ceiling=self.price,
                                states=max(1, self._states_left),
                                improve=not is_open or self.price is not None)  # fmt: skip
-        self.states += 1 + cover.states + len(problem.uses)
+        self.states += cover.states + STATES_PER_USE * (1 + len(problem.uses))
         if cover.counts is None:
             self.complete = self.complete and cover.complete
             return
@@ -170,10 +172,25 @@ class TopologySearch:
         tried = set()
         for value, blocks in self._blocks_by_value[domain].items():
             signature = (blocks, value if value in self._assigned(case, domain) else None)
-            if signature not in tried:
+            if signature not in tried and self._has_enough(constraint, value):
                 tried.add(signature)
                 yield case._replace(assigned=(*case.assigned, value))
-        yield case._replace(assigned=(*case.assigned, UNREPORTED))
+        if self._has_enough(constraint, UNREPORTED):
+            yield case._replace(assigned=(*case.assigned, UNREPORTED))
+
+    def _has_enough(self, constraint: TopologyConstraint, value: int) -> bool:
+        """Return whether the blocks at a value, and those without, have all that is to be there."""
+        key = (constraint, value)
+        if key not in self._enough:
+            domain = self.rules.domain_index(constraint)
+            groups = [group for group in self.groups if group.values[domain] in (value, None)]
+            needs = (need for need in self.rules.needs if need_name(need) in constraint.of)
+            self._enough[key] = all(self._gifts(need, groups) >= need.amount for need in needs)
+        return self._enough[key]
+
+    def _gifts(self, need: Need, groups: list[BlockGroup]) -> int:
+        gives = self.rules.device_gives
+        return sum(line.get(need, 0) * one.number for one in groups for line in gives(one.kind))
 
     def _conflict(
         self, case: TopologyCase, problem: CoverProblem, counts: list[int]

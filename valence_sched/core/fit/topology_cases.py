@@ -23,6 +23,7 @@ from valence_sched.model.inventory import Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds, device_amount
 
+STATES_PER_USE = 8  # what each use of a block counts as, in putting together a case
 UNREPORTED = -1  # assigned to a constraint whose devices are all in blocks without a value
 
 AllowedNames = Mapping[tuple[int, int], tuple[str, ...]]  # by (constraint, value)
@@ -95,18 +96,20 @@ class TopologyRules:
     ) -> CoverProblem | None:
         """Return the set cover of the groups of a pool in a case.
 
-        None where one block can be used in more ways than there are states.
+        None where the blocks can be used in more ways than there are states for.
         """
         least = least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         caps = [pool.limits[name].max or 0 for name in capped]
         shared: dict[tuple[int, ...], int] = {}
         uses: list[BlockUse] = []
+        ways = 0
         for index, group in enumerate(groups):
             types = self.kinds.kinds[group.kind].types
             price = self.kinds.kinds[group.kind].price
             common = tuple(int(name in types) for name in least)
-            if self._most_uses(group) > states:
+            ways += self._most_uses(group)
+            if ways * STATES_PER_USE > states:
                 return None
             item_caps = tuple(cap for cap, name in enumerate(capped) if name in types)
             block_uses = [
