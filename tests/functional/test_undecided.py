@@ -55,6 +55,20 @@ class TestUndecided(Case):
         self.assertEqual(1, strict.err.count("\n"))
         self.assertIn("undecided: 1 pool may fit: hard (p)", strict.err)
 
+    def test_nothing_is_claimed_where_the_answer_must_be_certain(self):
+        state = str(self.folder / "undecided.sqlite")
+        some = self.words(podm("hard", SPLIT), EASY)
+        claim = ("podm", "schedule", *some, "--claim", "--state", state)
+        strict = run("valence-sched", *claim, "--strict")
+        self.assertEqual(5, strict.code, strict.err)
+        self.assertIn("undecided: 1 pool may fit: hard (p)", strict.err)
+        listed = ("podm", "claim", "list", "--state", state, "-f", "json")
+        self.assertEqual([], run("valence-sched", *listed).data)
+        self.assertEqual(0, run("valence-sched", *claim).code)
+        self.assertEqual(1, len(run("valence-sched", *listed).data))
+        none = self.words(podm("hard", SPLIT))
+        self.assertEqual(5, run("valence-sched", "podm", "schedule", *none, "--claim").code)
+
     def test_the_report_names_it_and_is_shown_again(self):
         report = self.write("report.json", "")
         words = ("podm", "schedule", *self.words(podm("hard", SPLIT)), "--report", report)

@@ -33,7 +33,7 @@ MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of
 MAX_NODES = 1_000_000  # and alternates
 MAX_ALTERNATIVES = 17  # ways to make the node
 MAX_NEEDS = 64  # of one alternative
-MAX_GRANTS = 1_000  # of one need
+MAX_GRANTS = 4_000  # separate amounts of all needs together
 MAX_DOMAINS = 32  # that the rules of a group are about
 
 
@@ -264,9 +264,7 @@ def _check_alternative(alternative: Alternative) -> None:
     if not alternative.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
     _check_size(len(alternative.needs), "needs", MAX_NEEDS)
-    for need in alternative.needs:
-        if need.count > MAX_GRANTS:
-            _check_size(need.count, f"grants of {need.label}", MAX_GRANTS)
+    _check_size(sum([need.count for need in alternative.needs]), "separate amounts", MAX_GRANTS)
     if wrong := constraints_problem(alternative):
         raise RequestError(one_line(wrong))
     tests = [test for need in alternative.needs for test in need.tests if test.operator == "words"]

@@ -209,6 +209,11 @@ class TestBudget(WithoutOptimiser):
             ("1,000,000,000 nodes", NODE, {"count": 10**9}),
             ("1,000,000,000 alternates", NODE, {"alternates": 10**9}),
             ("40 domains of a group", NODE, {"group": group}),
+            (
+                "10,000 separate amounts",
+                {"stocks": [{"resource": f"r{n}", "amount": 1, "count": 1000} for n in range(10)]},
+                {},
+            ),
             ("70 needs", {"resources": {f"R{n}": 1 for n in range(70)}}, {}),
         ):
             with self.assertRaisesRegex(RequestError, f"^{problem}, at most "):
