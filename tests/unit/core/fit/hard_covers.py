@@ -56,8 +56,8 @@ def two_amounts(size: int, random: Random) -> Cover:
 
 
 def three_amounts(size: int, random: Random) -> Cover:
-    """Cores, memory and cards by chance, seven tenths of the most of each."""
-    return _by_chance(size, random, 3, 70)
+    """Cores, memory and cards by chance, four fifths of the most of each."""
+    return _by_chance(size, random, 3, 80)
 
 
 def _by_chance(size: int, random: Random, amounts: int, percent: int) -> Cover:
