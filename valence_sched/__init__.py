@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from valence_sched.errors import (
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
+        DecisionUndecided as DecisionUndecided,
         DispatchFailed as DispatchFailed, DuplicateId as DuplicateId,
         IdentityConflict as IdentityConflict, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
@@ -69,10 +70,10 @@ _MODULES = {
         "drivers.files.json_inventory": "Record",
         "engine": "Engine",
         "errors": """
-            ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
-            DuplicateId IdentityConflict InUse InputError InventoryIncomplete InventoryStale
-            NameTaken NewerSchema OutputError PluginError PodmError RequestError SchedulerError
-            StillComposing StoreError UnknownName Unverified UsageError
+            ClaimLost ClaimState CloudError ComposeFailed CredentialError DecisionUndecided
+            DispatchFailed DuplicateId IdentityConflict InUse InputError InventoryIncomplete
+            InventoryStale NameTaken NewerSchema OutputError PluginError PodmError RequestError
+            SchedulerError StillComposing StoreError UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",

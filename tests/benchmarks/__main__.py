@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import claiming, deciding, live, reading, starting, trace
+from tests.benchmarks import claiming, deciding, hard, live, reading, starting, trace
 
 ALL = {
     "amounts": deciding.amounts,
@@ -17,6 +17,7 @@ ALL = {
     "flavors": deciding.flavors,
     "flavors-five": deciding.flavors_five,
     "mixed": deciding.mixed,
+    "hard": hard.hard,
     "trace": trace.trace,
     "claiming": claiming.claiming,
     "looking": claiming.looking,

@@ -70,6 +70,7 @@ ONLY_IN = {
     "aiohttp": {"simulator"},
     "alembic": {"store"},
     "cliff": {"valence_sched_cli"},
+    "highspy": {"core/fit/optimiser"},
     "keystoneauth1": {"integrations", "valence_sched_cli"},
     "openstack": {"integrations", "valence_sched_cli"},
     "numpy": {"core", "filters", "schedulers", "testing", "view", "weighers"},

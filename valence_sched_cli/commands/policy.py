@@ -61,6 +61,10 @@ class ShowPolicy(base.ShowOne):
             ]),
             "Best Of": policy.pick.best_of,
             "Unknown": policy.unknown,
+            "Budget": PairLines({
+                "pool_states": policy.budget.pool_states,
+                "decision_states": policy.budget.decision_states,
+            }),
         }  # fmt: skip
         return list(cells), list(cells.values())
 
