@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from valence_sched.core import plugins
@@ -18,7 +18,15 @@ from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.composition import ComposedNode, CompositionRequest, request_from_node
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import (
+    ComposedNode,
+    CompositionRequest,
+    node_allocations,
+    node_name,
+    own_name,
+    request_from_node,
+)
 from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
@@ -87,7 +95,8 @@ class PodmAccess:
         """Return nodes, each with its state: of all pod managers or of one.
 
         With ``live`` the pod managers say which are COMPOSED, which are GONE and which are FOREIGN,
-        composed by others; one that does not answer leaves its nodes UNKNOWN.
+        composed by others; one that does not answer leaves its nodes UNKNOWN, and so is a node that
+        a claim may have become which is still being composed.
         """
         ours = self.store.nodes.list(podm)
         if not live:
@@ -126,9 +135,12 @@ class PodmAccess:
             state = "COMPOSED" if node.uri in listed else self._unlisted_state(node)
             yield NodeStatus(node=node, state=state)
         known = {node.uri for node in ours}
-        for uri, foreign in listed.items():
+        composing = self.store.claims.list(("COMPOSING",), name)
+        for uri, other in listed.items():
             if uri not in known:
-                yield NodeStatus(node=_foreign_node(name, foreign), state="FOREIGN")
+                claim = _claim_of(name, other, composing)
+                node = _unknown_node(name, other, claim)
+                yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
         """Return the state of a node that a reading does not list, which is not enough."""
@@ -151,6 +163,18 @@ class PodmAccess:
         return ReadTarget(self.members[name], self.password(self.members[name]))
 
 
-def _foreign_node(podm: str, node: Node) -> ComposedNode:
-    return ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-",
-                        name=node.name, owner=node.owner, blocks=node.blocks)  # fmt: skip
+def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:
+    """Return the claim that a node may have been made for: by its name, or by its blocks."""
+    name = own_name(node.name, node.uri)
+    for claim in composing:
+        for part, allocation in node_allocations(claim):
+            shared = part.podm == podm and not set(allocation.blocks).isdisjoint(node.blocks)
+            if shared or name == node_name(claim, allocation):
+                return claim
+    return None
+
+
+def _unknown_node(podm: str, node: Node, claim: Claim | None) -> ComposedNode:
+    return ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri,
+                        claim=claim.id if claim else "-", name=node.name, owner=node.owner,
+                        blocks=node.blocks)  # fmt: skip

@@ -15,7 +15,6 @@ from valence_sched.errors import ClaimLost, SchedulerError, one_line
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, NodeAllocation
 from valence_sched.model.composition import (
-    NODE_NAME_PREFIX,
     ComposedNode,
     CompositionRequest,
     CompositionResult,
@@ -23,6 +22,7 @@ from valence_sched.model.composition import (
     composition_request,
     node_allocations,
     node_name,
+    own_name,
     request_from_node,
 )
 from valence_sched.model.inventory import FullPodm, Node
@@ -135,7 +135,7 @@ class Reconciler:
             actions += [
                 self._remove_orphan(id_, node, names)
                 for uri, node in listed.items()
-                if uri not in ours and (node.name or "").startswith(NODE_NAME_PREFIX)
+                if uri not in ours and own_name(node.name, node.uri)
             ]
             if not self.dry_run:
                 self.store.remember((self.read(id_) if actions else None) or podm)
@@ -161,13 +161,14 @@ class Reconciler:
 
         One without a known claim belongs to another system with the same names of nodes.
         """
-        claim = names.get(node.name or "")
+        name = own_name(node.name, node.uri)
+        claim = names.get(name)
         if claim is None:
             done = "left as it is: no claim is known for it (podm node list --live)"
             return _node_action(node.uri, podm, done)
         if claim.state not in FINAL_STATES:
             return None
-        wanted = CompositionRequest(name=node.name or "", blocks=node.blocks)
+        wanted = CompositionRequest(name=name, blocks=node.blocks)
         if not self.dry_run:
             try:
                 result = self._remove(podm, wanted, node.uri)

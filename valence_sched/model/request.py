@@ -165,6 +165,12 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         return (Alternative(self.needs, self.bonds), *self.fallbacks)
 
     @property
+    def constrained_places(self) -> tuple[str, ...]:
+        """Return the topology domains that constraints of any alternative read."""
+        bonds = (bond for alternative in self.alternatives for bond in alternative.bonds)
+        return tuple(sorted({bond.place for bond in bonds}))
+
+    @property
     def required_count(self) -> int:
         """Return how many nodes must fit for any to be placed."""
         return self.count if self.min_count is None else self.min_count

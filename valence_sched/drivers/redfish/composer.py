@@ -17,7 +17,7 @@ from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, read_capabilities
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.drivers.redfish.verify import NodeReader, describe_block, status_of
+from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, status_of
 from valence_sched.drivers.refusals import refusal
 from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import ClaimLost, PodmError
@@ -95,7 +95,7 @@ class RedfishComposer:
         return outcome
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        return self._read_node(request, node, same_blocks=node is None)
+        return self._read_node(request, node, node is None)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """DELETE the node and read back; another node at its URI is left alone."""
@@ -120,10 +120,12 @@ class RedfishComposer:
         watch(way.name)
         post = self._session.post
         target, patience = way.target, self._patience()
+        before = self._reader.system_uris()
         sent = write(self._session, target, lambda: post(target, way.body), patience, watch)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
-        outcome = self._wait_until_stable(request, sent.node, watch, sent.lost)
+        written = Written(before, sent.succeeded)
+        outcome = self._wait_until_stable(request, sent.node, watch, sent.lost, written)
         if outcome.state == "composed":
             with contextlib.suppress(PodmError):  # they are composed: the flag has done its work
                 self._block_reservations.clear_own()
@@ -134,25 +136,34 @@ class RedfishComposer:
         return replace(outcome, reason=reason), sent
 
     def _wait_until_stable(
-        self, request: CompositionRequest, node: str | None, watch: Watch, lost: bool = False
+        self,
+        request: CompositionRequest,
+        node: str | None,
+        watch: Watch,
+        lost: bool = False,
+        written: Written | None = None,
     ) -> CompositionResult:
         """Read back until nothing changes by itself any more.
 
         What a lost reply was about may still come to be, so it is looked for some time.
         """
         patience, late = self._patience(), LATE_READS if lost else 0
-        outcome = self._read_node(request, node, same_blocks=lost)
+        outcome = self._read_node(request, node, lost, written)
         while (outcome.works or (late > 0 and outcome.state == "absent")) and patience.pause():
             late -= 1
             watch("reading back")
-            outcome = self._read_node(request, node or outcome.node, same_blocks=lost)
+            outcome = self._read_node(request, node or outcome.node, lost, written)
         return outcome
 
     def _read_node(
-        self, request: CompositionRequest, node: str | None, *, same_blocks: bool
+        self,
+        request: CompositionRequest,
+        node: str | None,
+        same_blocks: bool,
+        written: Written | None = None,
     ) -> CompositionResult:
         try:
-            return self._reader.read_node(request, node, same_blocks=same_blocks)
+            return self._reader.read_node(request, node, same_blocks=same_blocks, written=written)
         except PodmError as error:
             reason = f"could not be read back: {error}"
             return CompositionResult(state="unknown", node=node, reason=reason)

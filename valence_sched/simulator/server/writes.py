@@ -22,6 +22,7 @@ from valence_sched.simulator.server.documents import (
 )
 from valence_sched.simulator.server.errors import RequestRefused, method_not_allowed, not_found
 from valence_sched.simulator.server.faults import Faults
+from valence_sched.simulator.server.habits import Habits
 from valence_sched.simulator.server.tasks import Tasks
 
 
@@ -32,13 +33,16 @@ class DocumentWrites:
         self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
     ) -> None:
         self._documents, self._faults = documents, faults
-        self.composition = Composition(documents, double_book="double-book" in faults)
+        self._habits = Habits(documents, faults)
+        self.composition = Composition(documents, self._habits)
         self.reservations = Reservations(documents, self.composition, clock)
         self.tasks = Tasks(
             documents, self.composition, clock, duration_s=task_s, fail="task-exception" in faults
         )
         self._rack = (
-            NodesService(documents, clock, assemble_s=task_s) if _is_rack(documents) else None
+            NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
+            if _is_rack(documents)
+            else None
         )
         self._action = ComposeAction(documents, self.composition, self.reservations)
 
@@ -90,7 +94,7 @@ class DocumentWrites:
         uri = self.composition.compose(plan)
         if "failed-node" in self._faults:
             self._fail_node(uri, plan)
-        return SimulatedReply(201, self._documents.get(uri), {"Location": uri})
+        return self._habits.created(uri)
 
     def _delete(self, path: str) -> SimulatedReply:
         if path.startswith(f"{self.reservations.collection}/"):
