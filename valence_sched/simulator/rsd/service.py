@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from valence_sched.simulator.redfish.machine import complete_system
 from valence_sched.simulator.rsd import bodies as replies
 from valence_sched.simulator.rsd import nodes, tree
 from valence_sched.simulator.rsd import volumes as rsd_volumes
@@ -132,6 +133,7 @@ class NodesService:
         if "odd-actions" in self._habits:
             node["Actions"] = _renamed(node["Actions"])
         tree.add_member(self._documents, collection, node)
+        complete_system(self._documents, chosen.system.uri)
         headers = {"Location": f"{self._host}{uri}"}
         return SimulatedReply(201, None, {} if "no-location" in self._habits else headers)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from valence_sched.simulator.redfish import blocks
+from valence_sched.simulator.redfish import blocks, machine
 from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.rsd.service import NodesService
@@ -16,6 +16,7 @@ from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     SimulatedReply,
+    object_of,
     uri_of,
     uris,
     value_at,
@@ -78,6 +79,9 @@ class DocumentWrites:
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self._documents:
             return self._system_action(system, action, json, user)
+        media, mark, action = path.rpartition("/Actions/VirtualMedia.")
+        if mark and action and media in self._documents:
+            return machine.media_action(self._documents, media, action, json)
         if path in self._documents:
             return method_not_allowed("POST", path)
         return not_found(path)
@@ -125,7 +129,7 @@ class DocumentWrites:
         had = uris(value_at(self._documents.get(system), "Links", "ResourceBlocks"))
         named = uris(json.get("ResourceBlock"))
         if action == "Reset":
-            return SimulatedReply(204)
+            return machine.reset(self._documents, system, json)
         if action not in ("AddResourceBlock", "RemoveResourceBlock"):
             return not_found(f"{system}/Actions/ComputerSystem.{action}")
         if not named or (action == "RemoveResourceBlock" and named[0] not in had):
@@ -172,6 +176,7 @@ POOLS = ("Free", "Active", "Unassigned")
 WRITABLE = {
     "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
     "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
+    "machine": ("Name", "Description", "HostName", "AssetTag", "Boot"),
     "service": ("Name", "Description", "AllowOverprovisioning", "ReservationDuration"),
     "other": ("Name", "Description"),
 }
@@ -205,6 +210,8 @@ def patch_document(
         wanted = uris(value_at(change.pop("Links"), "ResourceBlocks"))
         composition.change(uri, wanted, client)
         json = documents.get(uri) or json
+    if not replaces and isinstance(boot := change.get("Boot"), dict):
+        change["Boot"] = {**object_of(json, "Boot"), **boot}
     documents.put(uri, {**json, **change})
     return SimulatedReply(200, documents.get(uri))
 
@@ -212,9 +219,11 @@ def patch_document(
 def _kind(json: Json) -> str:
     if blocks.is_block(json):
         return "block"
+    type_ = str(json.get("@odata.type"))
     if json.get("SystemType") == "Composed":
         return "system"
-    type_ = str(json.get("@odata.type"))
+    if type_.startswith("#ComputerSystem."):
+        return "machine"
     return "service" if type_.startswith("#CompositionService.") else "other"
 
 
