@@ -79,7 +79,8 @@ class Composer(Protocol):
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """Decompose a node and read back: ``absent`` means that nothing is left of it.
 
-        Another node that has its URI by now is left alone.
+        Another node that has its URI by now is left alone. ``node`` is empty where there is none,
+        and only memory chunks or volumes of it are to be deleted.
         """
 
 

@@ -31,6 +31,7 @@ from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.registration import Registration
+from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
@@ -51,6 +52,7 @@ class PodmAccess:
     timeout_s: float = 30.0
     patience_s: float = 300.0
     ttl_s: float = TTL_S
+    dialects: Dialects = field(default_factory=lambda: plugins.installed(plugins.DIALECTS))
     on_state: StateCallback = field(default=lambda _claim, _state: None)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
@@ -68,7 +70,7 @@ class PodmAccess:
 
     def provisioner(self, claim_source: ClaimSource) -> Provisioner:
         """Return the provisioner of what a source claims."""
-        return Provisioner(self.store, claim_source, self.composer, self.read)
+        return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals)
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[Composer]:
@@ -79,7 +81,7 @@ class PodmAccess:
             CredentialError: its password cannot be had.
         """
         target = self._target(name)
-        with connect(target, self._dialects, self.timeout_s, self.patience_s) as composer:
+        with connect(target, self.dialects, self.timeout_s, self.patience_s) as composer:
             yield composer
 
     def read(self, name: str) -> FullPodm | None:
@@ -88,7 +90,7 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
-        (reading,) = driver.read([target], self._dialects, ReadSettings(timeout_s=self.timeout_s))
+        (reading,) = driver.read([target], self.dialects, ReadSettings(timeout_s=self.timeout_s))
         return reading.podm if reading.failure is None else None
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
@@ -112,6 +114,21 @@ class PodmAccess:
         statuses = self.nodes(node.podm, live=True)
         (state,) = [status.state for status in statuses if status.node == node]
         return state
+
+    def refusals(self, request: Request) -> dict[str, str]:
+        """Return the pod managers on which a request is never composed, each with the reason.
+
+        Their dialect only reads, or cannot make the amounts of their own stocks that are needed.
+        """
+        found: dict[str, str] = {}
+        if not (resources := request.stock_resources):
+            return found
+        for name, podm in self.store.load_podms().items():
+            make_dialect = self.dialects.get(podm.driver or "")
+            needed = resources & {stock.resource for stock in podm.stocks}
+            if make_dialect and (refusal := make_dialect().refusal(needed)):
+                found[name] = refusal
+        return found
 
     def preview(self, placement: Placement) -> Preview:
         """Ask the chosen pod manager whether it would compose a node."""
@@ -152,10 +169,6 @@ class PodmAccess:
         if result.node is not None:
             return "COMPOSED"
         return "UNKNOWN" if result.state == "unknown" else "GONE"
-
-    @property
-    def _dialects(self) -> Dialects:
-        return plugins.installed(plugins.DIALECTS)
 
     def _target(self, name: str) -> ReadTarget:
         if name not in self.members:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
+from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import Devices, FullPodm, Name
 
 #: What reading back finds after a write, whatever the pod manager answered to it.
@@ -21,7 +22,8 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
     """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
     ``devices`` are those of all blocks, for pod managers that choose the blocks themselves.
-    ``substitutes`` are, for each block, those that the request cannot tell from it.
+    ``substitutes`` are, for each block, those that the request cannot tell from it. ``amounts``
+    are the memory chunks and volumes that were made of its ``grants`` already, with their sizes.
     """
 
     name: str
@@ -30,6 +32,12 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     devices: Devices = Devices()
     substitutes: dict[str, tuple[str, ...]] = {}
+    amounts: tuple[Grant, ...] = ()
+
+    @property
+    def made_grants(self) -> tuple[Grant, ...]:
+        """The amounts that something is made of; an operator's own are counted only."""
+        return tuple(it for it in self.grants if not it.uri.startswith(DECLARED_SCHEME))
 
     def names(self, name: str | None, uri: str) -> bool:
         """Return whether this is the node's name: some services keep it only in the URI."""
@@ -56,7 +64,8 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 class CompositionResult(Noun, frozen=True, kw_only=True):
     """What a pod manager has after a write, as it was read back.
 
-    ``node`` is the URI of the node, ``blocks`` are those that it really has. ``reason`` says what
+    ``node`` is the URI of the node, ``blocks`` are those that it really has, ``amounts`` the memory
+    chunks and volumes that were made for it. ``reason`` says what
     the pod manager refused, what remains, or why the state is unknown. With ``works`` the pod
     manager is still working on it.
     """
@@ -64,6 +73,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     state: NodeState
     node: str | None = None
     blocks: tuple[str, ...] = ()
+    amounts: tuple[Grant, ...] = ()
     reason: str = ""
     works: bool = False
 
@@ -71,6 +81,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
 class ComposedNode(Noun, frozen=True, kw_only=True):
     """A node on one pod manager; this program chose the ``id``, the pod manager the ``uri``.
 
+    ``amounts`` are the memory chunks and volumes that were made for it, with their sizes.
     ``created_at`` is seconds since 1970 by the clock of the database.
     """
 
@@ -83,6 +94,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     group: str | None = None
     pool: str | None = None
     blocks: tuple[str, ...] = ()
+    amounts: tuple[Grant, ...] = ()
     created_at: float = 0.0
 
 
@@ -155,7 +167,9 @@ def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:
     """Return the composition request that a stored node came from."""
-    return CompositionRequest(name=node.name or node.id, pool=node.pool, blocks=node.blocks)
+    return CompositionRequest(
+        name=node.name or node.id, pool=node.pool, blocks=node.blocks, amounts=node.amounts
+    )
 
 
 def composed_node(
@@ -172,6 +186,7 @@ def composed_node(
         group=claim.group,
         pool=allocation.pool,
         blocks=result.blocks,
+        amounts=result.amounts,
     )
 
 

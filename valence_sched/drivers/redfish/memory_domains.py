@@ -9,23 +9,29 @@ from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent
 from valence_sched.drivers.redfish.device_schema import MemoryDevice
+from valence_sched.drivers.redfish.storage_pools import ZoneIds
 from valence_sched.model.inventory import Stock
 
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
 
 
 def stocks(
-    service: LinkedDocuments, root: schema.ServiceRoot, pools: tuple[str, ...]
+    service: LinkedDocuments, root: schema.ServiceRoot, pools: tuple[str, ...], zone_ids: ZoneIds
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, each once.
 
-    Redfish does not say which zones reach a domain, so every domain stands in all ``pools``.
+    Redfish does not say which zones reach a domain, so every domain stands in all ``pools`` unless
+    it says itself. One without a collection to create chunks in is noted and left out.
     """
     found: dict[str, Stock] = {}
     for domain in _domains(service, root):
         if domain.uri not in found and domain.creatable:
-            if domain.leads:
-                found[domain.uri] = _stock(service, domain, pools)
+            if not domain.chunks:
+                what = "found no MemoryChunks, expected it: no chunk can be made of it"
+                service.notes.remark(f"{domain.uri}: {what} (left out)")
+            elif domain.leads:
+                reached = zone_ids(domain.zones) or pools
+                found[domain.uri] = domain_stock(service, domain, reached)
             else:
                 state = f"found {domain.state}, expected Enabled"
                 service.notes.remark(f"{domain.uri}: Status/State: {state} (left out)")
@@ -39,7 +45,10 @@ def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[sch
         yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
 
 
-def _stock(service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...]) -> Stock:
+def domain_stock(
+    service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...] = ()
+) -> Stock:
+    """Return a memory domain as a stock in MiB."""
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     modules = list(_modules(service, domain))
     _check_modules(domain, modules)
@@ -58,6 +67,7 @@ def _stock(service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[s
         total=None if total is None else float(total),
         used=float(sum(size for size in sizes if size)),
         min=float(domain.min_mib or 0),
+        max=None if domain.max_mib is None else float(domain.max_mib),
         step=float(domain.step_mib or 0),
     )
 

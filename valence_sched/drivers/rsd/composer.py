@@ -18,12 +18,14 @@ from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
 from valence_sched.drivers.http.exchange import GONE
 from valence_sched.drivers.http.retry import LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
+from valence_sched.drivers.redfish.schema import Volume
+from valence_sched.drivers.redfish.storage_pools import GIB
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
 from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import InputError, PodmError
+from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
-from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import FullPodm, Node
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
@@ -108,9 +110,24 @@ class RsdComposer:
             self._is_still_there(uri, sent)
         outcome = self.read_node(request, uri)
         if outcome.node is None or outcome.state == "unknown":
-            return outcome
+            return self._without_volumes(outcome, before.amounts)
         words = sent.reason or "it answered that the node is gone"
         return replace(outcome, state="left", works=False, reason=f"{uri} is still there: {words}")
+
+    def _without_volumes(
+        self, outcome: CompositionResult, volumes: tuple[Grant, ...]
+    ) -> CompositionResult:
+        """Return what is left of a node: its pod manager deletes its volumes with it."""
+        if outcome.state != "absent":
+            return outcome
+        try:
+            stays = [it for it in volumes if get_document(self._session, it.uri) is not None]
+        except PodmError as error:
+            return replace(outcome, state="unknown", reason=f"could not be read back: {error}")
+        if not stays:
+            return outcome
+        words = f"its volume {', '.join(it.uri for it in stays)} is still there"
+        return replace(outcome, state="left", amounts=tuple(stays), reason=words)
 
     def _post(self, target: str, body: Json, watch: Watch) -> SendResult:
         post = self._session.post
@@ -153,11 +170,26 @@ class RsdComposer:
                 body.setdefault("Processors", []).append(card)
             else:
                 body.setdefault("LocalDrives", []).append(named)
-        for grant in request.grants:
-            if not grant.uri.startswith(DECLARED_SCHEME):  # an operator's own is counted only
-                size = math.ceil(grant.amount - 1e-6)
-                body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
+        for grant in request.made_grants:
+            size = math.ceil(grant.amount - 1e-6)
+            body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
         return body
+
+    def _volumes(self, node: Node) -> tuple[Grant, ...]:
+        """Return the volumes that the pod manager made for a node, with the sizes that they tell.
+
+        What it links as remote and is no block is a volume, or the target of an older service.
+        """
+        json = get_document(self._session, node.uri) or {}
+        found = RackNode(node.uri, json, NO_NOTES)
+        uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
+        made = [uri for uri in uris if uri not in node.blocks and not _is_local(uri, found)]
+        return tuple(Grant(uri, self._size_gib(uri)) for uri in made)
+
+    def _size_gib(self, uri: str) -> float:
+        json = get_document(self._session, uri) or {}
+        size = Volume(uri, json, NO_NOTES).capacity_bytes
+        return round((size or 0) / GIB, 9)
 
     def _cpu_requests(self, system: str) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
@@ -229,7 +261,8 @@ class RsdComposer:
                 return CompositionResult(state="unknown", reason=f"{words}: {WHOSE}")
             return CompositionResult(state="absent", reason="; ".join(_conflicts(podm, request)))
         state = self._state(node.uri)
-        missing = request.missing_blocks(node.blocks)
+        volumes = self._volumes(node)
+        missing = request.missing_blocks(node.blocks) + _lacking_volumes(request, volumes)
         words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""
         if not missing and state != ASSEMBLED:
             words = f"{node.uri} is {(state or 'gone').capitalize()} and no further"
@@ -237,6 +270,7 @@ class RsdComposer:
             state="left" if words else "composed",
             node=node.uri,
             blocks=node.blocks,
+            amounts=volumes,
             reason=words,
             works=state in TRANSIENT_STATES,
         )
@@ -285,6 +319,24 @@ def action_target(json: Json, name: str) -> str | None:
             if isinstance(target, str) and target:
                 return link_path(target)
     return None
+
+
+def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:
+    """Return which volumes a node has not, or not whole; those of older services tell no size."""
+    grants = request.made_grants
+    if len(volumes) < len(grants):
+        return [f"{len(grants) - len(volumes)} of its {len(grants)} volumes"]
+    wanted, sizes = sum(it.amount for it in grants), [it.amount for it in volumes]
+    if all(sizes) and sum(sizes) < wanted - 1e-6:
+        return [f"volumes of {wanted:g} GiB: found {sum(sizes):g}"]
+    return []
+
+
+def _is_local(uri: str, node: RackNode) -> bool:
+    """Return whether a device that a node links is one of its system, or a drive."""
+    systems = [link_path(link) for link in node.system]
+    local = map(link_path, node.local)
+    return uri in local or any(system and uri.startswith(f"{system}/") for system in systems)
 
 
 def _is_made_of(node: Node, request: CompositionRequest) -> bool:

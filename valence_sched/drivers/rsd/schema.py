@@ -21,7 +21,7 @@ from valence_sched.drivers.fields import (
     words,
 )
 from valence_sched.drivers.redfish.device_schema import Device, SimpleStorage
-from valence_sched.drivers.redfish.schema import System
+from valence_sched.drivers.redfish.schema import StoragePool, System
 
 OEM = "Oem/Intel_RackScale"
 
@@ -98,13 +98,6 @@ class Fabric(NamedResource):
     zones = Link("Zones", FabricZone, "what is connected now", collection=True)
     switches = Link("Switches", Switch, "where its cables end; read of PCIe fabrics that offer "
                     "something", collection=True, late=True)  # fmt: skip
-
-
-class StoragePool(NamedResource):
-    """StoragePool (2.3 and later)."""
-
-    total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
-    used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
 
 
 class LogicalDrive(NamedResource):

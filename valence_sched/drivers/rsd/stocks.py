@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.rsd.schema import LogicalDrive, StoragePool, StorageService
+from valence_sched.drivers.redfish.schema import StoragePool
+from valence_sched.drivers.redfish.storage_pools import GIB, STORAGE
+from valence_sched.drivers.rsd.schema import LogicalDrive, StorageService
 from valence_sched.model.inventory import Stock
-
-STORAGE = "storage_gib"
-GIB = 2**30
 
 _GROUPS = ("lvg", "pool")
 

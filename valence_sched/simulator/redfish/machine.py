@@ -83,7 +83,7 @@ def remove_manager(documents: DocumentTree, system: str) -> None:
 
 def reset(documents: DocumentTree, system: str, body: Json) -> SimulatedReply:
     """Reset a system: its power state follows, and a boot override for once is used up."""
-    kind = body.get("ResetType")
+    kind = str(body.get("ResetType"))
     if kind not in RESETS:
         text = f"ResetType is {kind!r}, expected one of {', '.join(RESETS)}."
         raise RequestRefused(400, "ActionParameterNotSupported", text, "ResetType", "Reset")

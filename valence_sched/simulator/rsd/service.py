@@ -117,7 +117,9 @@ class NodesService:
             return replies.conflict_reply("Conflict during allocation", [none, counts])
         volumes: list[str] = []
         for wanted in body.get("RemoteDrives") or ():
-            uri = rsd_volumes.cut(self._documents, wanted)
+            half = {**wanted, "CapacityGiB": wanted["CapacityGiB"] / 2}
+            short = "short-amounts" in self._habits
+            uri = rsd_volumes.cut(self._documents, half if short else wanted)
             if uri is None:
                 for volume in volumes:
                     rsd_volumes.give_back(self._documents, volume)

@@ -65,6 +65,7 @@ RULES = (
     FaultRule("no-location", "", "composing answers 201 and nothing more"),
     FaultRule("stays-unused", "BLOCK", "a block (* in it is anything) always says Unused"),
     FaultRule("equal-device", "", "an equal block is composed in place of one that was named"),
+    FaultRule("short-amounts", "", "a memory chunk or volume comes out at half its size"),
     FaultRule("odd-actions", "", "the actions of a rack's nodes begin with other words"),
 )  # fmt: skip
 

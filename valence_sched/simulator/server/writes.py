@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from valence_sched.simulator.redfish import blocks, machine
+from valence_sched.simulator.redfish import amounts, blocks, machine
 from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.rsd.service import NodesService
@@ -79,6 +79,9 @@ class DocumentWrites:
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self._documents:
             return self._system_action(system, action, json, user)
+        made = amounts.create_amount(self._documents, path, json, self._habits)
+        if made is not None:
+            return made
         media, mark, action = path.rpartition("/Actions/VirtualMedia.")
         if mark and action and media in self._documents:
             return machine.media_action(self._documents, media, action, json)
@@ -104,10 +107,13 @@ class DocumentWrites:
         if path.startswith(f"{self.reservations.collection}/"):
             return self.reservations.delete(path)
         json = self._documents.get(path)
-        if json is not None and not str(json.get("@odata.type")).startswith("#ComputerSystem."):
+        type_ = str(value_at(json, "@odata.type"))
+        if json is not None and not type_.startswith(("#ComputerSystem.", *amounts.TYPES)):
             return method_not_allowed("DELETE", path)
         if "ghost" in self._faults and json is not None:
             return SimulatedReply(204)
+        if type_.startswith(amounts.TYPES):
+            return amounts.delete_amount(self._documents, path)
         return self.composition.decompose(path)
 
     def _rack_reply(

@@ -9,6 +9,7 @@ from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
 from tests.unit.simulator.server.test_podm import SESSIONS, Case
 from tests.unit.simulator.site import BLOCKS, ROOT, SERVICE, SYSTEMS, Client, documents, message_key
+from tests.unit.trees import tree
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
 from valence_sched.simulator.server.sessions import Account
@@ -286,6 +287,13 @@ class TestFaults(Case):
             where = client.ask("POST", SYSTEMS, body).headers["Location"]
             (block,) = client.ask("GET", where).json()["Links"]["ResourceBlocks"]
         self.assertEqual(f"{BLOCKS}/C9", block["@odata.id"])
+
+    def test_short_amounts_are_half_of_what_was_asked_for(self):
+        client = self.serve("short-amounts", documents=lambda: tree("mem-1"))
+        domain = f"{ROOT}/Chassis/Switch1/MemoryDomains/Shared"
+        body = {"MemoryChunkSizeMiB": 262144, "AddressRangeType": "Volatile"}
+        where = client.post(f"{domain}/MemoryChunks", body).headers["Location"]
+        self.assertEqual(131072, client.get(where).json()["MemoryChunkSizeMiB"])
 
     def test_odd_actions_end_as_they_should(self):
         rack = {"rack": documents_of(PCIE)}
