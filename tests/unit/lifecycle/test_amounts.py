@@ -127,6 +127,17 @@ class TestAmounts(unittest.TestCase):
                 self.assertEqual(before, self.made(here, word))
                 self.assertEqual("FAILED", here.store.claims.show(claim.id).state)
 
+    def test_what_cannot_be_told_from_anothers_is_named_when_the_claim_ends(self):
+        for name, properties, _, word in BOTH:
+            rules = f"drop-reply:POST:*/{word}", "own-names"
+            with self.subTest(name), self.on(name, *rules) as here:
+                before = self.made(here, word)
+                here.provisioner.provision(request(properties=properties), ttl_s=5)
+                (stays,) = self.made(here, word) - before
+                here.clear_faults()
+                (line,) = here.reconcile()
+                self.assertIn(f"nothing was composed, but look at {stays} may be made for it", line)
+
     def test_what_has_another_nodes_name_by_now_is_left_alone(self):
         with self.on("mem-1") as here:
             node = here.composer.compose(here.claim(request(properties=MEMORY)))

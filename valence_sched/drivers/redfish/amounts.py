@@ -20,7 +20,7 @@ from valence_sched.drivers.redfish.storage_pools import GIB
 from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.composition import CompositionRequest, own_name
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import grant_size
 
@@ -99,6 +99,17 @@ class AmountComposer:
             what = f"{len(found)} of {len(wanted)} memory chunks and volumes of {request.name}"
             problem = f"found {what} ({where})"
         return Creation(tuple(found.values()), problem)
+
+    def suspects(self, request: CompositionRequest) -> list[str]:
+        """Return what may be an amount of a request: it has its size, and no name of a node."""
+        found: list[str] = []
+        for grant in request.made_grants:
+            source = self._source(grant.uri)
+            for uri in sorted(self._members(source.collection)) if source else ():
+                json = get_document(self._session, uri) or {}
+                if size_of(json) == grant.amount and not own_name(json.get("Name"), uri):
+                    found.append(uri)
+        return list(dict.fromkeys(found))
 
     def remove(self, made: tuple[Grant, ...], watch: Watch) -> str:
         """Delete and read back; return what is still there and why, empty for nothing."""
@@ -191,7 +202,7 @@ class AmountComposer:
         if json is None:
             return False
         return request.names(json.get("Name"), one.uri) or (
-            not str(json.get("Name") or "").startswith("vs-") and size_of(json) == one.amount
+            not own_name(json.get("Name"), one.uri) and size_of(json) == one.amount
         )
 
     def _named(self, collection: str, request: CompositionRequest) -> Iterator[Grant]:

@@ -108,6 +108,7 @@ class RedfishComposer:
             return result
         try:
             found = self._amounts.find(request)
+            suspects = [] if found.made or result.node else self._amounts.suspects(request)
         except PodmError as error:
             reason = f"could not be read back: {error}"
             return replace(result, state="unknown", reason=reason)
@@ -115,6 +116,10 @@ class RedfishComposer:
             there = f"{', '.join(it.uri for it in found.made)} is there without its node"
             reason = "; ".join(filter(None, (result.reason, there)))
             return replace(result, state="left", amounts=found.made, reason=reason)
+        if suspects:
+            doubt = f"{', '.join(suspects)} may be made for it: whose it is cannot be told"
+            reason = "; ".join(filter(None, (result.reason, doubt)))
+            return replace(result, state="left", reason=reason)
         if result.node is not None and found.problem:
             state: NodeState = "left" if request.amounts else "unknown"
             reason = f"{result.node} is there, and {found.problem}"
