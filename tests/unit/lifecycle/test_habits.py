@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import BAYS, PCIE
 from tests.unit.lifecycle.site import Site, request, site
+from tests.unit.simulator.site import documents
 from tests.unit.trees import constrained, tree
 from valence_sched.errors import ComposeFailed, Unverified
 from valence_sched.lifecycle.access import PodmAccess
@@ -90,9 +91,9 @@ class TestHabits(unittest.TestCase):
 
     def test_a_node_that_may_be_ours_is_named_and_is_not_foreign(self):
         """The reply is lost and the node has another name: exit 7 names it, and so does reaping."""
-        for documents, where in ((self.redfish, SYSTEMS), (self.rack, NODES)):
+        for of, where in ((self.redfish, SYSTEMS), (self.rack, NODES)):
             rules = [f"drop-reply:POST:{where}*", "own-names"]
-            with self.subTest(where), self.on(documents, *rules) as here:
+            with self.subTest(where), self.on(of, *rules) as here:
                 (claim,) = [here.claim(request(properties=DISK))]
                 with self.assertRaisesRegex(Unverified, f"{where}/.*whose it is cannot be told"):
                     here.composer.compose(claim)
@@ -123,6 +124,22 @@ class TestHabits(unittest.TestCase):
         with self.on(self.redfish, *rules) as here:
             done = here.provisioner.provision(request())
             self.assertEqual(("podm: HTTP 507: It is done.",), done.failures)
+
+    def test_a_shareable_template_that_stays_unused_is_part_of_several_nodes(self):
+        with (
+            self.on(documents(), "stays-unused:D1") as here,
+            here.connect("podm") as composer,
+        ):
+            nodes = []
+            for name, block in (("vs-1", "C1"), ("vs-2", "C2")):
+                blocks = (f"{BLOCKS}/{block}", f"{BLOCKS}/D1")
+                wanted = CompositionRequest(name=name, blocks=blocks)
+                result = composer.compose(wanted, lambda _state: None)
+                self.assertEqual(("composed", blocks), (result.state, result.blocks))
+                nodes.append((wanted, result.node))
+            gone = composer.remove(*nodes[0], lambda _state: None)
+            self.assertEqual(("absent", ""), (gone.state, gone.reason))
+            self.assertEqual("composed", composer.read_node(*nodes[1]).state)
 
     def test_a_block_that_says_unused_and_is_part_of_another_node_is_not_taken_twice(self):
         with self.on(self.redfish, "stays-unused:*") as here:
