@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import GONE
-from valence_sched.errors import PodmError
+from valence_sched.errors import PodmError, one_line
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
 #: Called with each state that a node goes through, for a person who waits.
@@ -20,11 +20,15 @@ Watch = Callable[[str], None]
 
 
 class Reply(NamedTuple):
-    """The answer to one HTTP request; ``body`` is None where there is none or it is no object."""
+    """The answer to one HTTP request, whatever its body is.
+
+    ``body`` is None where there is none or it is no JSON object; ``text`` is what it is then.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: Json | None
+    text: str = ""
 
 
 class Session(Protocol):
@@ -75,7 +79,8 @@ class Composer(Protocol):
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """Decompose a node and read back: ``absent`` means that nothing is left of it.
 
-        Another node that has its URI by now is left alone.
+        Another node that has its URI by now is left alone. ``node`` is empty where there is none,
+        and only memory chunks or volumes of it are to be deleted.
         """
 
 
@@ -87,5 +92,10 @@ def get_document(session: Session, uri: str | None) -> Json | None:
     if reply.status in GONE:
         return None
     if reply.status != 200 or reply.body is None:
-        raise PodmError(f"{uri}: HTTP {reply.status}, expected a document")
+        raise PodmError(f"{uri}: {describe_reply(reply)}, expected a document")
     return reply.body
+
+
+def describe_reply(reply: Reply) -> str:
+    """Return an answer that is no document in words."""
+    return one_line(f"HTTP {reply.status}" + (f": {reply.text}" if reply.text else ""), 200)

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.composer import Composer, Reply
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
@@ -18,16 +19,17 @@ from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.http.service_root import enter_service, root_document
 from valence_sched.drivers.identity import address_identity, root_identity, told_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.errors import InputError, PodmError, UnknownName
+from valence_sched.errors import InputError, PodmError, UnknownName, one_line
 from valence_sched.model.identity import change_text
 from valence_sched.model.registration import Registration
 
 NEEDS_ETAG = 428
+MOST_TEXT = 200  # characters of a body that is no document
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSession:
-    """Sends over a connection; an answer that cannot be decoded is no reply.
+    """Sends over a connection; an answer with a status is a reply, whatever its body is.
 
     Each request has ``timeout_s`` of its own: after a write that was lost there must be time to
     read back.
@@ -60,10 +62,20 @@ class HttpSession:
         self.connection.deadline = Deadline(self.timeout_s)
         try:
             answer = send()
-            body = answer.json(uri) if answer.body else None
         except InputError as error:
             raise PodmError(str(error)) from None
-        return Reply(answer.status, answer.headers, body)
+        try:
+            body, text = answer.json(uri) if answer.body else None, ""
+        except InputError as error:
+            body, text = None, _text_of(answer, error)
+        return Reply(answer.status, answer.headers, body, text)
+
+
+def _text_of(answer: Answer, error: InputError) -> str:
+    """Return a body that is no object as text; of a page, or half an object, only what it is."""
+    if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
+        return error.found
+    return one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from valence_sched.drivers.composer import Composer, Session
@@ -27,7 +27,8 @@ class Dialect(NamedTuple):
     can be fetched ahead of it. ``recognise`` takes the service root and returns whether the
     service is of this dialect; without it the dialect is used only where a registration names it.
     ``composer`` makes a composer of a session and of what makes a patience; without it pod
-    managers of this dialect are only read.
+    managers of this dialect are only read. ``amounts`` are the resources of stocks that its
+    composer makes a part of; a request for an amount of another one is not composed there.
     """
 
     name: str
@@ -35,6 +36,14 @@ class Dialect(NamedTuple):
     read: Callable[[LinkedDocuments, str, str], FullPodm]
     recognise: Callable[[Json], bool] = lambda _root: False
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
+    amounts: frozenset[str] = frozenset()
+
+    def refusal(self, resources: Iterable[str]) -> str | None:
+        """Return why a node with amounts of these resources is never composed, None if it may."""
+        if self.composer is None:
+            return f"driver {self.name!r} reads pod managers, and cannot compose on them"
+        lacking = sorted(set(resources) - self.amounts)
+        return f"driver {self.name!r} cannot compose {', '.join(lacking)}" if lacking else None
 
 
 #: The installed dialects: functions that return them, by name.

@@ -26,7 +26,7 @@ def refusal(reply: Reply) -> str | None:
     bodies = (reply.body, *stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
     if reply.status >= 400 or messages:
-        words = "; ".join(messages[:MAX_MESSAGES]) or "no reason given"
+        words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
     return None
 

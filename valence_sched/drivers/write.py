@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from valence_sched.drivers.composer import Reply, Session, Watch
+from valence_sched.drivers.composer import Reply, Session, Watch, describe_reply
 from valence_sched.drivers.http.retry import BUSY_STATUSES, GATEWAY_STATUSES, Patience
 from valence_sched.drivers.links import link_path
 from valence_sched.drivers.refusals import refusal, stanza_responses
@@ -24,7 +24,8 @@ class SendResult(NamedTuple):
 
     ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
     have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
-    when it was accepted and did not end while there was patience.
+    when it was accepted and did not end while there was patience. An answer of success that
+    cannot be read and names nothing is lost: what it stands for is looked for.
     """
 
     node: str | None = None
@@ -37,6 +38,11 @@ class SendResult(NamedTuple):
     def refused(self) -> bool:
         """Whether the answer came, and was no."""
         return bool(self.reason) and not (self.lost or self.goes_on or self.unsent)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the answer came, and was yes."""
+        return not (self.reason or self.unsent)
 
 
 def write(
@@ -52,9 +58,11 @@ def write(
     last, goes_on = _wait_for_task(session, target, reply, patience, watch)
     if goes_on:
         return SendResult(reason="its task did not end in time", goes_on=True)
-    why = refusal(last)
-    node = None if why else node_uri_of(last, target)
-    return SendResult(node, why or "", lost=last.status in GATEWAY_STATUSES)
+    if why := refusal(last):
+        return SendResult(reason=why, lost=last.status in GATEWAY_STATUSES)
+    if (node := node_uri_of(last, target)) or not last.text:
+        return SendResult(node)
+    return SendResult(reason=describe_reply(last), lost=True)
 
 
 def node_uri_of(reply: Reply, target: str) -> str | None:

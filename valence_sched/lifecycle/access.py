@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from valence_sched.core import plugins
@@ -19,12 +19,21 @@ from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer, StateCallback
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.composition import ComposedNode, CompositionRequest, request_from_node
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import (
+    ComposedNode,
+    CompositionRequest,
+    node_allocations,
+    node_name,
+    own_name,
+    request_from_node,
+)
 from valence_sched.model.decision import Placement
 from valence_sched.model.identity import contradicts, has_other_blocks, is_address
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.registration import Registration
+from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
 
@@ -50,6 +59,7 @@ class PodmAccess:
     timeout_s: float = 30.0
     patience_s: float = 300.0
     ttl_s: float = 0.0
+    dialects: Dialects = field(default_factory=lambda: plugins.installed(plugins.DIALECTS))
     on_state: StateCallback = field(default=lambda _claim, _state: None)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
@@ -68,7 +78,7 @@ class PodmAccess:
 
     def provisioner(self, claim_source: ClaimSource) -> Provisioner:
         """Return the provisioner of what a source claims."""
-        return Provisioner(self.store, claim_source, self.composer, self.read)
+        return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals)
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[Composer]:
@@ -79,7 +89,7 @@ class PodmAccess:
             CredentialError: its password cannot be had.
         """
         target = self._target(name)
-        with connect(target, self._dialects, self.timeout_s, self.patience_s) as composer:
+        with connect(target, self.dialects, self.timeout_s, self.patience_s) as composer:
             yield composer
 
     def read(self, name: str) -> FullPodm | None:
@@ -88,7 +98,7 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
-        (reading,) = driver.read([target], self._dialects, ReadSettings(timeout_s=self.timeout_s))
+        (reading,) = driver.read([target], self.dialects, ReadSettings(timeout_s=self.timeout_s))
         if reading.failure is not None:
             return None
         podm = with_identity(reading.podm)
@@ -107,7 +117,8 @@ class PodmAccess:
         """Return nodes, each with its state: of all pod managers or of one.
 
         With ``live`` the pod managers say which are COMPOSED, which are GONE and which are FOREIGN,
-        composed by others; one that does not answer leaves its nodes UNKNOWN.
+        composed by others; one that does not answer leaves its nodes UNKNOWN, and so is a node that
+        a claim may have become which is still being composed.
         """
         ours = self.store.nodes.list(podm)
         if not live:
@@ -123,6 +134,21 @@ class PodmAccess:
         statuses = self.nodes(node.podm, live=True)
         (state,) = [status.state for status in statuses if status.node == node]
         return state
+
+    def refusals(self, request: Request) -> dict[str, str]:
+        """Return the pod managers on which a request is never composed, each with the reason.
+
+        Their dialect only reads, or cannot make the amounts of their own stocks that are needed.
+        """
+        found: dict[str, str] = {}
+        if not (resources := request.stock_resources):
+            return found
+        for name, podm in self.store.load_podms().items():
+            make_dialect = self.dialects.get(podm.driver or "")
+            needed = resources & {stock.resource for stock in podm.stocks}
+            if make_dialect and (refusal := make_dialect().refusal(needed)):
+                found[name] = refusal
+        return found
 
     def preview(self, placement: Placement) -> Preview:
         """Ask the chosen pod manager whether it would compose a node."""
@@ -146,9 +172,12 @@ class PodmAccess:
             state = "COMPOSED" if node.uri in listed else self._unlisted_state(node)
             yield NodeStatus(node=node, state=state)
         known = {node.uri for node in ours}
-        for uri, foreign in listed.items():
+        composing = self.store.claims.list(("COMPOSING",), name)
+        for uri, other in listed.items():
             if uri not in known:
-                yield NodeStatus(node=_foreign_node(name, foreign), state="FOREIGN")
+                claim = _claim_of(name, other, composing)
+                node = _unknown_node(name, other, claim)
+                yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
         """Return the state of a node that a reading does not list, which is not enough."""
@@ -161,16 +190,24 @@ class PodmAccess:
             return "COMPOSED"
         return "UNKNOWN" if result.state == "unknown" else "GONE"
 
-    @property
-    def _dialects(self) -> Dialects:
-        return plugins.installed(plugins.DIALECTS)
-
     def _target(self, name: str) -> ReadTarget:
         if name not in self.members:
             raise PodmError(f"{name!r} is not registered here, so it cannot be asked (podm create)")
         return ReadTarget(self.members[name], self.password(self.members[name]))
 
 
-def _foreign_node(podm: str, node: Node) -> ComposedNode:
-    return ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-",
-                        name=node.name, owner=node.owner, blocks=node.blocks)  # fmt: skip
+def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:
+    """Return the claim that a node may have been made for: by its name, or by its blocks."""
+    name = own_name(node.name, node.uri)
+    for claim in composing:
+        for part, allocation in node_allocations(claim):
+            shared = part.podm == podm and not set(allocation.blocks).isdisjoint(node.blocks)
+            if shared or name == node_name(claim, allocation):
+                return claim
+    return None
+
+
+def _unknown_node(podm: str, node: Node, claim: Claim | None) -> ComposedNode:
+    return ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri,
+                        claim=claim.id if claim else "-", name=node.name, owner=node.owner,
+                        blocks=node.blocks)  # fmt: skip

@@ -180,7 +180,9 @@ class Claimer:
         supplies = {podm: declared_supplies(self._podms[podm]) for podm in podms}
         group = decision.request.group
         return self._store.claims.create(
-            build_claim_parts(placements, generations, supplies),
+            build_claim_parts(
+                placements, generations, supplies, decision.request.constrained_places
+            ),
             owner=owner,
             group=group.name if group else None,
             key=key,

@@ -103,7 +103,9 @@ class PlanClaimer:
         group = decision.request.group
         generations = {name: podm.generation for name, podm in podms.items()}
         return self.store.claims.create(
-            build_claim_parts(decision.placements, generations, self.supplies),
+            build_claim_parts(
+                decision.placements, generations, self.supplies, decision.request.constrained_places
+            ),
             owner=owner,
             group=group.name if group else None,
             key=key,

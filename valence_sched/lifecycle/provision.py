@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from valence_sched.errors import (
     ClaimLost,
@@ -77,12 +77,17 @@ class _Progress:
 
 @dataclass(frozen=True)
 class Provisioner:
-    """Makes the nodes of requests; ``read`` reads a pod manager, None where it does not answer."""
+    """Makes the nodes of requests; ``read`` reads a pod manager, None where it does not answer.
+
+    ``refusals`` are the pod managers that can never compose a request, with the reasons: they are
+    left out before anything is claimed, and named.
+    """
 
     store: Store
     claim_source: ClaimSource
     composer: NodeComposer
     read: Callable[[str], FullPodm | None]
+    refusals: Callable[[Request], Mapping[str, str]] = field(default=lambda _request: {})
     parallel_per_podm: int = PARALLEL_PER_PODM
     _decision_lock: threading.Lock = field(default_factory=threading.Lock)
     _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
@@ -114,12 +119,23 @@ class Provisioner:
         earlier = self._earlier_nodes(request, key, content)
         if earlier:
             return ProvisionResult(nodes=tuple(earlier))
-        outcome = self.claim_source.claim(request, key=key, ttl_s=ttl_s)
+        refusals = self.refusals(request)
+        asked = [name for name in request.podms if name not in refusals]
+        if request.podms and not asked:
+            return ProvisionResult(failures=tuple(f"{n}: {refusals[n]}" for n in request.podms))
+        excluded = [name for name in refusals if not asked and name not in request.exclude_podms]
+        excludes = (*request.exclude_podms, *excluded)
+        request = replace(request, podms=tuple(asked), exclude_podms=excludes)
+        outcome = self.claim_source.claim(request, key=key, ttl_s=ttl_s, content=content)
         progress = _Progress()
         if outcome.claim is not None:
             self._compose_all(progress, request, outcome.claim, content, ttl_s)
-        decision = outcome.decision
-        return progress.result(decision_result(decision, detail) if decision is not None else None)
+        if outcome.decision is None:
+            return progress.result(None)
+        result = decision_result(outcome.decision, detail)
+        lines = (f"{podm}: {why}: left out" for podm, why in refusals.items())
+        report = replace(result.report, warnings=(*result.report.warnings, *lines))
+        return progress.result(replace(result, report=report))
 
     def _compose_all(
         self, progress: _Progress, request: Request, claim: Claim, content: str, ttl_s: float
@@ -219,7 +235,7 @@ class Provisioner:
     ) -> Claim | None:
         """Claim one node on another pod manager, under the key of the one that failed."""
         excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
-        one = msgspec.structs.replace(request, count=1, min_count=None, exclude_podms=excluded)
+        one = replace(request, count=1, min_count=None, exclude_podms=excluded)
         with self._decision_lock:
             try:
                 return self.claim_source.claim(one, key=key, ttl_s=ttl_s, content=content).claim

@@ -15,7 +15,6 @@ from valence_sched.errors import ClaimLost, SchedulerError, one_line
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, NodeAllocation
 from valence_sched.model.composition import (
-    NODE_NAME_PREFIX,
     ComposedNode,
     CompositionRequest,
     CompositionResult,
@@ -23,6 +22,7 @@ from valence_sched.model.composition import (
     composition_request,
     node_allocations,
     node_name,
+    own_name,
     request_from_node,
 )
 from valence_sched.model.inventory import FullPodm, Node
@@ -62,7 +62,7 @@ class Reconciler:
                 return one_line(f"left as it is: {part.podm} goes on: {result.reason}", 200)
             if result.state == "composed":
                 nodes.append(composed_node(claim, part, allocation, result))
-            elif result.state == "left" and result.node is None:
+            elif result.state == "left" and result.node is None and not result.amounts:
                 remains.append(result.reason)  # the status of its blocks counts it
             elif result.state != "absent":
                 return one_line(f"left as it is: {result.reason}", 200)
@@ -107,8 +107,8 @@ class Reconciler:
         result = composer.read_node(wanted)
         if self.dry_run or result.works:
             return result
-        if result.state == "left" and result.node:
-            result = composer.remove(wanted, result.node, lambda _state: None)
+        if result.state == "left" and (result.node or result.amounts):
+            result = composer.remove(wanted, result.node or "", lambda _state: None)
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
             composer.unreserve(wanted)  # before that, a reservation is another system's
@@ -135,7 +135,7 @@ class Reconciler:
             actions += [
                 self._remove_orphan(id_, node, names)
                 for uri, node in listed.items()
-                if uri not in ours and (node.name or "").startswith(NODE_NAME_PREFIX)
+                if uri not in ours and own_name(node.name, node.uri)
             ]
             if not self.dry_run:
                 self.store.remember((self.read(id_) if actions else None) or podm)
@@ -145,10 +145,14 @@ class Reconciler:
         """Forget a node that is gone; that a reading does not show it is not enough."""
         try:
             with self.connect(node.podm) as composer:
-                result = composer.read_node(request_from_node(node), node.uri)
+                wanted = request_from_node(node)
+                result = composer.read_node(wanted, node.uri)
+                if result.node is None and result.amounts and not self.dry_run:
+                    result = composer.remove(wanted, node.uri, lambda _state: None)
         except SchedulerError as error:
             result = CompositionResult(state="unknown", reason=str(error))
-        if result.node is not None or result.state == "unknown":
+        amounts_stay = bool(result.amounts) and not self.dry_run
+        if result.node is not None or result.state == "unknown" or amounts_stay:
             done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
             return _node_action(node.id, node.podm, one_line(done, 200))
         if not self.dry_run:
@@ -161,13 +165,15 @@ class Reconciler:
 
         One without a known claim belongs to another system with the same names of nodes.
         """
-        claim = names.get(node.name or "")
+        name = own_name(node.name, node.uri)
+        claim = names.get(name)
         if claim is None:
             done = "left as it is: no claim is known for it (podm node list --live)"
             return _node_action(node.uri, podm, done)
         if claim.state not in FINAL_STATES:
             return None
-        wanted = CompositionRequest(name=node.name or "", blocks=node.blocks)
+        grants = [it.grants for _, it in node_allocations(claim) if node_name(claim, it) == name]
+        wanted = CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
         if not self.dry_run:
             try:
                 result = self._remove(podm, wanted, node.uri)

@@ -25,12 +25,17 @@ class Grant(Noun, frozen=True):
 
 
 class NodeAllocation(Noun, frozen=True, kw_only=True):
-    """The blocks and amounts that one node of a claim is made of."""
+    """The blocks and amounts that one node of a claim is made of.
+
+    ``places`` are the topology domains that the request constrains: blocks that are equal in all
+    else differ in them.
+    """
 
     node: Count
     pool: Name
     blocks: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 class ClaimPart(Noun, frozen=True, kw_only=True):
@@ -91,17 +96,21 @@ def build_claim_parts(
     placements: Iterable[Placement],
     generations: Mapping[str, int],
     supplies: Mapping[str, Mapping[str, float]] | None = None,
+    places: tuple[str, ...] = (),
 ) -> tuple[ClaimPart, ...]:
     """Return one part per pod manager that takes nodes of a decision, sorted by its id.
 
-    ``generations`` are those that the decision read; ``supplies`` as in a part, by pod manager.
+    ``generations`` are those that the decision read; ``supplies`` as in a part, by pod manager,
+    ``places`` as in an allocation.
     """
     shares: dict[str, list[NodeAllocation]] = {}
     for placement in placements:
         chosen = placement.chosen
         blocks = tuple(block.uri for block in chosen.blocks)
         grants = tuple(Grant(grant.uri, grant.amount) for grant in chosen.grants)
-        share = NodeAllocation(node=placement.node, pool=chosen.pool, blocks=blocks, grants=grants)
+        share = NodeAllocation(
+            node=placement.node, pool=chosen.pool, blocks=blocks, grants=grants, places=places
+        )
         shares.setdefault(chosen.podm, []).append(share)
     parts = []
     for podm in sorted(shares):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composition requests: the nodes a claim stands for, their blocks and their names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
+from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import Devices, FullPodm, Name
 
 #: What reading back finds after a write, whatever the pod manager answered to it.
@@ -21,6 +22,8 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
     """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
     ``devices`` are those of all blocks, for pod managers that choose the blocks themselves.
+    ``substitutes`` are, for each block, those that the request cannot tell from it. ``amounts``
+    are the memory chunks and volumes that were made of its ``grants`` already, with their sizes.
     """
 
     name: str
@@ -28,12 +31,41 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
     blocks: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     devices: Devices = Devices()
+    substitutes: dict[str, tuple[str, ...]] = {}
+    amounts: tuple[Grant, ...] = ()
+
+    @property
+    def made_grants(self) -> tuple[Grant, ...]:
+        """The amounts that something is made of; an operator's own are counted only."""
+        return tuple(it for it in self.grants if not it.uri.startswith(DECLARED_SCHEME))
+
+    def names(self, name: str | None, uri: str) -> bool:
+        """Return whether this is the node's name: some services keep it only in the URI."""
+        return bool(self.name) and self.name in (name, uri.rpartition("/")[2])
+
+    def missing_blocks(self, found: Iterable[str]) -> list[str]:
+        """Return the blocks that neither the node has nor an equal one in their place."""
+        spare = dict.fromkeys(found)
+        own = [uri for uri in self.blocks if uri in spare]
+        for uri in own:
+            del spare[uri]
+        missing = []
+        for uri in self.blocks:
+            if uri in own:
+                continue
+            equal = next((it for it in self.substitutes.get(uri, ()) if it in spare), None)
+            if equal is None:
+                missing.append(uri)
+            else:
+                del spare[equal]
+        return missing
 
 
 class CompositionResult(Noun, frozen=True, kw_only=True):
     """What a pod manager has after a write, as it was read back.
 
-    ``node`` is the URI of the node, ``blocks`` are those that it really has. ``reason`` says what
+    ``node`` is the URI of the node, ``blocks`` are those that it really has, ``amounts`` the memory
+    chunks and volumes that were made for it. ``reason`` says what
     the pod manager refused, what remains, or why the state is unknown. With ``works`` the pod
     manager is still working on it.
     """
@@ -41,6 +73,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     state: NodeState
     node: str | None = None
     blocks: tuple[str, ...] = ()
+    amounts: tuple[Grant, ...] = ()
     reason: str = ""
     works: bool = False
 
@@ -48,6 +81,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
 class ComposedNode(Noun, frozen=True, kw_only=True):
     """A node on one pod manager; this program chose the ``id``, the pod manager the ``uri``.
 
+    ``amounts`` are the memory chunks and volumes that were made for it, with their sizes.
     ``created_at`` is seconds since 1970 by the clock of the database.
     """
 
@@ -60,10 +94,20 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     group: str | None = None
     pool: str | None = None
     blocks: tuple[str, ...] = ()
+    amounts: tuple[Grant, ...] = ()
     created_at: float = 0.0
 
 
 NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
+
+
+def own_name(name: str | None, uri: str) -> str:
+    """Return the name that this program gave a node, empty for another's node.
+
+    Some services keep it only as the last part of the URI.
+    """
+    names = (name or "", uri.rpartition("/")[2])
+    return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
 
 
 def single_allocation(claim: Claim) -> tuple[ClaimPart, NodeAllocation]:
@@ -95,12 +139,37 @@ def composition_request(
     return CompositionRequest(
         name=node_name(claim, allocation), pool=allocation.pool, blocks=blocks, grants=grants,
         devices=_merge_devices([one for one in devices if one]),
+        substitutes=_substitutes(allocation, podm) if podm else {},
     )  # fmt: skip
+
+
+def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[str, ...]]:
+    """Return for each block of an allocation those that its request cannot tell from it.
+
+    They have the same devices in the same pool, and stand in the same places where the request
+    says anything of these.
+    """
+    found: dict[tuple[Any, ...], list[str]] = {}
+    keys: dict[str, tuple[Any, ...]] = {}
+    for block in podm.blocks:
+        places = tuple((block.places or {}).get(place) for place in allocation.places)
+        sharing = block.status is not None and block.status.shareable
+        keys[block.uri] = key = (tuple(sorted(block.type)), block.devices, sharing, places)
+        if allocation.pool in block.pools or not podm.pools:
+            found.setdefault(key, []).append(block.uri)
+    named = set(allocation.blocks)
+    return {
+        uri: tuple(other for other in found.get(keys[uri], ()) if other not in named)
+        for uri in allocation.blocks
+        if uri in keys
+    }
 
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:
     """Return the composition request that a stored node came from."""
-    return CompositionRequest(name=node.name or node.id, pool=node.pool, blocks=node.blocks)
+    return CompositionRequest(
+        name=node.name or node.id, pool=node.pool, blocks=node.blocks, amounts=node.amounts
+    )
 
 
 def composed_node(
@@ -117,6 +186,7 @@ def composed_node(
         group=claim.group,
         pool=allocation.pool,
         blocks=result.blocks,
+        amounts=result.amounts,
     )
 
 

@@ -172,6 +172,19 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         return (Alternative(self.needs, self.bonds), *self.fallbacks)
 
     @property
+    def stock_resources(self) -> frozenset[str]:
+        """Return the resources of which every alternative needs an amount."""
+        sets = [{need.resource for need in alternative.needs if need.kind == "stock"}
+                for alternative in self.alternatives]  # fmt: skip
+        return frozenset(set.intersection(*sets))
+
+    @property
+    def constrained_places(self) -> tuple[str, ...]:
+        """Return the topology domains that constraints of any alternative read."""
+        bonds = (bond for alternative in self.alternatives for bond in alternative.bonds)
+        return tuple(sorted({bond.place for bond in bonds}))
+
+    @property
     def required_count(self) -> int:
         """Return how many nodes must fit for any to be placed."""
         return self.count if self.min_count is None else self.min_count

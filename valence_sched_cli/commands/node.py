@@ -50,7 +50,9 @@ class ShowNode(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
-        cells = {**_cells(record.node, record.state), "Events": event_cell(record.events)}
+        amounts = WordLines([amount.uri for amount in record.node.amounts])
+        cells = {**_cells(record.node, record.state), "Amounts": amounts}
+        cells["Events"] = event_cell(record.events)
         return list(cells), list(cells.values())
 
 

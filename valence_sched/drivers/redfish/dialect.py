@@ -8,13 +8,16 @@ from collections.abc import Callable
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
+from valence_sched.drivers.redfish.storage_pools import STORAGE
 
 
 def redfish() -> Dialect:
     """DMTF Redfish, the CompositionService in all its generations."""
-    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer)
+    amounts = frozenset((VOLATILE, PERSISTENT, STORAGE))
+    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer, amounts=amounts)
 
 
 def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:

@@ -11,17 +11,19 @@ from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent, is_present
 from valence_sched.drivers.redfish.device_schema import MemoryDevice
+from valence_sched.drivers.redfish.storage_pools import ZoneIds
 from valence_sched.model.inventory import Stock
 
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
 
 
 def stocks(
-    service: LinkedDocuments, root: schema.ServiceRoot, pools: tuple[str, ...]
+    service: LinkedDocuments, root: schema.ServiceRoot, pools: tuple[str, ...], zone_ids: ZoneIds
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, each once.
 
-    Redfish does not say which zones reach a domain, so every domain stands in all ``pools``.
+    Redfish does not say which zones reach a domain, so every domain stands in all ``pools`` unless
+    it says itself. One without a collection to create chunks in is noted and left out.
     """
     found: dict[str, Stock] = {}
     owners: dict[str, str] = {}  # the domain of each module
@@ -30,9 +32,12 @@ def stocks(
             what = "found none, expected true or false (left out)"
             service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
         if domain.uri not in found and domain.creatable:
-            if domain.leads:
-                modules = [it for it in _modules(service, domain) if is_present(it)]
-                stock = _stock(service, domain, modules, pools)
+            if not domain.chunks:
+                what = "found no MemoryChunks, expected it: no chunk can be made of it"
+                service.notes.remark(f"{domain.uri}: {what} (left out)")
+            elif domain.leads:
+                stock = domain_stock(service, domain, zone_ids(domain.zones) or pools)
+                modules = _present_modules(service, domain)
                 shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
                 if shared and not domain.size_mib and stock.total is not None:
                     what = f"found modules of {shared}, expected its own (its size is unknown)"
@@ -53,12 +58,15 @@ def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[sch
         yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
 
 
-def _stock(
-    service: LinkedDocuments,
-    domain: schema.MemoryDomain,
-    modules: list[MemoryDevice],
-    pools: tuple[str, ...],
+def _present_modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> list[MemoryDevice]:
+    return [module for module in _modules(service, domain) if is_present(module)]
+
+
+def domain_stock(
+    service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...] = ()
 ) -> Stock:
+    """Return a memory domain as a stock in MiB."""
+    modules = _present_modules(service, domain)
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     is_pmem = _is_domain_persistent(chunks, modules)
     sizes = [chunk.size_mib for chunk in chunks]
@@ -82,6 +90,7 @@ def _stock(
         total=None if total is None else float(total),
         used=float(used),
         min=float(domain.min_mib or 0),
+        max=None if domain.max_mib is None else float(domain.max_mib),
         step=float(domain.step_mib or 0),
     )
 

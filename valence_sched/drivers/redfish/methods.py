@@ -64,7 +64,7 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
     processors = [(cpu.count, processor_json(cpu)) for cpu in devices.processors]
     for card in devices.accelerators:
-        known = {"ProcessorType": card.kind, "Model": card.model, "TotalCores": 1}
+        known = {"ProcessorType": card.kind, "Model": card.model}
         processors.append((card.count, known))
     yield "Processors", processors
     yield "Memory", [(module.count, memory_json(module)) for module in devices.memory]
@@ -95,6 +95,8 @@ def _member_template(known: dict[str, Any], template: Json) -> Json | str:
     named = {key.partition("@")[0] for key in template if key.endswith((_REQUIRED, _OPTIONAL))}
     shown = {key: known[key] for key in known if key in named or not named}
     found = {key: value for key, value in shown.items() if value is not None}
+    if "TotalCores" in required and known.get("ProcessorType") != "CPU":
+        found.setdefault("TotalCores", 1)  # cores say nothing of a card
     lacking = sorted(required - found.keys() - {"StorageControllers"})
     return f"{', '.join(lacking)} must be given, and is not known" if lacking else found
 

@@ -15,10 +15,9 @@ from typing import NamedTuple, get_args
 from msgspec.structs import replace
 
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish import device_owners
+from valence_sched.drivers.redfish import device_owners, memory_domains, storage_pools
 from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
 from valence_sched.drivers.redfish.limits import LimitsByZone
-from valence_sched.drivers.redfish.memory_domains import stocks
 from valence_sched.drivers.redfish.schema import (
     Collection,
     CompositionService,
@@ -27,6 +26,7 @@ from valence_sched.drivers.redfish.schema import (
     ServiceRoot,
     Zone,
 )
+from valence_sched.drivers.redfish.storage_pools import ZoneIds
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     Block,
@@ -59,9 +59,11 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     nodes = tuple(_nodes(service, found.root))
     pools, members = _pools(service, found, nodes)
     everywhere = tuple(pool.id for pool in pools)
-    amounts = stocks(service, found.root, everywhere)
+    zone_ids = _zone_ids(service, found.zones)
+    amounts = memory_domains.stocks(service, found.root, everywhere, zone_ids)
+    amounts += storage_pools.stocks(service, found.root, everywhere, zone_ids)
     if not found.blocks and not amounts:
-        what = "found no resource block and no memory domain to compose"
+        what = "found no resource block, no memory domain and no storage pool to compose"
         service.notes.remark(f"{found.root.uri}: {what}")
     return FullPodm(
         id=id_,
@@ -122,6 +124,17 @@ def _pools(
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
+
+
+def _zone_ids(service: LinkedDocuments, zones: list[Zone]) -> ZoneIds:
+    """Return what finds the pools of the zones that a stock links; None where it links none."""
+    ids = dict(zip((zone.uri for zone in zones), _ids(zones), strict=True))
+
+    def of(links: tuple[str, ...]) -> tuple[str, ...] | None:
+        uris = service.uris(links, ROOT)
+        return tuple(ids[uri] for uri in uris if uri in ids) if links else None
+
+    return of
 
 
 def _ids(zones: Iterable[Zone]) -> list[str]:

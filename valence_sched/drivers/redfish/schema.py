@@ -10,6 +10,7 @@ from valence_sched.drivers.fields import (
     NamedResource,
     Parts,
     Resource,
+    amount,
     flag,
     links,
     number,
@@ -79,6 +80,10 @@ class DeviceHolder(NamedResource):
     network = Link("NetworkInterfaces", NetworkInterface, "network adapters, as seen by the system")
 
 
+#: The part of a document that ``podm serve`` writes and Redfish has no word for.
+OWN = "Oem/ValenceSched"
+
+
 class MemorySet(Resource):
     """One element of ``MemoryDomain.InterleavableMemorySets``."""
 
@@ -100,6 +105,8 @@ class MemoryDomain(NamedResource):
     min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
     step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
     chunks = Link("MemoryChunks", MemoryChunks, "what is handed out", collection=True)
+    max_mib = Field(f"{OWN}/MaxMemoryChunkSizeMiB", number, "most at once", "MiB")
+    zones = Field(f"{OWN}/Zones", links, "the zones that reach it; none means all")
     sets = Parts("InterleavableMemorySets", MemorySet, "the modules it is made of")
 
     @property
@@ -167,6 +174,45 @@ class CompositionService(NamedResource):
                  collection=True)  # fmt: skip
 
 
+class ProvidingDrive(NamedResource):
+    """Drive that a storage pool is made of, where the pool does not tell its size."""
+
+    size_bytes = Field("CapacityBytes", amount, "size", "bytes")
+
+
+class Volume(NamedResource):
+    """Volume, as far as it is made of a storage pool."""
+
+    capacity_bytes = Field("CapacityBytes", amount, "size", "bytes")
+
+
+class CapacitySource(Resource):
+    """One element of ``StoragePool.CapacitySources``."""
+
+    size_bytes = Field("ProvidedCapacity/Data/AllocatedBytes", amount, "what it provides", "bytes")
+    drives = Link("ProvidingDrives", ProvidingDrive, "the drives it is made of", late=True)
+    pools = Field("ProvidingPools", links, "the pools it is made of, such as physical volumes")
+
+
+class StoragePool(NamedResource):
+    """StoragePool."""
+
+    total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
+    used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
+    sources = Parts("CapacitySources", CapacitySource, "what it is made of")
+    volumes = Link("AllocatedVolumes", Volume, "read where what is used is not told", late=True)
+    min_bytes = Field(f"{OWN}/MinVolumeSizeBytes", amount, "least at once", "bytes")
+    max_bytes = Field(f"{OWN}/MaxVolumeSizeBytes", amount, "most at once", "bytes")
+    step_bytes = Field(f"{OWN}/VolumeIncrementBytes", amount, "grows by", "bytes")
+    zones = Field(f"{OWN}/Zones", links, "the zones that reach it; none means all")
+
+
+class StorageHolder(NamedResource):
+    """Storage or StorageService that the root links: a storage system of its own."""
+
+    pools = Link("StoragePools", StoragePool, "what volumes are made of", collection=True)
+
+
 class Chassis(NamedResource):
     """Chassis."""
 
@@ -184,3 +230,6 @@ class ServiceRoot(NamedResource):
                   "service", collection=True, levels=5, levels_kept=1)  # fmt: skip
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)
+    storage = Link("Storage", StorageHolder, "storage systems", collection=True, levels=3)
+    storage_services = Link("StorageServices", StorageHolder, "storage systems of older services",
+                            collection=True, levels=3)  # fmt: skip

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import link_path
+from valence_sched.drivers.links import fold_uri, link_path
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.methods import ComposeCapabilities
 from valence_sched.drivers.redfish.reader import statuses
@@ -28,18 +28,39 @@ class ReadSystems(NamedTuple):
     problems: list[PodmError]
 
 
+class Written(NamedTuple):
+    """A write of this process: the systems that were there before it, and whether it succeeded."""
+
+    before: frozenset[str]
+    succeeded: bool = False
+
+    def is_new(self, system: ListedSystem) -> bool:
+        """Return whether a system came after the write."""
+        return fold_uri(system.uri) not in self.before
+
+
 class NodeReader:
-    """Reads nodes of one pod manager, anew each time; ``capabilities`` returns what it offers."""
+    """Reads nodes of one pod manager, anew each time; ``capabilities`` returns what it offers.
+
+    The node is what counts: a block may go on to say Unused though a node has it.
+    """
 
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities
+        self._made: set[tuple[str, str]] = set()
 
     def read_node(
-        self, request: CompositionRequest, node: str | None, *, same_blocks: bool = False
+        self,
+        request: CompositionRequest,
+        node: str | None,
+        *,
+        same_blocks: bool = False,
+        written: Written | None = None,
     ) -> CompositionResult:
         """Read a node, by its URI or by its name and its blocks.
 
-        A system that is not ours is never taken for the node, wherever a link leads. With
+        A system that is not ours is never taken for the node, wherever a link leads; ours is also
+        one that came with our write and is what it answered, or has the blocks. With
         ``same_blocks`` a system of another name that is made of the very blocks leaves it unknown.
 
         Raises:
@@ -47,16 +68,18 @@ class NodeReader:
         """
         blocks = {uri: self.block(uri) for uri in request.blocks}
         seen = ReadSystems([], [])
-        system = next(self._own_systems(request, node, blocks, seen), None)
+        system = next(self._own_systems(request, node, blocks, seen, written), None)
         if system is not None:
             return self._result_of(request, system, blocks)
         if seen.problems and not all(block and is_free(block) for block in blocks.values()):
             raise seen.problems[0]
-        same = [it for it in seen.systems if _is_composed(it) and _is_made_of(it, request)]
-        if same_blocks and same:
-            words = f"{same[0].uri} is made of the very blocks, under the name {same[0].name!r}"
-            return CompositionResult(state="unknown", reason=f"{words}: whose it is cannot be told")
+        if doubtful := self._doubtful(request, seen.systems, same_blocks, written):
+            return CompositionResult(state="unknown", reason=doubtful)
         return _without_node(blocks, seen.systems)
+
+    def system_uris(self) -> frozenset[str]:
+        """Return the URIs of all systems, in the form that all spellings have in common."""
+        return frozenset(fold_uri(uri) for uri in map(link_path, self._systems()) if uri)
 
     def block_conflict(self, uri: str) -> str | None:
         """Return the state of a block that no more nodes can have, None when one can."""
@@ -69,7 +92,7 @@ class NodeReader:
     def _result_of(
         self, request: CompositionRequest, system: ListedSystem, blocks: Blocks
     ) -> CompositionResult:
-        uris = filter(None, map(link_path, system.blocks))
+        uris = blocks_of(system, request)
         made_of = {uri: blocks[uri] if uri in blocks else self.block(uri) for uri in uris}
         problem = self._problem(request, system, made_of)
         return CompositionResult(
@@ -82,21 +105,32 @@ class NodeReader:
 
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
         """Return why a system is not the node that was wanted; empty when it is."""
-        idle = [uri for uri, block in made_of.items() if block is None or is_free(block)]
+        gone = [uri for uri, block in made_of.items() if block is None]
         broken = [uri for uri, block in made_of.items() if _state(block) == "Failed"]
-        missing = [uri for uri in request.blocks if uri not in made_of]
+        missing = request.missing_blocks(made_of)
         if not made_of:
             return f"{system.uri} is there without any block"
-        if idle:
-            return f"{system.uri} is there, and {', '.join(idle)} is not composed"
+        if gone:
+            return f"{system.uri} is there, and {', '.join(gone)} is not"
         if broken:
             return f"{system.uri} is there, and {', '.join(broken)} is Failed"
         if missing and methods.composes_exact_blocks(self._capabilities(), request):
             return f"{system.uri} is there without {', '.join(missing)}"
-        others = sorted({other for block in made_of.values() if block
-                         for other in self._composed_systems(block) if other != system.uri
-                         and not status_of(block).shareable})  # fmt: skip
+        others = sorted(self._other_systems(system, made_of))
         return f"its blocks are part of {', '.join(others)} too" if others else ""
+
+    def _other_systems(self, system: ListedSystem, made_of: Blocks) -> set[str]:
+        """Return the other composed systems that have a block which one node has to itself.
+
+        A block that does not even say that it is composed may link no system either, so all
+        systems are read for it.
+        """
+        own = [block for block in made_of.values() if block and not status_of(block).shareable]
+        others = {uri for block in own for uri in self._composed_systems(block)}
+        if idle := {fold_uri(block.uri) for block in own if is_free(block)}:
+            every = filter(None, map(self._system, map(link_path, self._systems())))
+            others.update(it.uri for it in every if _is_composed(it) and idle & _folded(it.blocks))
+        return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
     def _composed_systems(self, block: ResourceBlock) -> Iterator[str]:
         for link in block.in_systems:
@@ -105,20 +139,55 @@ class NodeReader:
                 yield system.uri
 
     def _own_systems(
-        self, request: CompositionRequest, node: str | None, blocks: Blocks, seen: ReadSystems
+        self,
+        request: CompositionRequest,
+        node: str | None,
+        blocks: Blocks,
+        seen: ReadSystems,
+        written: Written | None,
     ) -> Iterator[ListedSystem]:
         """Yield our node: the system at its URI, those that its blocks link, all systems."""
         named = self._system_or_none(node, seen)
-        if named is not None and (named.name == request.name or _is_made_of(named, request)):
+        succeeded = written is not None and written.succeeded
+        if named is not None and (
+            request.names(named.name, named.uri)
+            or _is_made_of(named, request)
+            or (request.name, fold_uri(named.uri)) in self._made
+            or (succeeded and written and written.is_new(named))
+        ):
+            self._made.add((request.name, fold_uri(named.uri)))
             yield named
         near = [link for block in blocks.values() if block for link in block.in_systems]
-        known: set[str | None] = set()
-        for link in (*near, *self._systems()):
-            uri = link_path(link)
-            system = None if uri in known else self._system_or_none(uri, seen)
-            known.add(uri)
-            if system is not None and request.name and system.name == request.name:
+        known: set[str] = set()
+        for uri in filter(None, map(link_path, (*near, *self._systems()))):
+            system = None if fold_uri(uri) in known else self._system_or_none(uri, seen)
+            known.add(fold_uri(uri))
+            if system is not None and request.names(system.name, system.uri):
                 yield system
+        for system in seen.systems:
+            if succeeded and written and written.is_new(system) and _is_ours(system, request):
+                self._made.add((request.name, fold_uri(system.uri)))
+                yield system
+
+    def _doubtful(
+        self,
+        request: CompositionRequest,
+        systems: Iterable[ListedSystem],
+        same_blocks: bool,
+        written: Written | None,
+    ) -> str:
+        """Return which system may be the node though nothing proves it; empty for none."""
+        exact = methods.composes_exact_blocks(self._capabilities(), request)
+        wanted = {fold_uri(uri) for uri in request.blocks}
+        for it in filter(_is_composed, systems):
+            called = f"under the name {it.name!r}: whose it is cannot be told"
+            is_new = written is not None and written.is_new(it)
+            if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
+                return f"{it.uri} is made of the very blocks, {called}"
+            near = is_new and (not exact or wanted & _folded(it.blocks))
+            if near and written and written.succeeded:
+                return f"it answered success, and {it.uri} is new, {called}"
+        return ""
 
     def _system_or_none(self, uri: str | None, seen: ReadSystems) -> ListedSystem | None:
         try:
@@ -141,7 +210,12 @@ class NodeReader:
 
     def _system(self, uri: str | None) -> ListedSystem | None:
         json = get_document(self._session, uri) if uri else None
-        return ListedSystem(str(uri), json, NO_NOTES) if json else None
+        if not uri or not json or "Members" in json:  # a collection is no system
+            return None
+        stated = json.get("@odata.id")
+        own = link_path(stated) if isinstance(stated, str) else None
+        spelled = own if own and fold_uri(own) == fold_uri(uri) else uri
+        return ListedSystem(spelled, json, NO_NOTES)
 
     def block(self, uri: str) -> ResourceBlock | None:
         """Return a block as it is now, None when it is gone; errors as for :meth:`read_node`."""
@@ -152,12 +226,14 @@ class NodeReader:
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
     """Return the state of the blocks when there is no node: free, or used by a client.
 
-    Some blocks name no system, so the links of composed systems count as well.
+    Some blocks name no system, so the links of composed systems count as well. The state of a
+    shareable block says nothing of this node.
     """
-    used = {uri: block for uri, block in blocks.items() if block is None or not is_free(block)}
-    foreign = {link_path(link) for it in systems if _is_composed(it) for link in it.blocks}
+    used = {uri: block for uri, block in blocks.items()
+            if block is None or not (is_free(block) or status_of(block).shareable)}  # fmt: skip
+    foreign = {uri for it in systems if _is_composed(it) for uri in _folded(it.blocks)}
     ours = [uri for uri, block in used.items() if block and not block.in_systems
-            and uri not in foreign]  # fmt: skip
+            and fold_uri(uri) not in foreign]  # fmt: skip
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
     works = _any_composing(blocks.values())
     return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
@@ -187,9 +263,25 @@ def _is_composed(system: ListedSystem) -> bool:
     return (system.type or "").casefold() == "composed"
 
 
+def blocks_of(system: ListedSystem, request: CompositionRequest) -> tuple[str, ...]:
+    """Return the blocks that a system links, each as the request spells it."""
+    spelled = {fold_uri(uri): uri for uri in request.blocks}
+    uris = filter(None, map(link_path, system.blocks))
+    return tuple(dict.fromkeys(spelled.get(fold_uri(uri), uri) for uri in uris))
+
+
+def _folded(links: Iterable[str]) -> set[str]:
+    return {fold_uri(uri) for uri in map(link_path, links) if uri}
+
+
 def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
-    blocks = {link_path(link) for link in system.blocks}
-    return bool(request.blocks) and blocks == set(request.blocks)
+    """Return whether a system is made of the very blocks and of no others."""
+    return bool(request.blocks) and set(blocks_of(system, request)) == set(request.blocks)
+
+
+def _is_ours(system: ListedSystem, request: CompositionRequest) -> bool:
+    """Return whether a new system has all blocks, or equal ones in their place."""
+    return bool(request.blocks) and not request.missing_blocks(blocks_of(system, request))
 
 
 def _any_composing(blocks: Iterable[ResourceBlock | None]) -> bool:

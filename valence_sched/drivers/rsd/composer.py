@@ -8,6 +8,7 @@ failed may return by itself while there is time to wait.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -16,23 +17,20 @@ from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
 from valence_sched.drivers.http.exchange import GONE
 from valence_sched.drivers.http.retry import LATE_READS, Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments, link_path
+from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
+from valence_sched.drivers.redfish.schema import Volume
+from valence_sched.drivers.redfish.storage_pools import GIB
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
 from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import InputError, PodmError
+from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
-from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import FullPodm, Node
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
-
-
-class _NodeActions(Resource):
-    allocate = Field("Actions/#ComposedNodeCollection.Allocate/target", text, "where bodies go")
-    assemble = Field("Actions/#ComposedNode.Assemble/target", text, "makes an allocated node run")
-    force = Field("Actions/#ComposedNode.ForceDelete/target", text, "for a DELETE that is stuck")
+WHOSE = "whose it is cannot be told"
 
 
 class _RequestedResource(Resource):
@@ -46,6 +44,7 @@ class RsdComposer:
     def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
         self._unread: list[PodmError] = []
+        self._made: set[tuple[str, str]] = set()
 
     def refusal(self, request: CompositionRequest) -> str | None:
         """Return that it offers no Allocate action, where it offers none."""
@@ -73,11 +72,12 @@ class RsdComposer:
             return CompositionResult(state="absent", reason=self.refusal(request) or "")
         body = self._body(request)
         watch("allocating")
+        before = self._node_uris()
         sent = self._post(target, body, watch)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason)
-        outcome = self._find_allocated(request, sent.lost)
-        if outcome.node and set(request.blocks) <= set(outcome.blocks):
+        outcome = self._find_allocated(request, sent, before)
+        if outcome.node and not request.missing_blocks(outcome.blocks):
             sent = self._assemble(outcome.node, watch)
             outcome = self._wait_until_assembled(request, outcome.node, watch, sent.refused)
         if outcome.state == "composed":
@@ -85,8 +85,13 @@ class RsdComposer:
         return replace(outcome, reason="; ".join(filter(None, (sent.reason, outcome.reason))))
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
+        return self._try_read(request, node, same_blocks=node is None)
+
+    def _try_read(
+        self, request: CompositionRequest, node: str | None, *, same_blocks: bool = False
+    ) -> CompositionResult:
         try:
-            return self._read_node(request, node)
+            return self._read_node(request, node, same_blocks)
         except PodmError as error:
             reason = f"could not be read back: {error}"
             return CompositionResult(state="unknown", node=node, reason=reason)
@@ -99,15 +104,30 @@ class RsdComposer:
         uri = before.node
         watch("deleting")
         sent = write(self._session, uri, lambda: self._session.delete(uri), self._patience(), watch)
-        if self._is_still_there(uri, sent) and (force := self._action(uri, _NodeActions.force)):
+        if self._is_still_there(uri, sent) and (force := self._action(uri, "ForceDelete")):
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             self._is_still_there(uri, sent)
         outcome = self.read_node(request, uri)
         if outcome.node is None or outcome.state == "unknown":
-            return outcome
+            return self._without_volumes(outcome, before.amounts)
         words = sent.reason or "it answered that the node is gone"
         return replace(outcome, state="left", works=False, reason=f"{uri} is still there: {words}")
+
+    def _without_volumes(
+        self, outcome: CompositionResult, volumes: tuple[Grant, ...]
+    ) -> CompositionResult:
+        """Return what is left of a node: its pod manager deletes its volumes with it."""
+        if outcome.state != "absent":
+            return outcome
+        try:
+            stays = [it for it in volumes if get_document(self._session, it.uri) is not None]
+        except PodmError as error:
+            return replace(outcome, state="unknown", reason=f"could not be read back: {error}")
+        if not stays:
+            return outcome
+        words = f"its volume {', '.join(it.uri for it in stays)} is still there"
+        return replace(outcome, state="left", amounts=tuple(stays), reason=words)
 
     def _post(self, target: str, body: Json, watch: Watch) -> SendResult:
         post = self._session.post
@@ -123,13 +143,19 @@ class RsdComposer:
         return True
 
     def _target(self) -> str | None:
+        targets = (action_target(json, "Allocate") for json in self._collections())
+        return next(filter(None, targets), None)
+
+    def _collections(self) -> Iterator[Json]:
+        """Yield the collections of nodes that the root links."""
         root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
-        for link in (*root.rack_nodes, *root.nodes):
-            json = get_document(self._session, link_path(link))
-            target = link_path(_NodeActions(ROOT, json, NO_NOTES).allocate) if json else None
-            if target:
-                return target
-        return None
+        for uri in dict.fromkeys(map(link_path, (*root.rack_nodes, *root.nodes))):
+            if json := get_document(self._session, uri):
+                yield json
+
+    def _node_uris(self) -> frozenset[str]:
+        """Return the URIs of all nodes, in the form that all spellings have in common."""
+        return frozenset(fold_uri(node.uri) for node in self._podm().nodes)
 
     def _body(self, request: CompositionRequest) -> Json:
         body: Json = {"Name": request.name, "Description": request.name}
@@ -144,11 +170,26 @@ class RsdComposer:
                 body.setdefault("Processors", []).append(card)
             else:
                 body.setdefault("LocalDrives", []).append(named)
-        for grant in request.grants:
-            if not grant.uri.startswith(DECLARED_SCHEME):  # an operator's own is counted only
-                size = math.ceil(grant.amount - 1e-6)
-                body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
+        for grant in request.made_grants:
+            size = math.ceil(grant.amount - 1e-6)
+            body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
         return body
+
+    def _volumes(self, node: Node) -> tuple[Grant, ...]:
+        """Return the volumes that the pod manager made for a node, with the sizes that they tell.
+
+        What it links as remote and is no block is a volume, or the target of an older service.
+        """
+        json = get_document(self._session, node.uri) or {}
+        found = RackNode(node.uri, json, NO_NOTES)
+        uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
+        made = [uri for uri in uris if uri not in node.blocks and not _is_local(uri, found)]
+        return tuple(Grant(uri, self._size_gib(uri)) for uri in made)
+
+    def _size_gib(self, uri: str) -> float:
+        json = get_document(self._session, uri) or {}
+        size = Volume(uri, json, NO_NOTES).capacity_bytes
+        return round((size or 0) / GIB, 9)
 
     def _cpu_requests(self, system: str) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
@@ -158,19 +199,37 @@ class RsdComposer:
             yield {"Resource": {"@odata.id": cpu.uri}}
             return
 
-    def _find_allocated(self, request: CompositionRequest, lost: bool) -> CompositionResult:
-        """Look for an allocated node; after a lost reply for some time."""
-        patience, late = self._patience(), LATE_READS if lost else 0
-        outcome = self.read_node(request)
+    def _find_allocated(
+        self, request: CompositionRequest, sent: SendResult, before: frozenset[str]
+    ) -> CompositionResult:
+        """Look for an allocated node, where the answer says; after a lost reply for some time.
+
+        A node that came with the answer is ours, whatever its name is. One that has the blocks
+        after a reply that was lost may be another's, and so may a new one that nothing names.
+        """
+        if sent.succeeded and sent.node and fold_uri(sent.node) not in before:
+            self._made.add((request.name, fold_uri(sent.node)))
+        patience, late = self._patience(), LATE_READS if sent.lost else 0
+        outcome = self._try_read(request, sent.node)
         while late > 0 and outcome.state == "absent" and patience.pause():
             late -= 1
-            outcome = self.read_node(request)
+            outcome = self._try_read(request, sent.node)
+        if outcome.state != "absent" or sent.refused:
+            return outcome
+        new = [node for node in self._podm().nodes if fold_uri(node.uri) not in before
+               and not request.missing_blocks(node.blocks)]  # fmt: skip
+        if new and sent.succeeded:
+            self._made.add((request.name, fold_uri(new[0].uri)))
+            return self.read_node(request, new[0].uri)
+        if new:
+            words = f"{new[0].uri} has the very blocks, under the name {new[0].name!r}"
+            return CompositionResult(state="unknown", reason=f"{words}: {WHOSE}")
         return outcome
 
     def _assemble(self, node: str, watch: Watch) -> SendResult:
         if self._state(node) != ALLOCATED:
             return SendResult()
-        target = self._action(node, _NodeActions.assemble)
+        target = self._action(node, "Assemble")
         if target is None:
             return SendResult(reason="it offers no Assemble action")
         watch("assembling")
@@ -188,15 +247,22 @@ class RsdComposer:
             if ended or not patience.pause():
                 return self.read_node(request, node)
 
-    def _read_node(self, request: CompositionRequest, uri: str | None) -> CompositionResult:
+    def _read_node(
+        self, request: CompositionRequest, uri: str | None, same_blocks: bool
+    ) -> CompositionResult:
         podm = self._podm()
-        node = next((node for node in podm.nodes if _is_ours(node, request, uri)), None)
+        node = next((node for node in podm.nodes if self._is_ours(node, request, uri)), None)
         if node is None:
             if self._unread:
                 raise self._unread[0]
+            same = [it for it in podm.nodes if _is_made_of(it, request)]
+            if same_blocks and same:
+                words = f"{same[0].uri} has the very blocks, under the name {same[0].name!r}"
+                return CompositionResult(state="unknown", reason=f"{words}: {WHOSE}")
             return CompositionResult(state="absent", reason="; ".join(_conflicts(podm, request)))
         state = self._state(node.uri)
-        missing = [block for block in request.blocks if block not in node.blocks]
+        volumes = self._volumes(node)
+        missing = request.missing_blocks(node.blocks) + _lacking_volumes(request, volumes)
         words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""
         if not missing and state != ASSEMBLED:
             words = f"{node.uri} is {(state or 'gone').capitalize()} and no further"
@@ -204,6 +270,7 @@ class RsdComposer:
             state="left" if words else "composed",
             node=node.uri,
             blocks=node.blocks,
+            amounts=volumes,
             reason=words,
             works=state in TRANSIENT_STATES,
         )
@@ -216,9 +283,17 @@ class RsdComposer:
             return "unknown"
         return (RackNode(node, json, NO_NOTES).node_state or "unknown").lower() if json else None
 
-    def _action(self, node: str, field: Field[str | None]) -> str | None:
+    def _is_ours(self, node: Node, request: CompositionRequest, uri: str | None) -> bool:
+        """Return whether a node is the one that is meant; its URI may be another's by now."""
+        made = (request.name, fold_uri(node.uri)) in self._made
+        if made or request.names(node.name, node.uri):
+            return True
+        at_uri = uri is not None and fold_uri(node.uri) == fold_uri(uri)
+        return at_uri and _is_made_of(node, request)
+
+    def _action(self, node: str, name: str) -> str | None:
         json = get_document(self._session, node)
-        return link_path(field.of(_NodeActions(node, json, NO_NOTES))) if json else None
+        return action_target(json, name) if json else None
 
     def _podm(self) -> FullPodm:
         self._unread = []
@@ -235,11 +310,37 @@ class RsdComposer:
         return reply.body
 
 
-def _is_ours(node: Node, request: CompositionRequest, uri: str | None) -> bool:
-    """Return whether a node is the one that is meant; its URI may be another's by now."""
-    if request.name and node.name == request.name:
-        return True
-    return node.uri == uri and bool(request.blocks) and set(node.blocks) == set(request.blocks)
+def action_target(json: Json, name: str) -> str | None:
+    """Return the target of an action by the last part of its name: what stands before differs."""
+    actions = json.get("Actions")
+    for key, value in actions.items() if isinstance(actions, dict) else ():
+        if isinstance(value, dict) and re.split(r"[.#/]", key)[-1].casefold() == name.casefold():
+            target = value.get("target")
+            if isinstance(target, str) and target:
+                return link_path(target)
+    return None
+
+
+def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:
+    """Return which volumes a node has not, or not whole; those of older services tell no size."""
+    grants = request.made_grants
+    if len(volumes) < len(grants):
+        return [f"{len(grants) - len(volumes)} of its {len(grants)} volumes"]
+    wanted, sizes = sum(it.amount for it in grants), [it.amount for it in volumes]
+    if all(sizes) and sum(sizes) < wanted - 1e-6:
+        return [f"volumes of {wanted:g} GiB: found {sum(sizes):g}"]
+    return []
+
+
+def _is_local(uri: str, node: RackNode) -> bool:
+    """Return whether a device that a node links is one of its system, or a drive."""
+    systems = [link_path(link) for link in node.system]
+    local = map(link_path, node.local)
+    return uri in local or any(system and uri.startswith(f"{system}/") for system in systems)
+
+
+def _is_made_of(node: Node, request: CompositionRequest) -> bool:
+    return bool(request.blocks) and set(node.blocks) == set(request.blocks)
 
 
 def _conflicts(podm: FullPodm, request: CompositionRequest) -> Iterator[str]:

@@ -9,13 +9,14 @@ from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.redfish.storage_pools import STORAGE
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackRoot
 
 
 def rsd() -> Dialect:
     """Intel Rack Scale Design 2.1 to 2.5."""
-    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer)
+    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer, frozenset((STORAGE,)))
 
 
 def is_rack_root(root: Json) -> bool:

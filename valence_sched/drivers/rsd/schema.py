@@ -21,7 +21,7 @@ from valence_sched.drivers.fields import (
     words,
 )
 from valence_sched.drivers.redfish.device_schema import Device, SimpleStorage
-from valence_sched.drivers.redfish.schema import System
+from valence_sched.drivers.redfish.schema import StoragePool, System
 
 OEM = "Oem/Intel_RackScale"
 
@@ -98,35 +98,6 @@ class Fabric(NamedResource):
     zones = Link("Zones", FabricZone, "what is connected now", collection=True)
     switches = Link("Switches", Switch, "where its cables end; read of PCIe fabrics that offer "
                     "something", collection=True, late=True)  # fmt: skip
-
-
-class ProvidingDrive(NamedResource):
-    """Drive of a storage service, where a pool does not tell its size."""
-
-    size_bytes = Field("CapacityBytes", amount, "size", "bytes")
-
-
-class Volume(NamedResource):
-    """Volume, where a pool does not tell what is used of it."""
-
-    size_bytes = Field("CapacityBytes", amount, "size", "bytes")
-
-
-class CapacitySource(Resource):
-    """One element of ``StoragePool.CapacitySources``."""
-
-    size_bytes = Field("ProvidedCapacity/Data/AllocatedBytes", amount, "what it provides", "bytes")
-    drives = Link("ProvidingDrives", ProvidingDrive, "the drives it is made of", late=True)
-    pools = Field("ProvidingPools", links, "the pools it is made of, such as physical volumes")
-
-
-class StoragePool(NamedResource):
-    """StoragePool (2.3 and later)."""
-
-    total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
-    used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
-    sources = Parts("CapacitySources", CapacitySource, "what it is made of")
-    volumes = Link("AllocatedVolumes", Volume, "read where what is used is not told", late=True)
 
 
 class PhysicalDrive(NamedResource):

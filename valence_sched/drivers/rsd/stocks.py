@@ -14,19 +14,17 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.rsd.schema import (
-    CapacitySource,
-    LogicalDrive,
-    PhysicalDrive,
-    ProvidingDrive,
-    StoragePool,
-    StorageService,
-    Volume,
+from valence_sched.drivers.redfish.schema import StoragePool
+from valence_sched.drivers.redfish.storage_pools import (
+    STORAGE,
+    gib,
+    is_usable,
+    pool_sizes,
+    sources_of,
+    sum_or_unknown,
 )
+from valence_sched.drivers.rsd.schema import LogicalDrive, PhysicalDrive, StorageService
 from valence_sched.model.inventory import Stock
-
-STORAGE = "storage_gib"
-GIB = 2**30
 
 _GROUPS = ("lvg", "pool")
 #: What stocks are made of: the URIs of the drives of each, by its URI.
@@ -40,7 +38,7 @@ def stocks(
     found: dict[str, Stock] = {}
     drives: Drives = {}
     for storage in storages:
-        if not _is_healthy(storage):
+        if not is_usable(storage):
             continue
         newer = list(_pools(service, storage, drives))
         older = list(_groups(service, storage, drives))
@@ -59,7 +57,7 @@ def drives_of_storage(service: LinkedDocuments, storages: Iterable[StorageServic
         uri
         for storage in storages
         for pool in service.follow(storage.pools, StoragePool, storage.uri)
-        for source in _sources(pool)
+        for source in sources_of(pool)
         for uri in service.uris(source.drives, pool.uri)
     }
 
@@ -80,59 +78,10 @@ def _each_drive_once(
 
 
 def _pools(service: LinkedDocuments, storage: StorageService, drives: Drives) -> Iterator[Stock]:
-    every = {it.uri: it for it in service.follow(storage.pools, StoragePool, storage.uri)}
-    totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}
-    parts: dict[str, set[str]] = {}  # the pools that are made of a pool
-    for uri, pool in every.items():
-        for source in _sources(pool):
-            for of in service.uris(source.pools, uri):
-                parts.setdefault(of, set()).add(uri)
-    for uri, pool in every.items():
-        if not _is_healthy(pool):
-            continue
-        total, used = totals[uri], pool.used_bytes
-        cut = [totals[it] for it in parts.get(uri, ())]
-        if cut and total is not None and total <= sum(size for size in cut if size):
-            continue  # a physical volume: the group that it is part of has all of it
-        if used is None and total is not None:
-            used = _bytes_of_volumes(service, pool)
-        if (used is None and total is not None) or None in cut:
-            path = StoragePool.used_bytes.path
-            what = "found none, expected bytes (what is free is unknown)"
-            pool.notes.remark(f"{uri}: {path}: {what}")
-            total = None
-        if not cut:
-            made_of = (it for source in _sources(pool) for it in source.drives)
-            drives[uri] = set(service.uris(made_of, uri))
-        yield _stock(pool, _gib(total), _gib(max(used or 0, sum(size for size in cut if size))))
-
-
-def _pool_bytes(service: LinkedDocuments, pool: StoragePool) -> float | None:
-    """Return the size of a pool: its own, else that of what it is made of, else None."""
-    if pool.total_bytes:
-        return pool.total_bytes
-    sizes = [
-        size
-        for source in _sources(pool)
-        for size in (
-            [source.size_bytes]
-            if source.size_bytes is not None
-            else [it.size_bytes for it in service.follow(source.drives, ProvidingDrive, pool.uri)]
-            or [None]
-        )
-    ]
-    return _sum_or_unknown(pool, StoragePool.total_bytes.path, pool.total_bytes, sizes)
-
-
-def _bytes_of_volumes(service: LinkedDocuments, pool: StoragePool) -> float | None:
-    """Return what the volumes of a pool hold, None if it does not link them or one is unknown."""
-    volumes = service.follow(pool.volumes, Volume, pool.uri)
-    sizes = [volume.size_bytes for volume in volumes] if pool.volumes else [None]
-    return None if None in sizes else sum(size for size in sizes if size)
-
-
-def _sources(pool: StoragePool) -> Iterator[CapacitySource]:
-    return (pool.part(CapacitySource, json, "CapacitySources") for json in pool.sources)
+    every = list(service.follow(storage.pools, StoragePool, storage.uri))
+    for pool, total, used in pool_sizes(service, every, drives):
+        if is_usable(pool):
+            yield _stock(pool, gib(total), gib(used))
 
 
 def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -> Iterator[Stock]:
@@ -154,7 +103,7 @@ def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -
         groups = [it for it in service.uris(drive.groups, uri) if it not in members[uri]]
         is_group = _is_named_group(drive) or drive.physical
         is_part = parts.get(uri) or (not _is_named_group(drive) and physical[uri] & named)
-        if not is_group or is_part or groups or not _is_healthy(drive):
+        if not is_group or is_part or groups or not is_usable(drive):
             continue
         volumes = cut[uri] | {it: of for part in members[uri] for it, of in cut[part].items()}
         sizes = [of.size_gib for it, of in volumes.items() if it != uri]
@@ -181,21 +130,7 @@ def _group_gib(
     """Return the size of what a group is made of: physical volumes, else drives; else None."""
     drives = service.follow(group.physical, PhysicalDrive, group.uri)
     sizes = [it.size_gib for it in parts] or [it.size_gib for it in drives]
-    return _sum_or_unknown(group, LogicalDrive.size_gib.path, group.size_gib, sizes)
-
-
-def _sum_or_unknown(
-    of: NamedResource, path: str, found: float | None, sizes: Sequence[float | None]
-) -> float | None:
-    """Return the sum of all parts, None and a note if one of them is unknown or there is none."""
-    total = sum(size for size in sizes if size)
-    if total and None not in sizes:
-        return total
-    if found == 0 and not sizes:
-        return 0.0
-    what = "none" if found is None else "0"
-    of.notes.remark(f"{of.uri}: {path}: found {what}, expected a size (what is free is unknown)")
-    return None
+    return sum_or_unknown(group, LogicalDrive.size_gib.path, group.size_gib, sizes)
 
 
 def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> Stock:
@@ -207,17 +142,3 @@ def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -
         total=None if total_gib is None else float(total_gib),
         used=float(used_gib or 0),
     )
-
-
-def _is_healthy(resource: NamedResource) -> bool:
-    """Return whether a resource can be used; one that cannot is noted."""
-    state, health = resource.state or "Enabled", resource.health or resource.rollup or "OK"
-    if state.casefold() == "enabled" and health != "Critical":
-        return True
-    found = f"found {state} and {health}, expected Enabled and not Critical"
-    resource.notes.remark(f"{resource.uri}: Status: {found} (left out)")
-    return False
-
-
-def _gib(size_bytes: float | None) -> float | None:
-    return None if size_bytes is None else round(size_bytes / GIB, 9)

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from valence_sched.simulator.redfish import machine
 from valence_sched.simulator.server.documents import DocumentTree, Json, collection_document
 
 #: Device collections of a system: property, type of its collection.
@@ -42,7 +43,8 @@ def put_system(
     documents: DocumentTree, uri: str, name: str, blocks: Sequence[str], body: Json
 ) -> None:
     """Put the documents of a system that is made of these blocks; what stood there goes."""
-    remove_system(documents, uri)
+    before = documents.get(uri) or {}
+    _remove_below(documents, uri)
     devices: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
     for block in blocks:
         for kind, found in devices_of(documents, documents.get(block) or {}).items():
@@ -56,7 +58,7 @@ def put_system(
         "Name": name,
         "SystemType": "Composed",
         "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
-        "PowerState": "On",
+        "PowerState": before.get("PowerState", "On"),
         "Status": {"State": "Enabled", "Health": "OK"},
         **{key: body[key] for key in CLIENT_PROPERTIES if key in body},
         "ProcessorSummary": _processors(devices["Processors"].values()),
@@ -70,13 +72,19 @@ def put_system(
     json["Links"] = {"ResourceBlocks": [{"@odata.id": block} for block in blocks]}
     json["Actions"] = {
         f"#ComputerSystem.{action}": {"target": f"{uri}/Actions/ComputerSystem.{action}"}
-        for action in ("Reset", "AddResourceBlock", "RemoveResourceBlock")
+        for action in ("AddResourceBlock", "RemoveResourceBlock")
     }
     documents.put(uri, json)
+    machine.complete_system(documents, uri)
 
 
 def remove_system(documents: DocumentTree, uri: str) -> None:
-    """Remove the documents of a system and all below it."""
+    """Remove the documents of a system, all below it, and its manager."""
+    machine.remove_manager(documents, uri)
+    _remove_below(documents, uri)
+
+
+def _remove_below(documents: DocumentTree, uri: str) -> None:
     for other in documents:
         if other == uri or other.startswith(f"{uri}/"):
             documents.remove(other)

@@ -16,6 +16,7 @@ from valence_sched.simulator.redfish.capabilities import (
     check_required,
     limit_violation,
 )
+from valence_sched.simulator.server.composing_habits import Habits
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
@@ -42,8 +43,8 @@ class Composition:
     before belongs to another client. ``reservations`` is block to reservation.
     """
 
-    def __init__(self, documents: DocumentTree, *, double_book: bool = False) -> None:
-        self._documents, self._double_book = documents, double_book
+    def __init__(self, documents: DocumentTree, habits: Habits) -> None:
+        self._documents, self._habits = documents, habits
         self.owners: dict[str, str] = {}
         self.reservations: dict[str, str] = {}
 
@@ -72,17 +73,18 @@ class Composition:
         if not shapes:
             check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
-            return CompositionPlan(tuple(named), body)
+            return CompositionPlan(self._habits.with_equals(named), body)
         return CompositionPlan(
             self._choose_blocks(named, shapes, body, every, client, reservation), body
         )
 
     def compose(self, plan: CompositionPlan) -> str:
         """Compose and return the URI of the system."""
-        uri = self._free_uri(str(plan.body.get("Name") or "Composed"))
-        name = str(plan.body.get("Name") or uri.rpartition("/")[2])
+        wanted = str(plan.body.get("Name") or "") or None
+        uri = self._free_uri(self._habits.id_of(wanted) or "Composed")
+        name = self._habits.name_of(wanted) or "Composed System"
         for block in plan.blocks:
-            blocks.attach(self._documents, block, uri)
+            self._attach(block, uri)
         assembly.put_system(self._documents, uri, name, plan.blocks, plan.body)
         self._documents.list_member(self.systems, uri)
         return uri
@@ -114,8 +116,12 @@ class Composition:
             if block not in wanted:
                 blocks.detach(self._documents, block, uri)
         for block in come:
-            blocks.attach(self._documents, block, uri)
+            self._attach(block, uri)
         assembly.put_system(self._documents, uri, str(json.get("Name")), wanted, json)
+
+    def _attach(self, block: str, uri: str) -> None:
+        if not self._habits.stays_unused(block):
+            blocks.attach(self._documents, block, uri)
 
     def _check(self, uri: str, client: str, reservation: str) -> None:
         """Raise RequestRefused for a block that is invalid, busy, or reserved by another client."""
@@ -126,7 +132,7 @@ class Composition:
         if not blocks.is_block(json):
             raise RequestRefused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
         blocks.check_sound(uri, json)
-        if not blocks.has_room(json) and not self._double_book:
+        if not blocks.has_room(json) and "double-book" not in self._habits:
             text = f"The resource block {uri} is in use."
             raise RequestRefused(409, "ResourceBlockInUse", text, uri)
         held = self.reservations.get(uri)

@@ -81,7 +81,9 @@ def choose_blocks(
         for uri in free:
             if _count(shape, devices, found) >= shape.wanted:
                 break
-            if uri not in found and any(_fits(shape, kind, one) for kind, one in devices[uri]):
+            some = 0 if uri in found else _count(shape, devices, [uri])
+            too_many = not shape.more and _count(shape, devices, found) + some > shape.wanted
+            if some and not too_many:
                 found.append(uri)
         have = _count(shape, devices, found)
         if have < shape.wanted or (have > shape.wanted and not shape.more):

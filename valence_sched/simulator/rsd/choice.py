@@ -26,6 +26,7 @@ from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.drivers.rsd.stocks import drives_of_storage
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.rsd.bodies import requested_resources
+from valence_sched.simulator.server.composing_habits import content_of
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
 AWAY = ("absent", "unavailableoffline", "standbyoffline", "disabled")
@@ -60,8 +61,11 @@ class SystemChooser:
         self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in systems}
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in offers}
 
-    def choose(self, body: Json) -> tuple[ChosenSystem | None, str]:
-        """Return the system of a valid body, None for none, and the counts after each filter."""
+    def choose(self, body: Json, *, equal: bool = False) -> tuple[ChosenSystem | None, str]:
+        """Return the system of a valid body, None for none, and the counts after each filter.
+
+        With ``equal`` the last equal device of a fabric stands in for one that was chosen.
+        """
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
         for name, keeps in self._filters(body):
@@ -73,7 +77,19 @@ class SystemChooser:
         system = there[0]
         taken = [*(self._processors(system, body) or ()), *(self._drives(system, body) or ())]
         pooled = [device.uri for device in taken if device.uri in self._pooled]
+        if equal:
+            pooled = self._equals(system, pooled)
         return ChosenSystem(system, self._devices[system.uri], pooled), counts_text
+
+    def _equals(self, system: RackSystem, uris: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for uri in uris:
+            content = content_of(self._documents.get(uri) or {})
+            free = (it.device for it in self._free(system))
+            spare = (it for it in free if it.uri not in (*uris, *found))
+            equal = [it.uri for it in spare if content_of(it.json) == content]
+            found.append(equal[-1] if equal else uri)
+        return found
 
     def _filters(self, body: Json) -> Iterable[tuple[str, Callable[[RackSystem], bool]]]:
         return (

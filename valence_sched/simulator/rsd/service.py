@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from valence_sched.simulator.redfish.machine import complete_system
 from valence_sched.simulator.rsd import bodies as replies
 from valence_sched.simulator.rsd import nodes, tree
 from valence_sched.simulator.rsd import volumes as rsd_volumes
 from valence_sched.simulator.rsd.bodies import requested_resources, violations
 from valence_sched.simulator.rsd.choice import AWAY, SystemChooser
+from valence_sched.simulator.server.composing_habits import Habits
 from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, value_at
+from valence_sched.simulator.server.faults import Faults
 
 _POWER = {
     "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
@@ -37,9 +40,13 @@ class NodesService:
         *,
         assemble_s: float = 1.0,
         host: str = "",
+        habits: Habits | None = None,
     ) -> None:
         self._documents, self._clock = documents, clock
         self._assemble_s, self._host = assemble_s, host
+        self._habits = habits or Habits(documents, Faults())
+        if "odd-actions" in self._habits:
+            self._rename_actions()
         self._due: dict[str, float] = {}
         self._before: dict[str, str] = {}
         self._status: dict[str, Any] = {}
@@ -103,13 +110,16 @@ class NodesService:
         named = {uri for some in requested_resources(body).values() for uri in some}
         if away := sorted(filter(self._is_away, named)):
             return replies.unavailable_reply(away)
-        chosen, counts = SystemChooser(self._documents).choose(body)
+        chooser = SystemChooser(self._documents)
+        chosen, counts = chooser.choose(body, equal="equal-device" in self._habits)
         if chosen is None:
             none = "There are no computer systems available for this allocation request."
             return replies.conflict_reply("Conflict during allocation", [none, counts])
         volumes: list[str] = []
         for wanted in body.get("RemoteDrives") or ():
-            uri = rsd_volumes.cut(self._documents, wanted)
+            half = {**wanted, "CapacityGiB": wanted["CapacityGiB"] / 2}
+            short = "short-amounts" in self._habits
+            uri = rsd_volumes.cut(self._documents, half if short else wanted)
             if uri is None:
                 for volume in volumes:
                     rsd_volumes.give_back(self._documents, volume)
@@ -119,10 +129,15 @@ class NodesService:
                 return replies.conflict_reply("Conflict during allocation", [reason])
             volumes.append(uri)
         collection = collections[0]
-        uri = f"{collection}/{self._documents.free_id(collection)}"
-        node = nodes.node_document(uri, body, chosen, volumes, self._version())
+        uri = f"{collection}/{self._free_id(collection, body)}"
+        renamed = {**body, "Name": self._habits.name_of(body.get("Name"))}
+        node = nodes.node_document(uri, renamed, chosen, volumes, self._version())
+        if "odd-actions" in self._habits:
+            node["Actions"] = _renamed(node["Actions"])
         tree.add_member(self._documents, collection, node)
-        return SimulatedReply(201, None, {"Location": f"{self._host}{uri}"})
+        complete_system(self._documents, chosen.system.uri)
+        headers = {"Location": f"{self._host}{uri}"}
+        return SimulatedReply(201, None, {} if "no-location" in self._habits else headers)
 
     def assemble(self, uri: str) -> SimulatedReply:
         """Begin to assemble an allocated node: 204, and 409 in every other state."""
@@ -198,6 +213,16 @@ class NodesService:
         away = [it for it in nodes.assets(self._node(uri)) if self._is_away(it)]
         return replies.unavailable_reply(away) if away else None
 
+    def _free_id(self, collection: str, body: Json) -> str:
+        wanted = body.get("Name") if "uri-names" in self._habits else None
+        taken = wanted is None or f"{collection}/{wanted}" in self._documents
+        return self._documents.free_id(collection) if taken else str(wanted)
+
+    def _rename_actions(self) -> None:
+        for collection in tree.root_links(self._documents, "Nodes"):
+            tree.change(self._documents, collection, lambda json: json.update(
+                Actions=_renamed(json.get("Actions") or {})))  # fmt: skip
+
     def _node(self, uri: str) -> Json:
         return self._documents.get(uri) or {}
 
@@ -245,6 +270,11 @@ class NodesService:
     def _version(self) -> str:
         root = self._documents.get(tree.ROOT)
         return str(value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
+
+
+def _renamed(actions: Json) -> Json:
+    """Return actions with other words before the last part of their names."""
+    return {f"#Rack.Nodes.{name.rpartition('.')[2]}": value for name, value in actions.items()}
 
 
 def _node_uri(uri: str) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from valence_sched.simulator.server.composing_habits import BODIES
 from valence_sched.simulator.server.errors import error_body, refusal
 from valence_sched.simulator.server.faults import Fault
 from valence_sched.simulator.server.podm import SimulatedPodm, encode_reply
@@ -76,12 +77,15 @@ class SimulatorApp:
         if self._is_dead(request):
             return None
         await self._wait(request)
+        body_fault = self._take_fault("body", request)
         if (faulty := await self._fault_response(request)) is not None:
+            if body_fault and isinstance(faulty, web.Response):
+                faulty.body = BODIES[body_fault.kind]
             return faulty
         reply = self.podm.reply(http_request)
         if self._take_fault("drop-reply", request):
             return None
-        content = reply.body
+        content = BODIES[body_fault.kind] if body_fault else reply.body
         if self._take_fault("malformed", request):
             content = content[: max(1, len(content) // 2)]
         if self._take_fault("cut-body", request):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from valence_sched.errors import UnknownName, UsageError
 
@@ -76,7 +76,18 @@ RULES = (
     FaultRule("ghost", "", "deleting a node answers 204, and the node stays"),
     FaultRule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
     FaultRule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
+    FaultRule("body", "KIND:WHERE", "all is done, the body of the answer is text, number or list"),
+    FaultRule("own-names", "", "a composed node has a name and a URI of its own"),
+    FaultRule("uri-names", "", "a composed node keeps its name only in its URI"),
+    FaultRule("no-location", "", "composing answers 201 and nothing more"),
+    FaultRule("stays-unused", "BLOCK", "a block (* in it is anything) always says Unused"),
+    FaultRule("equal-device", "", "an equal block is composed in place of one that was named"),
+    FaultRule("short-amounts", "", "a memory chunk or volume comes out at half its size"),
+    FaultRule("odd-actions", "", "the actions of a rack's nodes begin with other words"),
 )  # fmt: skip
+
+#: What a body may be in place of a document.
+KINDS = ("text", "number", "list")
 
 _BY_NAME = {rule.name: rule for rule in RULES}
 
@@ -91,6 +102,7 @@ class Fault:
     path: str = ""
     times: int = _MOST
     podm: str = ""
+    kind: str = ""
 
     def hits(self, method: str, path: str, path_qs: str) -> bool:
         """Return whether a request is one that the fault is about, and it still applies."""
@@ -147,7 +159,7 @@ def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
 
 def _copy(fault: Fault) -> Fault:
     """Return a fault of its own for each pod manager, since it counts."""
-    return Fault(fault.name, fault.number, fault.method, fault.path, fault.times, fault.podm)
+    return replace(fault)
 
 
 def _fault(text: str, podms: Sequence[str]) -> Fault:
@@ -179,6 +191,10 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
                 raise ValueError(f"{fault.number} is no status")
             if fault.name == "page-missing" and not fault.number:
                 raise ValueError("pages count from 1")
+        elif part == "KIND":
+            fault.kind = words.pop(0) if words else ""
+            if fault.kind not in KINDS:
+                raise ValueError(f"found {fault.kind!r} for a kind of body")
         elif part == "WHERE":
             if words and words[0] in METHODS:
                 fault.method = words.pop(0)

@@ -15,6 +15,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.redfish.blocks import ROOT, blocks
+from valence_sched.simulator.redfish.machine import complete_system
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
@@ -110,7 +111,10 @@ def load_documents(
                 raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
             seen[podm.id] = record.file
             if record.tree is None:
-                yield podm.id, DocumentTree(documents_of(podm))
+                rendered = DocumentTree(documents_of(podm))
+                for uri in rendered.member_uris(uri_of(value_at(rendered.get(ROOT), "Systems"))):
+                    complete_system(rendered, uri)
+                yield podm.id, rendered
             else:
                 recorded = tree_documents(record.tree, record.file, diagnostics)
                 # What composes changes documents in their present form only.

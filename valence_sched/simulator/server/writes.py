@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
-from valence_sched.simulator.redfish import blocks
+from valence_sched.simulator.redfish import amounts, blocks, machine
 from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.rsd.service import NodesService
+from valence_sched.simulator.server.composing_habits import Habits
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     SimulatedReply,
+    object_of,
     uri_of,
     uris,
     value_at,
@@ -32,13 +34,16 @@ class DocumentWrites:
         self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
     ) -> None:
         self._documents, self._faults = documents, faults
-        self.composition = Composition(documents, double_book="double-book" in faults)
+        self._habits = Habits(documents, faults)
+        self.composition = Composition(documents, self._habits)
         self.reservations = Reservations(documents, self.composition, clock)
         self.tasks = Tasks(
             documents, self.composition, clock, duration_s=task_s, fail="task-exception" in faults
         )
         self._rack = (
-            NodesService(documents, clock, assemble_s=task_s) if _is_rack(documents) else None
+            NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
+            if _is_rack(documents)
+            else None
         )
         self._action = ComposeAction(documents, self.composition, self.reservations)
 
@@ -74,6 +79,12 @@ class DocumentWrites:
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self._documents:
             return self._system_action(system, action, json, user)
+        made = amounts.create_amount(self._documents, path, json, self._habits)
+        if made is not None:
+            return made
+        media, mark, action = path.rpartition("/Actions/VirtualMedia.")
+        if mark and action and media in self._documents:
+            return machine.media_action(self._documents, media, action, json)
         if path in self._documents:
             return method_not_allowed("POST", path)
         return not_found(path)
@@ -90,16 +101,19 @@ class DocumentWrites:
         uri = self.composition.compose(plan)
         if "failed-node" in self._faults:
             self._fail_node(uri, plan)
-        return SimulatedReply(201, self._documents.get(uri), {"Location": uri})
+        return self._habits.created(uri)
 
     def _delete(self, path: str) -> SimulatedReply:
         if path.startswith(f"{self.reservations.collection}/"):
             return self.reservations.delete(path)
         json = self._documents.get(path)
-        if json is not None and not str(json.get("@odata.type")).startswith("#ComputerSystem."):
+        type_ = str(value_at(json, "@odata.type"))
+        if json is not None and not type_.startswith(("#ComputerSystem.", *amounts.TYPES)):
             return method_not_allowed("DELETE", path)
         if "ghost" in self._faults and json is not None:
             return SimulatedReply(204)
+        if type_.startswith(amounts.TYPES):
+            return amounts.delete_amount(self._documents, path)
         return self.composition.decompose(path)
 
     def _rack_reply(
@@ -121,7 +135,7 @@ class DocumentWrites:
         had = uris(value_at(self._documents.get(system), "Links", "ResourceBlocks"))
         named = uris(json.get("ResourceBlock"))
         if action == "Reset":
-            return SimulatedReply(204)
+            return machine.reset(self._documents, system, json)
         if action not in ("AddResourceBlock", "RemoveResourceBlock"):
             return not_found(f"{system}/Actions/ComputerSystem.{action}")
         if not named or (action == "RemoveResourceBlock" and named[0] not in had):
@@ -168,6 +182,7 @@ POOLS = ("Free", "Active", "Unassigned")
 WRITABLE = {
     "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
     "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
+    "machine": ("Name", "Description", "HostName", "AssetTag", "Boot"),
     "service": ("Name", "Description", "AllowOverprovisioning", "ReservationDuration"),
     "other": ("Name", "Description"),
 }
@@ -201,6 +216,8 @@ def patch_document(
         wanted = uris(value_at(change.pop("Links"), "ResourceBlocks"))
         composition.change(uri, wanted, client)
         json = documents.get(uri) or json
+    if not replaces and isinstance(boot := change.get("Boot"), dict):
+        change["Boot"] = {**object_of(json, "Boot"), **boot}
     documents.put(uri, {**json, **change})
     return SimulatedReply(200, documents.get(uri))
 
@@ -208,9 +225,11 @@ def patch_document(
 def _kind(json: Json) -> str:
     if blocks.is_block(json):
         return "block"
+    type_ = str(json.get("@odata.type"))
     if json.get("SystemType") == "Composed":
         return "system"
-    type_ = str(json.get("@odata.type"))
+    if type_.startswith("#ComputerSystem."):
+        return "machine"
     return "service" if type_.startswith("#CompositionService.") else "other"
 
 

@@ -89,12 +89,15 @@ class TestRequired(WithTree):
 class TestRefused(WithTree):
     """What this pod manager cannot make at all."""
 
-    def test_an_amount_of_memory_is_refused_in_one_line(self):
+    def test_an_amount_of_nothing_that_can_be_divided_is_refused_in_one_line(self):
         wanted = CompositionRequest(
             name="n", blocks=NODE.blocks, grants=(Grant(f"{V}/Chassis/1/Domain", 8),)
         )
         with self.bench(self.tree) as site:
-            self.assertRegex(site.composer.refusal(wanted), "only whole blocks are composed")
+            self.assertRegex(
+                site.composer.refusal(wanted),
+                "found nothing that a memory chunk .* expected to make 8",
+            )
 
     def test_an_amount_that_an_operator_declares_is_counted_and_not_composed(self):
         wanted = CompositionRequest(

@@ -34,6 +34,7 @@ SITE = Path(__file__).parents[4] / "examples" / "site.json"
 UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
             "facts", "generation", "read_at")  # fmt: skip
 MEMORY = ("cxl_memory_mib", "cxl_pmem_mib")
+STORAGE = ("storage_gib",)
 B = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 
@@ -52,8 +53,9 @@ def expressible(podm: FullPodm) -> FullPodm:
         blocks=tuple(_block(block, used[block.uri]) for block in podm.blocks),
         stocks=tuple(
             replace(stock, name=stock.name or stock.uri.rpartition("/")[2])
+            for kinds in (MEMORY, STORAGE)
             for stock in podm.stocks
-            if stock.resource in MEMORY and stock.max is None
+            if stock.resource in kinds
         ),
         nodes=tuple(
             replace(node, name=node.name or node.uri.rpartition("/")[2], owner=None, group=None)
@@ -264,7 +266,8 @@ class Documents(unittest.TestCase):
         stock = Stock(uri="/redfish/v1/Chassis/1/MemoryDomains/1", resource="cxl_memory_mib",
                       unit="MiB", pools=("a",), total=1024.0)  # fmt: skip
         podm = FullPodm(id="p", pools=(Pool(id="a"), Pool(id="b")), stocks=(stock,))
-        self.assertEqual((), read_back(documents_of(podm), "p").stocks)
+        (stock,) = read_back(documents_of(podm), "p").stocks
+        self.assertEqual(("a",), stock.pools)
 
     def test_a_block_of_a_billion_drives_does_not_fill_the_memory(self) -> None:
         drives = Devices(drives=(Drive(count=10**9),))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import requests
 
+from tests.unit.drivers.files.test_tree import documents_of
+from tests.unit.drivers.racks import PCIE
 from tests.unit.simulator.server.test_podm import SESSIONS, Case
 from tests.unit.simulator.site import (
     BLOCKS,
@@ -19,6 +21,7 @@ from tests.unit.simulator.site import (
     link,
     message_key,
 )
+from tests.unit.trees import tree
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
 from valence_sched.simulator.server.sessions import Account
@@ -354,6 +357,65 @@ class TestFaults(Case):
         tag = {"If-Match": client.get(f"{BLOCKS}/C1").headers["ETag"]}
         answer = client.ask("PATCH", f"{BLOCKS}/C1", {"Name": "x"}, **tag)
         self.assertEqual(200, answer.status_code)
+
+    def test_body_is_no_document_and_all_is_done(self):
+        rules = [f"body:text:POST:{SYSTEMS}", f"status:500:GET:{ROOT}", f"body:number:GET:{ROOT}"]
+        client = self.serve(*rules)
+        answer = client.compose("C1")
+        self.assertEqual((201, "It is done."), (answer.status_code, answer.text))
+        self.assertEqual("Composed", client.state("C1"))
+        answer = client.get(ROOT)
+        self.assertEqual((500, "42"), (answer.status_code, answer.text))
+
+    def test_own_names_are_the_name_and_the_uri(self):
+        client = self.serve("own-names")
+        where = client.compose("C1").headers["Location"]
+        found = where, client.get(where).json()["Name"]
+        self.assertEqual((f"{SYSTEMS}/Composed", "Composed System"), found)
+
+    def test_uri_names_are_in_the_uri_alone(self):
+        client = self.serve("uri-names")
+        where = client.compose("C1").headers["Location"]
+        found = where, client.get(where).json()["Name"]
+        self.assertEqual((f"{SYSTEMS}/node", "Composed System"), found)
+
+    def test_no_location_is_201_and_nothing_more(self):
+        answer = self.serve("no-location").compose("C1")
+        found = answer.status_code, answer.content, answer.headers.get("Location")
+        self.assertEqual((201, b"", None), found)
+
+    def test_stays_unused_whatever_it_is_part_of(self):
+        client = self.serve("stays-unused:C*")
+        where = client.compose("C1", "D1").headers["Location"]
+        self.assertEqual("Unused", client.state("C1"))
+        self.assertEqual("ComposedAndAvailable", client.state("D1"))
+        self.assertEqual(2, len(client.get(where).json()["Links"]["ResourceBlocks"]))
+
+    def test_equal_device_is_composed_in_place_of_the_named(self):
+        twin = {**documents()[f"{BLOCKS}/C2"], "@odata.id": f"{BLOCKS}/C9", "Id": "C9"}
+        tree = {**documents(), f"{BLOCKS}/C9": twin}
+        for zone in "AB":
+            inside = tree[f"{SERVICE}/ResourceZones/{zone}"]["Links"]
+            inside["ResourceBlocks"].append({"@odata.id": f"{BLOCKS}/C9"})
+        with served(documents={"p": tree}, fail=["equal-device"]) as podms:
+            client = Client(podms["p"])
+            body = {"Links": {"ResourceBlocks": [{"@odata.id": f"{BLOCKS}/C2"}]}}
+            where = client.ask("POST", SYSTEMS, body).headers["Location"]
+            (block,) = client.ask("GET", where).json()["Links"]["ResourceBlocks"]
+        self.assertEqual(f"{BLOCKS}/C9", block["@odata.id"])
+
+    def test_short_amounts_are_half_of_what_was_asked_for(self):
+        client = self.serve("short-amounts", documents=lambda: tree("mem-1"))
+        domain = f"{ROOT}/Chassis/Switch1/MemoryDomains/Shared"
+        body = {"MemoryChunkSizeMiB": 262144, "AddressRangeType": "Volatile"}
+        where = client.post(f"{domain}/MemoryChunks", body).headers["Location"]
+        self.assertEqual(131072, client.get(where).json()["MemoryChunkSizeMiB"])
+
+    def test_odd_actions_end_as_they_should(self):
+        rack = {"rack": documents_of(PCIE)}
+        with served(documents=rack, fail=["odd-actions"]) as podms:
+            (name,) = Client(podms["rack"]).get(f"{ROOT}/Nodes").json()["Actions"]
+            self.assertEqual("#Rack.Nodes.Allocate", name)
 
 
 class TestAtOnce(unittest.TestCase):

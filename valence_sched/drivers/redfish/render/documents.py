@@ -27,6 +27,8 @@ _TYPES = {
     "Processor": "v1_16_0",
     "ResourceBlock": "v1_4_0",
     "ServiceRoot": "v1_14_0",
+    "Storage": "v1_15_0",
+    "StoragePool": "v1_9_0",
     "Switch": "v1_9_0",
     "Zone": "v1_6_1",
 }

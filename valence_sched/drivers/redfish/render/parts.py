@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,7 +13,8 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
 from valence_sched.drivers.redfish.render import blocks as render_blocks
-from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links
+from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem
+from valence_sched.drivers.redfish.storage_pools import GIB, STORAGE
 from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
     FullBlock,
@@ -24,21 +26,39 @@ from valence_sched.model.inventory import (
 
 _IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
 
+_IN_STORAGE = re.compile(
+    r"(?P<holder>/(?:.*/)?(?:Storage|StorageServices)/[^/?#]+)/StoragePools/[^/?#]+", re.I
+)
+STORAGES = f"{ROOT}/Storage"
+
 
 def is_memory(stock: Stock, podm: FullPodm) -> bool:
-    """Return whether a memory domain says at least as much of a stock as the inventory does.
+    """Return whether a memory domain can say what the inventory says of a stock.
 
-    Redfish does not say which zones reach a domain, so one that some pools cannot reach would
-    be read as more than there is; nor has it parts of a MiB, or a largest grant.
+    Redfish has no parts of a MiB. The zones that reach a domain, and its largest grant, stand in
+    a part of its own.
     """
-    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step)
-    return (
-        stock.resource in (VOLATILE, PERSISTENT)
-        and stock.unit == "MiB"
-        and stock.max is None
-        and set(stock.pools) == {pool.id for pool in podm.pools}
-        and all(amount.is_integer() for amount in map(float, amounts))
-    )
+    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
+    whole = all(amount.is_integer() for amount in map(float, amounts))
+    kinds = (VOLATILE, PERSISTENT)
+    return stock.resource in kinds and stock.unit == "MiB" and whole and _has_pools(stock, podm)
+
+
+def is_storage(stock: Stock, podm: FullPodm) -> bool:
+    """Return whether a storage pool can say what the inventory says of a stock: whole bytes."""
+    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
+    whole = all(math.isclose(amount * GIB, round(amount * GIB), abs_tol=1e-6) for amount in amounts)
+    return stock.resource == STORAGE and stock.unit == "GiB" and whole and _has_pools(stock, podm)
+
+
+def _has_pools(stock: Stock, podm: FullPodm) -> bool:
+    return set(stock.pools) <= {pool.id for pool in podm.pools} and bool(stock.pools)
+
+
+def _own_part(stock: Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
+    """Return what Redfish has no word for: the zones that reach a stock, and sizes of a grant."""
+    some = list(stock.pools) != list(zones)
+    return oem(Zones=links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
 
 
 def domain_chassis(uri: str) -> str | None:
@@ -47,7 +67,7 @@ def domain_chassis(uri: str) -> str | None:
     return found["chassis"] if found else None
 
 
-def write_domain(writer: DocumentWriter, uri: str, stock: Stock) -> str:
+def write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> str:
     """Write a memory domain and its chunk; return its URI."""
     chunks = [_chunk(writer, uri, stock)] if stock.used else []
     held = writer.new_uri(f"{uri}/MemoryChunks")
@@ -60,8 +80,50 @@ def write_domain(writer: DocumentWriter, uri: str, stock: Stock) -> str:
         "MemoryChunkIncrementMiB": _mib(stock.step) or None,
         "MemoryChunks": link(writer.collection(held, "MemoryChunks", chunks)),
         "InterleavableMemorySets": _sets(writer, uri, stock),
+        "Oem": _own_part(stock, zones, MaxMemoryChunkSizeMiB=_mib(stock.max)),
     }
     return writer.put(uri, "MemoryDomain", stock.name, body)
+
+
+def write_storage(
+    writer: DocumentWriter, stocks: Sequence[tuple[str, Stock]], zones: Mapping[str, str]
+) -> str | None:
+    """Write storage systems with their pools; return their collection, None without any pool.
+
+    A pool whose URI is not that of a pool of a storage system stands in one of its own.
+    """
+    if not stocks:
+        return None
+    collection = writer.new_uri(STORAGES)
+    holders: dict[str, list[str]] = {}
+    for uri, stock in stocks:
+        found = _IN_STORAGE.fullmatch(uri)
+        holders.setdefault(found["holder"] if found else f"{collection}/Pools", []).append(uri)
+        _write_pool(writer, uri, stock, zones)
+    members = []
+    for holder, pools in holders.items():
+        place = writer.inventory_uri(holder)
+        inside = writer.collection(writer.new_uri(f"{place}/StoragePools"), "StoragePool", pools)
+        body: Json = {"Status": {"State": "Enabled", "Health": "OK"}, "StoragePools": link(inside)}
+        members.append(writer.put(place, "Storage", None, body))
+    return writer.collection(collection, "Storage", members)
+
+
+def _write_pool(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> None:
+    volumes = writer.new_uri(f"{uri}/AllocatedVolumes")
+    data = {"AllocatedBytes": _bytes(stock.total), "ConsumedBytes": _bytes(stock.used)}
+    writer.put(uri, "StoragePool", stock.name, {
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "Capacity": {"Data": {key: size for key, size in data.items() if size is not None}},
+        "AllocatedVolumes": link(writer.collection(volumes, "Volume", ())),
+        "Oem": _own_part(stock, zones, MinVolumeSizeBytes=_bytes(stock.min) or None,
+                         MaxVolumeSizeBytes=_bytes(stock.max),
+                         VolumeIncrementBytes=_bytes(stock.step) or None),
+    })  # fmt: skip
+
+
+def _bytes(amount_gib: float | None) -> int | None:
+    return None if amount_gib is None else round(amount_gib * GIB)
 
 
 def _chunk(writer: DocumentWriter, uri: str, stock: Stock) -> str:
@@ -147,7 +209,10 @@ CHASSIS, FABRICS = f"{ROOT}/Chassis", f"{ROOT}/Fabrics"
 
 
 def write_chassis(
-    writer: DocumentWriter, chassis_uris: Mapping[str, str], domains: Sequence[tuple[str, Stock]]
+    writer: DocumentWriter,
+    chassis_uris: Mapping[str, str],
+    domains: Sequence[tuple[str, Stock]],
+    zones: Mapping[str, str],
 ) -> str | None:
     """Write the chassis of places and the memory that they hold; return their collection.
 
@@ -159,7 +224,7 @@ def write_chassis(
     below: dict[str, list[str]] = {place: [] for place in chassis_uris.values()}
     for place, stock in domains:
         holder = chassis_uris.get(domain_chassis(place) or "", f"{uri}/Memory")
-        below.setdefault(holder, []).append(write_domain(writer, place, stock))
+        below.setdefault(holder, []).append(write_domain(writer, place, stock, zones))
     members = []
     known = set(chassis_uris.values())
     for holder, memory in below.items():

@@ -10,8 +10,8 @@ word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not
 - that there may be more devices, where their number is unknown,
 - traits of pools; owner and group of nodes; places of a block that are no chassis and no URI of
   a fabric or switch,
-- stocks that are no memory, that some pools cannot reach, that have a largest grant or parts of a
-  MiB (a memory domain would promise more than there is).
+- stocks that are neither memory in whole MiB nor storage in whole bytes. Which zones reach a
+  stock, and its largest grant, stands there too, and is read back.
 
 What is read back otherwise: a missing name becomes the Id; whether a drive is remote
 follows from its protocol; a block that nodes link is composed at least as often as they do; a
@@ -51,7 +51,11 @@ class _RenderUris:
         self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
         self.memory = [stock for stock in podm.stocks if parts.is_memory(stock, podm)]
         self.domains = [writer.inventory_uri(stock.uri) for stock in self.memory]
+        self.storage = [stock for stock in podm.stocks if parts.is_storage(stock, podm)]
+        self.storage_pools = [writer.inventory_uri(stock.uri) for stock in self.storage]
         self.zones = [writer.inventory_uri(f"{ZONES}/{segment(pool.id)}") for pool in podm.pools]
+        ids = (pool.id for pool in podm.pools)
+        self.zone_uris = dict(zip(ids, self.zones, strict=True))
         self.chassis: dict[str, str] = {}
         holders = [render_blocks.chassis_of(block) for block in podm.blocks]
         for uri in [*map(parts.domain_chassis, self.domains), *holders]:
@@ -64,11 +68,13 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     sheet = DocumentWriter()
     places = _RenderUris(sheet, podm)
     domains = list(zip(places.domains, places.memory, strict=True))
+    storage = list(zip(places.storage_pools, places.storage, strict=True))
     sheet.documents[ROOT] = {}  # it stands first, and is written when all is known
     roots = {
         "CompositionService": _service(sheet, podm, places),
         "Systems": _systems(sheet, podm, places),
-        "Chassis": parts.write_chassis(sheet, places.chassis, domains),
+        "Chassis": parts.write_chassis(sheet, places.chassis, domains, places.zone_uris),
+        "Storage": parts.write_storage(sheet, storage, places.zone_uris),
         "Fabrics": parts.write_fabrics(sheet, podm.blocks),
     }
     body: Json = {name: link(uri) for name, uri in roots.items() if uri}
@@ -153,8 +159,8 @@ def _systems(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str
 
 
 def _oem_of(podm: FullPodm, places: _RenderUris) -> Json | None:
-    memory = {stock.uri for stock in places.memory}
-    stocks = [stock for stock in podm.stocks if stock.uri not in memory]
+    written = {stock.uri for stock in (*places.memory, *places.storage)}
+    stocks = [stock for stock in podm.stocks if stock.uri not in written]
     return oem(
         id=podm.id,
         status=podm.status,

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Habits: what real pod managers do otherwise when they compose, each by a fault rule."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from valence_sched.simulator.redfish import blocks
+from valence_sched.simulator.redfish.assembly import devices_of
+from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, array_of
+from valence_sched.simulator.server.faults import Faults
+
+#: Bodies that are no document, by the word of the rule ``body``.
+BODIES: Mapping[str, bytes] = {"text": b"It is done.", "number": b"42", "list": b"[]"}
+#: Properties that tell one device from another that is equal.
+_OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
+
+
+class Habits:
+    """The habits of one pod manager."""
+
+    def __init__(self, documents: DocumentTree, faults: Faults) -> None:
+        self._documents, self._faults = documents, faults
+
+    def __contains__(self, rule: str) -> bool:
+        return rule in self._faults
+
+    def name_of(self, wanted: str | None) -> str | None:
+        """Return the name that a new node gets, None for one of the pod manager's own."""
+        return None if "own-names" in self or "uri-names" in self else wanted
+
+    def id_of(self, wanted: str | None) -> str | None:
+        """Return the last part of the URI of a new node, None for one of its own."""
+        return None if "own-names" in self else wanted
+
+    def stays_unused(self, block: str) -> bool:
+        """Return whether a block never says that a node has it."""
+        names = (block, block.rpartition("/")[2])
+        patterns = self._faults.paths("stays-unused")
+        return any(fnmatch.fnmatchcase(name, it) for it in patterns for name in names)
+
+    def created(self, uri: str) -> SimulatedReply:
+        """Return the answer to a composition."""
+        if "no-location" in self:
+            return SimulatedReply(201)
+        return SimulatedReply(201, self._documents.get(uri), {"Location": uri})
+
+    def with_equals(self, named: Sequence[str]) -> tuple[str, ...]:
+        """Return blocks with the last free equal one in place of each, where there is one."""
+        if "equal-device" not in self:
+            return tuple(named)
+        zones = [set(inside) for _, _, inside in blocks.zones(self._documents)]
+        found: list[str] = []
+        for uri in named:
+            used = {*named, *found}
+            equal = [it for it, json in self._equal_blocks(uri) if it not in used
+                     and all((it in zone) == (uri in zone) for zone in zones)
+                     and blocks.has_room(json)
+                     and not json["CompositionStatus"].get("Reserved")]  # fmt: skip
+            found.append(equal[-1] if equal else uri)
+        return tuple(found)
+
+    def _equal_blocks(self, uri: str) -> Iterator[tuple[str, Json]]:
+        wanted = self._content(uri)
+        for other, json in blocks.blocks(self._documents):
+            if self._content(other) == wanted:
+                yield other, json
+
+    def _content(self, uri: str) -> Any:
+        """Return what a block is made of, without what only names it."""
+        json = self._documents.get(uri) or {}
+        devices = devices_of(self._documents, json)
+        content = {
+            kind: sorted(str(sorted(content_of(one).items())) for one in found.values())
+            for kind, found in devices.items()
+        }
+        return content, array_of(json, "ResourceBlockType"), blocks.is_shareable(json)
+
+
+def content_of(device: Json) -> Json:
+    """Return the properties of a device that an equal one has, too."""
+    plain = ((key, value) for key, value in device.items() if not isinstance(value, dict | list))
+    return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
