@@ -69,7 +69,8 @@ class TestSizes(TestCase):
         again = f"{V}/Again"
         chassis = {"MemoryDomains": [{"@odata.id": DOMAIN}, {"@odata.id": again}]}
         sets = [{"MemorySet": [{"@odata.id": f"{V}/Memory/0"}]}]
-        second = {"AllowsMemoryChunkCreation": True, "InterleavableMemorySets": sets}
+        second = {"AllowsMemoryChunkCreation": True, "InterleavableMemorySets": sets,
+                  "MemoryChunks": {"@odata.id": f"{V}/Chunks"}}  # fmt: skip
         more = {f"{V}/Chassis/1": chassis, again: second}
         self.assertEqual([2048, None], self.totals(DIMM, DIMM, more=more))
         self.assertIn(f"{again}: found modules of {DOMAIN}", self.notes.lines()[0])
