@@ -13,7 +13,7 @@ import msgspec
 import zstandard
 
 from valence_sched.errors import InputError
-from valence_sched.model.codec import MAX_HUMAN_BYTES
+from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
 
@@ -34,7 +34,7 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
 def write_json(document: object, file: str) -> None:
     """Write a document as indented JSON with a stable order, whole or not at all."""
     with _output(file) as stream:
-        stream.write(msgspec.json.format(to_json(document), indent=2) + b"\n")
+        stream.write(msgspec.json.format(escape_json(to_json(document)), indent=2) + b"\n")
 
 
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
@@ -58,7 +58,7 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
         for podm in podms:
             if count:
                 stream.write(b"" if lines else b",\n")
-            stream.write(to_json(podm) + (b"\n" if lines else b""))
+            stream.write(escape_json(to_json(podm)) + (b"\n" if lines else b""))
             count, blocks = count + 1, blocks + len(podm.blocks)
         stream.write(b"" if lines else b"\n]}\n")
     return count, blocks

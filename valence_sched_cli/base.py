@@ -18,6 +18,7 @@ from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output.columns import check_columns, has_any_column, prepare_formatter
+from valence_sched_cli.output.logs import escape_logs
 
 if TYPE_CHECKING:
     from valence_sched.app import App
@@ -96,6 +97,7 @@ class PodmCommand:
         """Run and return the exit code: the command's own, else that of its error."""
         self.closing: list[str] = []
         self._words = parsed_args
+        escape_logs()
         try:
             _check_stdin(parsed_args)
             if known := self.column_names(parsed_args):

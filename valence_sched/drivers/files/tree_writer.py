@@ -21,6 +21,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
 from valence_sched.drivers.fields import MAX_TEXT, Json
 from valence_sched.drivers.links import MAX_PAGES, ROOT, path_of
 from valence_sched.errors import InputError, one_line
+from valence_sched.model.codec import escape_json
 
 DOCUMENT = "index.json"
 #: Bytes of one part of a path on the file systems there are.
@@ -147,7 +148,7 @@ def _fold(path: str) -> str:
 
 def _encode(json: Json) -> bytes | None:
     try:
-        data = msgspec.json.format(msgspec.json.encode(json), indent=2) + b"\n"
+        data = msgspec.json.format(escape_json(msgspec.json.encode(json)), indent=2) + b"\n"
     except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
         return None
     return data if len(data) <= MAX_DOCUMENT_BYTES else None
