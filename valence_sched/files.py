@@ -4,6 +4,7 @@
 import contextlib
 import gzip
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -68,8 +69,9 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
 def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes its name only when all of it is written.
 
-    Its permissions are ``mode``, by default those of any new file. With ``sync`` it is on disk
-    before it takes its name. A pipe or a terminal is written to as it is.
+    Its permissions are ``mode``, by default those of the file that it replaces, else of any new
+    one. With ``sync`` it is on disk before it takes its name. A pipe or a terminal is written to
+    as it is.
 
     Raises:
         OSError: it cannot be written; an earlier file of this name is untouched.
@@ -88,7 +90,7 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
             stream.flush()
             if sync:
                 os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask() if mode is None else mode)
+        os.chmod(temporary, _usual_mode(path) if mode is None else mode)
         os.replace(temporary, path)
         temporary = ""
     finally:
@@ -120,7 +122,10 @@ def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
         yield stream
 
 
-def _umask() -> int:
+def _usual_mode(path: Path) -> int:
+    """Return the permissions of a file that is there, else those that the umask leaves."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask
