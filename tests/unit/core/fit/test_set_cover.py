@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
 from valence_sched.core.fit import set_cover
-from valence_sched.core.fit.set_cover import Item, cheapest_cover, upper_bound
+from valence_sched.core.fit.set_cover import Item, cheaper_cover, cheapest_cover, upper_bound
 
 DEMANDS = 3
 ITEMS = st.lists(
@@ -82,3 +82,42 @@ class TestCheapest(unittest.TestCase):
     def test_equal_questions_get_equal_answers(self):
         items = [Item(3, 5, (1, 0)), Item(3, 5, (1, 0)), Item(2, 7, (0, 1))]
         self.assertEqual([[3, 1, 1]] * 3, [cheapest_cover(items, (4, 1)) for _ in range(3)])
+
+
+class TestImproving(unittest.TestCase):
+    """The first cover goes by price per share; a cheaper one is searched for within bounds."""
+
+    #: For a demand of 6: two of the first cost 10, one of each 9, two of the second 8.
+    ITEMS = (Item(available=2, price=5, gives=(5,)), Item(available=2, price=4, gives=(3,)))
+
+    def cover(self, **words):
+        return cheaper_cover(self.ITEMS, (6,), **words)[0]
+
+    def test_it_goes_on_to_the_cheapest_unless_the_states_are_spent(self):
+        self.assertEqual([0, 2], self.cover())
+        self.assertEqual([0, 2], self.cover(states=10))
+        self.assertEqual([2, 0], self.cover(states=0))
+
+    def test_a_cover_must_cost_less_than_the_ceiling(self):
+        for ceiling, found in ((11, [0, 2]), (9, [0, 2]), (8, None), (1, None)):
+            self.assertEqual(found, self.cover(ceiling=ceiling), ceiling)
+        self.assertIsNone(self.cover(ceiling=9, states=0))
+        self.assertEqual([2, 0], self.cover(ceiling=None, states=0))
+
+    def test_what_cannot_cost_less_is_not_searched(self):
+        for ceiling, searched in ((6, False), (7, True)):  # at best 1 for each of 6
+            _, states = cheaper_cover(self.ITEMS, (6,), ceiling=ceiling)
+            self.assertEqual(searched, states > 0, ceiling)
+
+    def test_no_demand_is_met_by_nothing_where_nothing_is_cheap_enough(self):
+        for ceiling, found in ((None, [0, 0]), (1, [0, 0]), (0, None)):
+            self.assertEqual((found, 0), cheaper_cover(self.ITEMS, (0,), ceiling=ceiling))
+
+    def test_a_state_is_visited_again_only_at_a_lower_price(self):
+        alike = [Item(available=1, price=3, gives=(2, 3)), Item(available=1, price=3, gives=(3, 2))]
+        _, states = cheaper_cover(alike * 8, (19, 19), states=10**6)
+        self.assertLess(states, 2000)
+
+    def test_of_equal_prices_the_earlier_items_win(self):
+        two = [Item(available=1, price=2, gives=(1,)), Item(available=1, price=2, gives=(1,))]
+        self.assertEqual([1, 0], cheapest_cover(two, (1,)))
